@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask

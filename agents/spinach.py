@@ -21,8 +21,7 @@ from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.settings.options import Options
-from kbnav.settings.systems import kb_kind
+from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools.context import Context, Observation, Shown, read_notes
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.prune import pruner
@@ -111,7 +110,7 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if isinstance(kb, Joint):
-        from kbnav.agents.offline.several import SeveralPolicy
+        from kbnav.agents.offline.policy import SeveralPolicy
 
         return SeveralPolicy(
             {
@@ -120,10 +119,10 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
             }
         )
     if kb_kind(kb) == "sparql":
-        from kbnav.agents.offline.endpoint.policy import EndpointPolicy
+        from kbnav.agents.offline.endpoint import EndpointPolicy
 
         return EndpointPolicy(toolbox)
-    from kbnav.agents.offline.wikidata.policy import OfflinePolicy
+    from kbnav.agents.offline.wikidata import OfflinePolicy
 
     return OfflinePolicy(toolbox, vocabulary_of(kb), partial(has_labels, kb))
 

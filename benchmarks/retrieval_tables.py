@@ -27,7 +27,7 @@ from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.evaluate import PARTS, Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.settings.model import Settings, load_settings
-from kbnav.settings.options import parse_set
+from kbnav.settings.systems import parse_set
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"

@@ -40,12 +40,11 @@ from skb_graph import SIZES, Size, Synthetic
 from skb_vectors import Clustered, recall
 
 from kbnav.encoders import Vectors
-from kbnav.knowledge.skb import ann, embedding, vectors
+from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.local import LocalStore
-from kbnav.knowledge.skb.records import Losses, NodeRecord
-from kbnav.knowledge.skb.store import SKB, Store
+from kbnav.knowledge.skb.schema import Losses, NodeRecord
+from kbnav.knowledge.skb.store import SKB, LocalStore, Store
 
 NAME = 3
 """Words of a node's name."""
@@ -145,13 +144,13 @@ def measure_use(folder: Path, nodes: int, words: int) -> Figures:
 
 def measure_approximate(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG001
     """Build the approximate index of the vectors, and search it."""
-    if not ann.installed():
+    if not vectors.has_faiss():
         return {}
     out, watch = folder / "approximate", Watch()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     of = LocalStore.open(folder / "local.skb").data / "vectors"
-    embedding.build_approximate(of, out)
+    vectors.build_approximate(of, out)
     took, cpu = watch.lap()
     encoder = Numbered(nodes)
     index = vectors.open(of, encoder, out)

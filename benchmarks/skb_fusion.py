@@ -23,12 +23,10 @@ from typing import Any
 import numpy as np
 
 from kbnav import encoders
-from kbnav.knowledge.skb import embedding, text, vectors
-from kbnav.knowledge.skb.both import CANDIDATES
-from kbnav.knowledge.skb.documents import aliases, plain_text
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
-from kbnav.knowledge.skb.records import ALIAS_FIELDS
-from kbnav.knowledge.skb.schema import NodeText
+from kbnav.knowledge.skb import text, vectors
+from kbnav.knowledge.skb.nodes import aliases, plain_text
+from kbnav.knowledge.skb.schema import ALIAS_FIELDS, NodeText
+from kbnav.knowledge.skb.search import CANDIDATES, reciprocal_rank_fusion, relative_score_fusion
 
 ROOT = Path(__file__).parent.parent
 DRAWN = 1_000
@@ -120,7 +118,7 @@ def compare(records: Sequence[Record], asked: dict[str, list[Question]], encoder
         for place in places:
             place.mkdir()
         text.build(nodes, places[0], type_start=[0, len(nodes)])
-        embedding.build(lambda: nodes, places[1], type_start=[0, len(nodes)], encoder=encoder)
+        vectors.build(lambda: nodes, places[1], type_start=[0, len(nodes)], encoder=encoder)
         words, meaning = text.open(places[0]), vectors.open(places[1], encoder)
         for name, questions in asked.items():
             hits: list[tuple[Hits, Hits]] = []

@@ -27,7 +27,7 @@ from _timing import seconds, status
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.records import EdgeArrays, Losses, NodeRecord
+from kbnav.knowledge.skb.schema import EdgeArrays, Losses, NodeRecord
 from kbnav.knowledge.skb.store import SKB
 
 LOOKUPS = 10_000
@@ -162,7 +162,7 @@ def measure_use(path: Path) -> dict[str, float]:
     found["RSS after 10,000 more MiB"] = status("VmRSS") - before
     found["of all RSS anonymous MiB"] = status("RssAnon")
     found["one relation us"] = per_call(lambda place: graph.row(nodes[place], "out", relations[place]))
-    targets, _ = graph.all_edges()
+    _, targets, _ = graph.arrays("out")
     ends = np.cumsum(graph.degrees("out"))
     walks = []
     for edge in random.integers(0, graph.edges, 500).tolist():
@@ -181,7 +181,7 @@ def measure_use(path: Path) -> dict[str, float]:
 def measure_peer(peer: str, path: Path) -> dict[str, float]:
     """The same rows from the same edges in a peer's structure, all relations in one graph."""
     skb = SKB.open(path)
-    targets, relations = skb.graph.all_edges()
+    _, targets, relations = skb.graph.arrays("out")
     sources = np.repeat(np.arange(len(skb.nodes)), skb.graph.degrees("out"))
     nodes = np.random.default_rng(SEED).integers(0, len(skb.nodes), LOOKUPS).tolist()
     begin = time.perf_counter()

@@ -33,13 +33,11 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav.agents.common.agent import Agent
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.storage import s3_endpoint
-from kbnav.knowledge.skb.lance.update import index
-from kbnav.knowledge.skb.opening import open_store
-from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.lance.build import index, write
+from kbnav.knowledge.skb.lance.tables import s3_endpoint
+from kbnav.knowledge.skb.store import SKB, open_store
 from kbnav.retrieval.base import Retriever
 from kbnav.sessions.session import attempt
 from kbnav.settings import systems

@@ -20,12 +20,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kbnav.encoders import Encoder
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.embedding import Made, Reused, Window, encode
+from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.on_ray import OnRay, on_ray, one_thread
 from kbnav.knowledge.skb.rendering import indexed_texts
-from kbnav.knowledge.skb.texts import Texts
+from kbnav.knowledge.skb.vectors import Made, Reused, Window, encode
 
 WINDOW = 64
 """Documents that are sent at once; a build sends more, which would need more of them to even out."""

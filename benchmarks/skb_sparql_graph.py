@@ -32,9 +32,8 @@ from kbnav.evaluation.synthesis.wording import load_wording
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.build import build as build_skb
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+from kbnav.knowledge.skb.rdf import SparqlGraph, export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.engines.engines import virtuoso
@@ -129,7 +128,7 @@ def answered(
         system = agent_system(build_agent(kb, chosen, entrant.system))
         for question in questions:
             begin = time.perf_counter()
-            run = system.ask(question).run
+            run = system.ask(question, {}, lambda *_: None).run
             seconds.append(time.perf_counter() - begin)
             ranking = run.outcome.ranking
             steps = [(step.call.tool, str(step.call.arguments), step.observation) for step in run.path]

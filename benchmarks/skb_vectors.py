@@ -26,9 +26,9 @@ from _timing import built, seconds, show
 from kbnav.encoders import Encoder, Vectors, load, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.minilm import find_files
-from kbnav.knowledge.skb import ann, embedding, text, vectors
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb import text, vectors
 from kbnav.knowledge.skb.schema import NodeText
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 
 EXAMPLE = re.compile(r'"([^"]+)"')
 NODES, QUESTIONS, WIDTH = 4_000, 1_000, 384
@@ -83,13 +83,11 @@ def speed(count: int, folder: Path) -> None:
     approximate.mkdir()
     print(f"{count:,} vectors:")
     nodes = (NodeText(n, 0, str(n), (), "") for n in range(count))
-    built(
-        "vectors, ready", lambda: embedding.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact
-    )
-    if ann.installed():
-        built("approximate index", lambda: embedding.build_approximate(exact, approximate), approximate)
+    built("vectors, ready", lambda: vectors.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact)
+    if vectors.has_faiss():
+        built("approximate index", lambda: vectors.build_approximate(exact, approximate), approximate)
     print(f"  open {1e3 * seconds(lambda: vectors.open(exact)):.1f} ms")
-    index = vectors.open(exact, encoder, approximate if ann.installed() else None)
+    index = vectors.open(exact, encoder, approximate if vectors.has_faiss() else None)
     queries = list(encoder.encode([str(count + n) for n in range(200)]))
     few = (count // 2, count // 2 + count // 33)
     among = np.random.default_rng(0).choice(count, 1000, replace=False).tolist()
@@ -101,7 +99,7 @@ def speed(count: int, folder: Path) -> None:
     sorted_out = [set(np.argsort(-(full @ query), kind="stable")[:20].tolist()) for query in queries[:10]]
     print(f"  recall@20 against a full sort: {recall(best[:10], sorted_out):.4f}")
     show("peer: NumPy, product and argpartition", lambda query: np.argpartition(full @ query, -20)[-20:], queries[:50])
-    if ann.installed():
+    if vectors.has_faiss():
         approximate_speed(index, queries, best, full)
 
 
@@ -147,7 +145,7 @@ def rankings(encoder: Encoder, nodes: Sequence[NodeText], questions: Sequence[st
     """The best 100 of each question; prints how fast texts were encoded."""
     with tempfile.TemporaryDirectory() as folder:
         wall, cpu = time.perf_counter(), time.process_time()
-        embedding.build(lambda: nodes, Path(folder), type_start=[0, len(nodes)], encoder=encoder)
+        vectors.build(lambda: nodes, Path(folder), type_start=[0, len(nodes)], encoder=encoder)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         print(f"  {encoder.name}: {len(nodes) / wall:.0f} texts a second, {len(nodes) / cpu:.0f} a second of CPU")
         index = vectors.open(Path(folder), encoder)

@@ -35,7 +35,7 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.answering import write_plainly
 from kbnav.agents.common.state import Reply
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 from kbnav.settings.systems import SystemEntry
 from kbnav.tools.wikidata import execute_query
 from kbnav.tools.wikidata import finish
@@ -195,7 +195,7 @@ def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder:
     assert (code, out.count("every step:")) == (0, 2)
     mini_dataset(folder / "mini.jsonl")
     code, out, _ = kbnav(
-        *("eval", "run", "--dataset", "mini.jsonl", "--kb", "mini"),
+        *("eval", "run", "mini.jsonl", "--kb", "mini"),
         *("--limit", "2", "--out", "run", "--system", "strange:agent"),
     )
     assert code == 0
@@ -211,9 +211,7 @@ def test_a_retriever_of_ones_own_is_asked_and_evaluated(kbnav, folder: Path):
     assert [node["score"] for node in json.loads(out)["ranking"]] == [1.0, 0.5, 1 / 3]
     question = {"id": "1", "question": "What?", "nodes": ["x"]}
     (folder / "mine.jsonl").write_text(json.dumps(question) + "\n")
-    code, _, error = kbnav(
-        "eval", "run", "--dataset", "mine.jsonl", "--kb", "demo", "--out", "run", "--system", "strange:listed"
-    )
+    code, _, error = kbnav("eval", "run", "mine.jsonl", "--kb", "demo", "--out", "run", "--system", "strange:listed")
     assert code == 0, error
     assert read_saved_run(folder / "run").info.system == "first"
 
@@ -293,7 +291,7 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed: Path):
     points = installed / "stranger-2.0.dist-info" / "entry_points.txt"
     points.write_text("[kbnav.tools]\nloud = more:shout\n\n[kbnav.datasets]\npolonium = more:questions\n")
     run = ("eval", "run", "polonium", "--kb", "mini", "--system", "spinach")
-    assert kbnav(*run, "--out", "run", "--tool", "loud", "--tool", "more:shout")[0] == 0
+    assert kbnav(*run, "--out", "run", "--set", "with_tools=loud,more:shout")[0] == 0
     saved = read_saved_run(installed / "run")
     assert (saved.info.dataset, saved.info.questions) == ("polonium", ("1",))
     assert saved.info.settings["with_tools"] == ["loud", "more:shout"]
@@ -306,7 +304,7 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed: Path):
     ]
     tools += [("more:bare", "must begin with context and thought"), ("more:questions", "cannot be a tool")]
     for tool, said in tools:
-        code, _, error = kbnav("ask", "--tool", tool, "Who?")
+        code, _, error = kbnav("ask", "--set", f"with_tools={tool}", "Who?")
         assert (code, error.count("\n")) == (2, 1)
         assert said in error
     with open_kb(Settings(kb="mini")) as kb:

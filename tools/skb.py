@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from kbnav.answers.relevance import relevance
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction, Entry, Statement
-from kbnav.knowledge.skb.graph import Hop, Nodes
+from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut, entity_name, entry_text, examples_text, neighborhood_text, search_text, value_text
@@ -419,7 +419,7 @@ def get_fields(context: Context, thought: str, entity_ids: list[str], fields: li
     return Observation("\n".join(lines), nodes=tuple(dict.fromkeys(entity_ids)))
 
 
-def _ends(kb: SkbKB, path: PathFrom) -> Nodes:
+def _ends(kb: SkbKB, path: PathFrom) -> NodeNumbers:
     """The nodes at the end of a path, sorted. Raises UnknownId, and BadArguments for a path too short or too long."""
     ids, relations = path["entity_ids"], path["relations"]
     if not ids or not 0 < len(relations) <= _LONGEST:

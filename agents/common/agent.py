@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from kbnav.agents.common.answering import Critic
+from kbnav.agents.common.answering import ModelCritic
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
-from kbnav.settings.options import GIVEN
+from kbnav.settings.systems import GIVEN
 from kbnav.tools.context import Context, Notes, Pruner, Shown, read_notes
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
@@ -54,7 +53,7 @@ class Agent:
     """The same with another model, which is asked where this one's answer fails the checks."""
     samples: int = 1
     """How often a question is asked, so that it is seen whether the answers agree."""
-    critic: Critic | None = None
+    critic: ModelCritic | None = None
     """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
@@ -123,9 +122,9 @@ def completed(settings: Settings, build: Callable[[Settings], Agent], built: Age
     """
     agent = replace(built or build(settings), notes=read_notes(settings.notes))
     if settings.budget.dollars:
-        needed_price(settings, "--max-dollars")
+        needed_price(settings, "budget.dollars")
     if settings.checks.by == "model" and agent.critic is None:
-        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: take --verify rules, or off")
+        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: set checks.by to rules, or off")
     if not settings.escalate:
         return agent
     stronger = settings.asking(settings.escalate).model_copy(update={"escalate": ""})

@@ -143,9 +143,9 @@ def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
     for node in nodes:
         first.setdefault(node.end, node)
     return [
-        f"“{node.text}” is taken for {node.name} ({node.id})."
+        f"“{node.text}” is taken for {node.label} ({node.id})."
         for node in first.values()
-        if node.text and normalise(node.text) != normalise(node.name)
+        if node.text and normalise(node.text) != normalise(node.label)
     ]
 
 

@@ -13,11 +13,10 @@ from kbnav.agents.common.planned import open_match
 from kbnav.agents.common.schema import ALL_RELATIONS, RELATIONS, Schema
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
-from kbnav.knowledge.skb.relations import RelationNames
+from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking

@@ -15,7 +15,7 @@ from kbnav.errors import UsageError
 from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"

@@ -114,7 +114,7 @@ def test_a_refusal_is_exit_code_1(kbnav):
         (["ask"], "Missing argument"),
         (["show", "last"], "no saved runs match 'last'"),
         (["chat", "--session", "chat-of-yesterday"], "there is no session 'chat-of-yesterday'"),
-        (["mirror", "serve", "nowhere"], "no mirror in nowhere"),
+        (["sparql", "serve", "."], "no mirror in ."),
         (["sparql", "serve", "nowhere.ttl"], "nowhere.ttl: no such file"),
         (["mirror", "build", "none.nt", "--out", "m"], "none.nt"),
     ],
@@ -269,11 +269,11 @@ def test_a_question_is_read_from_standard_input(kbnav):
 
 
 def test_parts_are_left_out_of_a_question_as_of_a_benchmark(kbnav):
-    _, _, steps = kbnav("ask", "--json", "--without", "get_entry,search_neighbors", "--without", "hint", QUESTION)
+    _, _, steps = kbnav("ask", "--json", "--set", "without_tools=get_entry,search_neighbors", QUESTION)
     assert "search_entities" in steps
     assert "get_entry" not in steps
     assert "search_neighbors" not in steps
-    code, _, said = kbnav("ask", "--without", "get_entries", QUESTION)
+    code, _, said = kbnav("ask", "--set", "without_tools=get_entries", QUESTION)
     assert (code, "no tool get_entries to leave out" in said) == (2, True)
 
 

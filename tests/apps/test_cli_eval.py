@@ -47,7 +47,7 @@ def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
-RUN = ["run", "--dataset", "mini.jsonl", "--kb", "mini", "--jobs", "2"]
+RUN = ["run", "mini.jsonl", "--kb", "mini", "--jobs", "2"]
 
 
 def test_run_score_compare_and_replay(kbnav, folder):
@@ -84,7 +84,7 @@ def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):
     assert kbnav("freeze", "mini.jsonl", "--kb", "mini", "--out", "gold")[0] == 0
     assert (folder / "gold" / "mini.jsonl").read_bytes() == whole
     code, out, _ = kbnav(
-        "ablate", *RUN[1:], "--gold", "gold", "--answerable", "--limit", "6", "--out", "abl",
+        "sweep", *RUN[1:], "--gold", "gold", "--answerable", "--limit", "6", "--out", "abl",
         "--without", "search_entities", "--without", "hint,rollback",
     )  # fmt: skip
     assert code == 0
@@ -111,8 +111,8 @@ def test_an_ablation_of_the_skb_agent(kbnav, folder):
         {"id": "text", "question": "What groans when the air is moist?", "nodes": ["instrument:the-alderman"]},
     ]
     (folder / "demo.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
-    arguments = ["--system", "skb", "--kb", "demo", "--dataset", "demo.jsonl", "--without", "vector_query"]
-    code, out, error = kbnav("ablate", *arguments, "--out", "abl")
+    arguments = ["--system", "skb", "--kb", "demo", "demo.jsonl", "--without", "vector_query"]
+    code, out, error = kbnav("sweep", *arguments, "--out", "abl")
     assert code == 0, error
     assert "abl/without-vector_query against abl/full, 2 questions of both" in out
     tools = {}
@@ -153,10 +153,9 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--only", "none.txt"], "none.txt: cannot be read"),
         ([*RUN, "--out", "a", "--gold", "gold"], "gold/mini.jsonl: cannot be read"),
         ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
-        (["run", "--dataset", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
+        (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
         (["run", "spinach-dvE", "--out", "a"], "did you mean 'spinach-dev'?"),
-        (["run", "--out", "a"], "name one dataset"),
-        (["run", "a.jsonl", "--dataset", "b.jsonl", "--out", "a"], "name one dataset"),
+        (["run", "--out", "a"], "Missing argument 'DATASET'"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
@@ -179,7 +178,7 @@ def test_a_limit_of_time_leaves_a_run_that_can_be_gone_on_with(kbnav, folder):
     assert len(read_records(folder / "a")) == 3
     path = folder / "a" / QUESTIONS
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
-    code, out, error = kbnav("run", "mini.jsonl", *RUN[3:], "--out", "a", "--limit", "3", "--json")
+    code, out, error = kbnav(*RUN, "--out", "a", "--limit", "3", "--json")
     assert "going on: 1 of 3 questions were answered before, 2 are left" in error
     assert (code, json.loads(out)["ended"], json.loads(out)["scores"]["all"]["questions"]) == (0, "done", 3)
     assert "nothing is left to ask" in kbnav(*RUN, "--out", "a", "--limit", "3")[2]
@@ -198,7 +197,7 @@ def test_a_models_tokens_and_cost_are_counted_and_its_key_is_not_saved(kbnav, fo
     ]
     with ModelStub(replies * 2) as stub:
         model = ["--model", "stub", "--base-url", stub.base_url, "--jobs", "1", "--max-cost", "0.5"]
-        code, out, error = kbnav("run", "--dataset", "mini.jsonl", "--kb", "mini", *model, "--limit", "3", "--out", "a")
+        code, out, error = kbnav("run", "mini.jsonl", "--kb", "mini", *model, "--limit", "3", "--out", "a")
     # A reply is 100 tokens in and 20 out: three are $0.30 + $0.60, so that one question passes the limit.
     assert code == 1
     assert "3 model calls, 300 + 60 tokens, $0.90" in out

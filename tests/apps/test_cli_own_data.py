@@ -135,7 +135,7 @@ def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begi
 
 
 def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
-    from kbnav.knowledge.bundled import bundled_skb
+    from kbnav.knowledge.open import bundled_skb
     from kbnav.knowledge.skb.store import SKB
 
     with SKB.open(bundled_skb(tmp_path / "home")) as skb:
@@ -150,17 +150,18 @@ def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
     assert (code, "the answer 'nobody at all' is neither an id nor a name in demo" in error) == (2, True)
 
 
-def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path):
+def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, monkeypatch):
+    monkeypatch.setenv("KBNAV_DATA", "data")
     (tmp_path / "data" / "spinach").mkdir(parents=True)
     (tmp_path / "data" / "spinach" / "dev.json").write_text("[]")
-    code, out, _ = kbnav("dataset", "list", "--data", "data")
+    code, out, _ = kbnav("dataset", "list")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
     assert code == 0
     assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
     assert states["grailqa-dev"] == "by hand"
-    code, _, error = kbnav("run", "qald-10", "--kb", "mini", "--data", "data", "--out", "runs/q")
+    code, _, error = kbnav("run", "qald-10", "--kb", "mini", "--out", "runs/q")
     assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
-    code, _, error = kbnav("dataset", "fetch", "grailqa-dev", "--data", "data")
+    code, _, error = kbnav("dataset", "fetch", "grailqa-dev")
     assert code == 2
     assert (
         "by hand, from https://dki-lab.github.io/GrailQA/, and put it there: data/grailqa/grailqa_v1.0_dev.json"

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from kbnav.agents.machine import Event
-from kbnav.apps.cli.progress import Progress
+from kbnav.apps.cli.terminal import RunProgress as Progress
 from kbnav.runs.trajectory import Call, Step
 
 CALL = Call("execute_query", {"query": "ASK {}"}, "Ask.")
@@ -47,9 +47,9 @@ def test_the_arrow_key_brings_back_what_was_asked_in_an_earlier_session(tmp_path
     (tmp_path / "chat-history").write_text("What is radium?\n")
     master, slave = pty.openpty()
     program = (
-        "import sys; from pathlib import Path; from kbnav.apps.cli.prompt import Prompt\n"
-        "with Prompt(Path(sys.argv[1]), ['/steps']) as prompt:\n"
-        "    print('read', prompt.read()); print('read', prompt.read())"
+        "import sys; from pathlib import Path; from kbnav.apps.cli.chat import _line_reader\n"
+        "with _line_reader(Path(sys.argv[1]) / 'chat-history', ['/steps']) as read:\n"
+        "    print('read', read()); print('read', read())"
     )
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(

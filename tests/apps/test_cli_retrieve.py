@@ -14,7 +14,7 @@ from kbnav.apps.cli import app
 from kbnav.errors import UsageError
 from kbnav.retrieval.rrf import RRFOptions
 from kbnav.runs.trajectory import find_run, load_run
-from kbnav.settings.options import Options, parse_set, read_options
+from kbnav.settings.systems import Options, parse_set, read_options
 from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"
@@ -33,7 +33,7 @@ def run(*arguments: str) -> str:
 
 
 def test_the_run_is_saved_and_shown(home: Path):
-    chosen = ("--candidates", "ship", "--set", "name_weight=2")
+    chosen = ("--set", "candidates=ship", "--set", "name_weight=2")
     printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", *chosen, QUERY)
     assert "1. Patience (ship, ship:patience)" in printed
     saved = load_run(find_run("last", home / "runs"))
@@ -72,7 +72,7 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
     queries = {"q1": QUERY, "q2": "straight, light and white wood", "q3": "made by Prudence Sark"}
     lines = [json.dumps({"id": name, "question": text}) for name, text in queries.items()]
     (tmp_path / "queries.jsonl").write_text("\n".join(lines))
-    fixed = ("eval", "run", "--dataset", str(tmp_path / "queries.jsonl"), "--kb", "demo", "--system", "rerank")
+    fixed = ("eval", "run", str(tmp_path / "queries.jsonl"), "--kb", "demo", "--system", "rerank")
     printed = run(*fixed, "--model", "offline", "--set", "first=bm25", "--jobs", "3", "--out", str(tmp_path / "out"))
     assert "nothing is scored" in printed
     records = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
@@ -82,7 +82,7 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
 
 def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
     asked = ("retrieve", "--system", "kar", "--kb", "demo", "--model", "offline")
-    for chosen in (("--without", "kg", "--without", "drf"), ("--without", "kg,drf"), ("--set", "without=kg,drf")):
+    for chosen in (("--set", "without=kg,drf"),):
         run(*asked, *chosen, QUERY)
         saved = load_run(find_run("last", home / "runs"))
         assert saved.settings["options"]["without"] == ["kg", "drf"]
@@ -97,10 +97,10 @@ def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
         (("--system", "bm26"), "no retriever .bm26.; did you mean .bm25."),
         (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
         (("--system", "rerank", "--set", "top_v=none"), "rerank: top_v"),
-        (("--system", "vss", "--without", "kg"), "vss has no option 'without'"),
-        (("--system", "kar", "--without", "rollback"), "kar: without"),
+        (("--system", "vss", "--set", "without=kg"), "vss has no option 'without'"),
+        (("--system", "kar", "--set", "without=rollback"), "kar: without"),
         (("--system", "bm25", "--set", "relations"), "name=value"),
-        (("--system", "bm25", "--candidates", "boat"), "no node type 'boat'"),
+        (("--system", "bm25", "--set", "candidates=boat"), "no node type 'boat'"),
         (("--system", "rrf", "--set", "of=bm25,best"), "no retriever 'best'"),
         (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),
     ],
@@ -112,8 +112,11 @@ def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said:
 
 
 def test_pairs_become_options():
-    given = parse_set(["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"])
-    options = read_options(RRFOptions, given, "rrf")
+    pairs = ["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"]
+    given = parse_set([*pairs, "budget.steps=9", "with_tools=a,b:c", "temperature=1"], {"temperature"})
+    assert given.settings == {"budget": {"steps": "9"}, "with_tools": ["a", "b:c"]}
+    assert given.options.pop("temperature") == "1"
+    options = read_options(RRFOptions, given.options, "rrf")
     assert (options.of, options.weights, options.depth) == (("bm25", "vss"), (1.0, 0.5), 7)
     assert options.stages == {"bm25": {"relations": "true", "candidates": "a"}}
     with pytest.raises(UsageError, match="spinach has no option 'x'; there are: none"):
@@ -127,7 +130,7 @@ def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path: Path):
     ]
     lines = [json.dumps({"id": name, "question": text, "nodes": nodes}) for name, text, nodes in questions]
     (tmp_path / "questions.jsonl").write_text("\n".join(lines))
-    fixed = ("eval", "run", "--dataset", str(tmp_path / "questions.jsonl"), "--kb", "demo")
+    fixed = ("eval", "run", str(tmp_path / "questions.jsonl"), "--kb", "demo")
     for system in ("bm25", "graph-rank"):
         run(*fixed, "--system", system, "--out", str(tmp_path / system), "--limit", "2")
     scores = json.loads(run("eval", "score", str(tmp_path / "bm25"), "--json"))

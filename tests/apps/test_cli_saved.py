@@ -88,7 +88,7 @@ def test_a_bad_line_or_a_failing_model_does_not_end_a_chat(kbnav):
 
 def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
     code, _, error = kbnav("ask", "--continue", "And her husband?")
-    assert (code, error) == (2, "kbnav: nothing was asked before that could be followed up\n")
+    assert (code, error) == (2, "kbnav: there is no earlier question to follow up\n")
     with ModelStub(curie()) as stub:
         kbnav("ask", "-q", *model(stub), QUESTION)
     (asked,) = (home / "runs").glob("*.json")
@@ -117,18 +117,18 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav, home):
     code, out, error = kbnav("chat", "--quiet", typed="\n".join(lines) + "\n")
     assert code == 0
     before, after = out.split("polonium, radium", 1)
-    assert "there is no /nonsense; /help lists what there is" in before
+    assert "there is no /nonsense; /help lists the commands" in before
     assert [line for line in ("/help", "/sparql", "/steps", "/model", "/kb", "/save") if line not in before] == []
     assert "→" not in before
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 4
     assert "→ search_entities" in after
     assert "model: offline" in after
     assert "kb: mini" in after
-    assert "nothing was asked yet" in error
+    assert "nothing has been asked yet" in error
     assert "set OPENAI_API_KEY" in error
     assert "no knowledge base 'nowhere'" in error
     assert "must end in one of .html .md .json .csv" in error
-    assert "from now on on demo with offline" in after
+    assert "now asking demo with offline" in after
     session = out.split("session ")[1].split()[0]
     assert f"kbnav chat --session {session} --kb demo" in after
     assert json.loads((home / "answers.json").read_text())[0]["question"] == QUESTION

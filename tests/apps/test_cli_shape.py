@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
-from kbnav.apps.cli.help import first_sentence
+from kbnav.apps.cli.root import first_sentence
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[str, ...]]:
@@ -45,13 +45,7 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
-def test_an_option_of_a_group_of_options_without_a_default_is_asked_for():
-    result = CliRunner().invoke(app, ["train", "cross"], prog_name="kbnav")
-    assert result.exit_code == 2
-    assert "Missing option '--kb'" in result.output
-
-
-SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
+SERVERS = {("serve",), ("mcp",), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
 SPOKEN_TO = {("chat",)}
 SCRIPTS = {("completion",)}
 
@@ -61,7 +55,7 @@ def test_what_prints_can_print_json(command):
     assert "--json" in said(*command, "-h")
 
 
-@pytest.mark.parametrize("group", [(), ("eval",), ("eval", "dataset"), ("skb",), ("mirror",), ("bot",), ("planner",)])
+@pytest.mark.parametrize("group", [(), ("eval",), ("eval", "dataset"), ("skb",), ("mirror",), ("bot",)])
 def test_a_group_shows_whole_sentences(group):
     text = " ".join(said(*group, "-h").split())
     inside = GROUP

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kbnav.apps.cli.building import Progress
+from kbnav.apps.cli.terminal import StageProgress as Progress
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -67,11 +67,11 @@ def test_build_prints_what_was_built_stage_by_stage_and_what_was_dropped(kbnav):
 
 
 def test_info_lists_types_relations_and_what_there_is(kbnav):
-    built(kbnav, "--skb-name", "village", "--no-text")
+    built(kbnav, "--no-text")
     code, out, _ = kbnav("skb", "info", "v.skb")
     lines = out.splitlines()
     assert code == 0
-    assert lines[0] == "village: 4 nodes, 3 edges, from records: nodes.jsonl, edges.tsv"
+    assert lines[0] == "v: 4 nodes, 3 edges, from records: nodes.jsonl, edges.tsv"
     assert "vectors: none; SPARQL: yes" in lines
     assert "  house: 2" in lines
     assert "  person -- owns --> house: 3" in lines
@@ -89,7 +89,7 @@ def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
     built(kbnav)
     lines = kbnav("skb", "info", "v.skb")[1].splitlines()
     # "Ann Reed", "Bob Lisk", "The Mill description: A house with a wheel.", "Long Barn"
-    assert {"words of the documents: 14", "edges of a node on the average: 1.5"} <= set(lines)
+    assert {"words of the documents: 14", "mean edges of a node: 1.5"} <= set(lines)
     found = json.loads(kbnav("skb", "info", "v.skb", "--json")[1])
     assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
     assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
@@ -111,12 +111,12 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
 
 def test_check_finds_a_flipped_byte_and_names_the_file(kbnav, tmp_path):
     built(kbnav)
-    assert kbnav("skb", "check", "v.skb")[:2] == (0, "v.skb is whole\n")
+    assert kbnav("skb", "info", "v.skb", "--check")[:2] == (0, "v.skb is whole\n")
     (path,) = (tmp_path / "v.skb").glob("data-*/graph/out-nodes.npy")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    code, out, error = kbnav("skb", "check", "v.skb")
+    code, out, error = kbnav("skb", "info", "v.skb", "--check")
     assert (code, out) == (2, "")
     assert "graph/out-nodes.npy" in error
 
@@ -228,8 +228,11 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
         (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a record without key"),
         (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
-        (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "say what columns of --nodes are"),
-        (["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"], "leave out --nodes and --edges"),
+        (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
+        (
+            ["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"],
+            "leave out --nodes, --edges",
+        ),
         (["build", "--nodes", "n", "--type", "a", "--type-column", "b", "--out", "v.skb"], "give one of them"),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
         (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
@@ -245,7 +248,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         ),
         (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
-        (["check", "nowhere"], "is not an SKB: there is no such folder"),
+        (["info", "nowhere", "--check"], "is not an SKB: there is no such folder"),
         (["update", "."], "give records with --nodes"),
     ],
 )
@@ -377,7 +380,7 @@ def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_change
     assert "an unfinished build of this input is here" in error
     assert "nodes: 600" not in error
     assert sorted(first + embeddings.texts()) == sorted(names)
-    assert kbnav("skb", "check", "m.skb")[0] == 0
+    assert kbnav("skb", "info", "m.skb", "--check")[0] == 0
 
     embeddings.requests.clear()
     changed = [{"id": "House 7", "name": "Mill"}, {"id": "House 8", "deleted": True}]

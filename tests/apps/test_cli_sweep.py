@@ -42,9 +42,9 @@ def rows_of(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def test_every_value_has_its_own_numbers_and_its_own_options(kbnav, tmp_path):
-    train = ("planner", "train", "q.jsonl", "--kb", "demo", "--out", "my.planner")
+    train = ("train", "ranker", "--kb", "demo", "--out", "my.planner", "--dataset")
     (tmp_path / "t.jsonl").write_text(json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]}) + "\n")
-    assert kbnav(*train[:2], "t.jsonl", *train[3:])[0] == 0
+    assert kbnav(*train, "t.jsonl")[0] == 0
     given = ("eval", "sweep", "q.jsonl", "--system", "pasemiqa", "--kb", "demo", "--out", "sweep")
     code, out, error = kbnav(
         *given, "--vary", "planner=none,ranker+trained=my.planner", "--repeat", "2", "--plots", "p"

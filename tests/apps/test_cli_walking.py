@@ -58,7 +58,7 @@ def test_csv_and_json_have_every_node_with_its_basis(kbnav):
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),
         (["--kb", "demo", "--set", "k=3"], "skb has no option 'k'; there are: none"),
-        (["--kb", "demo", "--set", "budget.steps=3"], "skb is not made of other systems, so no option of it begins"),
+        (["--kb", "demo", "--set", "bm25.depth=3"], "skb is not made of other systems, so no option of it begins"),
         (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
     ],
 )
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
 def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     line = json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]})
     (tmp_path / "q.jsonl").write_text(line + "\n")
-    given = ["--dataset", "q.jsonl", "--kb", "demo", "--out", "sweep"]
+    given = ["q.jsonl", "--kb", "demo", "--out", "sweep"]
     code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3")
     assert code == 2
     assert "say whose options are varied" in error
@@ -97,10 +97,10 @@ def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_pat
     asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]
     lines = [json.dumps({"id": name, "question": QUESTION, "nodes": nodes}) for name, nodes in asked]
     (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
-    code, out, _ = kbnav("eval", "run", "--system", "pasemiqa", "--dataset", "q.jsonl", "--kb", "demo", "--out", "r")
+    code, out, _ = kbnav("eval", "run", "--system", "pasemiqa", "q.jsonl", "--kb", "demo", "--out", "r")
     assert code == 0
     assert "f1         50.00" in out
-    code, out, _ = kbnav("eval", "run", "--system", "bm25", "--dataset", "q.jsonl", "--kb", "demo", "--out", "b")
+    code, out, _ = kbnav("eval", "run", "--system", "bm25", "q.jsonl", "--kb", "demo", "--out", "b")
     assert "mrr" in out
     assert "f1 " not in out
     code, out, _ = kbnav("eval", "compare", "r", "b")

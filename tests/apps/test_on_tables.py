@@ -14,8 +14,7 @@ from mcp.client.client import Client
 from kbnav.agents.common.agent import build_agent
 from kbnav.apps.mcp import LocalBackend, build_server
 from kbnav.apps.secrets import secrets_of
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
@@ -108,7 +107,7 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path, monkeypatch: pytest
     for command in (
         ("ask", "--kb", str(tmp_path), QUESTION),
         ("skb", "info", str(tmp_path)),
-        ("skb", "prune", "s3://a/b"),
+        ("skb", "update", "s3://a/b", "--keep-versions", "2"),
     ):
         code, out, error = Cli(monkeypatch, capsys)(*command)
         assert (code, out) == (2, "")

@@ -13,8 +13,7 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
@@ -118,7 +117,7 @@ def test_an_evaluation_on_a_full_disk_ends_with_one_line_keeps_what_it_has_and_g
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     mini_dataset(tmp_path / "mini.jsonl")
     out = small_home / "out"
-    command = ["eval", "run", "--dataset", "mini.jsonl", "--kb", "mini", "--limit", "6", "--out", str(out)]
+    command = ["eval", "run", "mini.jsonl", "--kb", "mini", "--limit", "6", "--out", str(out)]
     ended = []
     for pages in (0, 1, 2, 4, 6, 60):
         fill(small_home, leave=4096 * pages)
@@ -163,8 +162,8 @@ def test_a_training_by_command_on_a_full_disk_or_with_a_full_home_is_one_line_or
     made = made_questions(demo_kb)
     for name, start in (("train", 0), ("val", 1)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made[start::3][:8]))
-    train = ["programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--groups", "1"]
-    train += ["--steps", "1", "--batch", "4", "--first-stage", "equal"]
+    train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
+    train += [part for one in ("groups=1", "steps=1", "batch=4", "first_stage=equal") for part in ("--set", one)]
     for pages in (0, 1):
         fill(small_home, leave=4096 * pages)
         code, out, error = kbnav(*train, "--out", str(small_home / "made"))

@@ -25,7 +25,7 @@ from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.records import Losses
+from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB
 from tests.knowledge.skb.saved import save_stark, save_tensor, tensor_pickle
 

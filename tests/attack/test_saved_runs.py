@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kbnav.apps.cli.transcript import FORMS, write_transcript
+from kbnav.apps.cli.runs import FORMS, write_transcript
 from kbnav.apps.console import answer_json, print_run, print_runs, run_line
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
@@ -139,7 +139,7 @@ def test_a_file_that_is_no_run_is_one_error_for_every_command(tmp_path, content,
     path.write_bytes(content)
     kbnav = Cli(monkeypatch, capsys)
     for command in (
-        ["show", "last"], ["show", "--json", "run-a"], ["runs"], ["cite", "last"],
+        ["show", "last"], ["show", "--json", "run-a"], ["runs"], ["show", "last", "--cite"],
         ["export", "last", str(tmp_path / "a.html")], ["ask", "--model", f"replay:{path}", "--kb", "mini", "Who?"],
     ):  # fmt: skip
         code, out, error = kbnav(*command)

@@ -86,7 +86,7 @@ def test_ask_chat_and_eval_leave_no_secret_in_files_or_on_the_terminal(left, mon
             *kbnav("ask", *of, QUESTION)[1:],
             *kbnav("ask", "--json", *of, QUESTION)[1:],
             *kbnav("chat", *of, typed=f"{QUESTION}\nAnd who else?\n")[1:],
-            *kbnav("eval", "run", *of, "--dataset", "mini.jsonl", "--limit", "2", "--out", "out")[1:],
+            *kbnav("eval", "run", *of, "mini.jsonl", "--limit", "2", "--out", "out")[1:],
         ]
         assert sent_to(stub) == SECRETS["OPENAI_API_KEY"]  # it was there to be echoed
     assert len(list(left.glob("home/runs/*.json"))) >= 3

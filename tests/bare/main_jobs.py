@@ -82,7 +82,7 @@ def the_page_is_served() -> None:
 def runs_are_scored() -> None:
     gold = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
     Path("questions.jsonl").write_text(json.dumps({"id": "marie", "question": MARIE, "sparql": gold}) + "\n")
-    said("eval", "run", "--kb", "mini", "--dataset", "questions.jsonl", "--out", "run")
+    said("eval", "run", "--kb", "mini", "questions.jsonl", "--out", "run")
     said("eval", "report", "run", "--html", "report.html")
     scores = json.loads(Path("run/scores.json").read_text())
     assert "f1" in json.dumps(scores)
@@ -101,14 +101,14 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
         told = [str(error)]
     build = ("skb", "build", "--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--out", "other.skb")
     parquet = ("skb", "build", "--nodes", "nodes.parquet", "--out", "other.skb")
-    trained = ("planner", "train", "--kb", "my.skb", "--questions", "train.jsonl", "--planner", "seq2seq")
+    trained = ("train", "seq2seq", "--kb", "my.skb", "--dataset", "train.jsonl")
     os.environ["KBNAV_WEB__DATABASE"] = "postgresql://127.0.0.1/none"
     told += [
         said("eval", "report", "run", "--plots", "plots", code=2),
         said(*build, "--ann", code=2),
         said(*build, "--encoder", "minilm", code=2),
         said(*parquet, code=2),
-        said(*trained, "--base", "gpt2", "--out", "my.planner", code=2),
+        said(*trained, "--set", "base=gpt2", "--out", "my.planner", code=2),
         said("serve", "--port", "0", code=2),
         said("mcp", code=2),
     ]

@@ -21,9 +21,9 @@ from kbnav.encoders import load
 from kbnav.errors import ServiceError
 from kbnav.knowledge.ray_cluster import connected
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.embedding import WINDOW
 from kbnav.knowledge.skb.on_ray import on_ray, one_thread
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.vectors import WINDOW
 from tests.apps.web.parts import until
 from tests.deploy.evaluations import kill_one_of_two, processes
 from tests.encoders.endpoint import Server, embeddings

@@ -44,8 +44,19 @@ def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(
         options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
         settings = Settings(**options, journal=database)
         one = machine(tmp_path, "one", monkeypatch)
-        told = {"--model": "stub", "--base-url": model.base_url, "--kb": "mini", "--journal": database}
-        command = [sys.executable, "-m", "kbnav", "eval", "run", str(dataset), "--out", str(RUN), "--language", "en"]
+        told = {"--model": "stub", "--base-url": model.base_url, "--kb": "mini", "--set": f"journal={database}"}
+        command = [
+            sys.executable,
+            "-m",
+            "kbnav",
+            "eval",
+            "run",
+            str(dataset),
+            "--out",
+            str(RUN),
+            "--set",
+            "language=en",
+        ]
         command += [part for option in told.items() for part in option]
         environment = {"KBNAV_HOME": str(mini_home), "KBNAV_API_KEY": "none", "PATH": "/usr/bin:/bin"}
         lost = subprocess.Popen(command, cwd=one, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -40,23 +40,23 @@ def ranked(folder: Path, *right: bool) -> Path:
 
 
 def test_the_smallest_difference_that_a_set_can_show(kbnav: Cli, tmp_path: Path) -> None:
-    code, out, _ = kbnav("eval", "power", "--questions", "155", "--disagreement", "0.15")
+    code, out, _ = kbnav("eval", "compare", "--questions", "155")
     # SPINACH, C.2: on its 155 questions differences of 9.0 % or more
-    assert (code, "differences from 9.0 points on are found" in out) == (0, True)
+    assert (code, "on 15.0% of the questions, differences from 9.0 points on are found" in out) == (0, True)
     ranked(tmp_path / "a", True, True, False, False)
     ranked(tmp_path / "b", True, False, True, False)
-    code, out, _ = kbnav("eval", "power", "a", "b", "--questions", "400")
+    code, out, _ = kbnav("eval", "compare", "a", "b", "--questions", "400")
     assert "hit@1: the runs disagree on 50.0% of 4 questions of both" in out
     assert "400 questions, significance 0.05, power 0.8:" in out
-    code, out, _ = kbnav("eval", "power", "a")
+    code, out, _ = kbnav("eval", "compare", "a")
     assert out.startswith("4 questions")
     assert "none is found" in out
-    assert kbnav("eval", "power")[0] == 2
+    assert kbnav("eval", "compare")[0] == 2
 
 
 def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: Path) -> None:
     run = ranked(tmp_path / "run", *(n >= 30 for n in range(40)))
-    code, out, _ = kbnav("eval", "errors", "run", "--count", "5", "--seed", "3")
+    code, out, _ = kbnav("eval", "report", "run", "--errors", "5", "--seed", "3")
     assert (code, "5 of 30 questions scored below 0.05" in out) == (0, True)
     rows = list(csv.DictReader(io.StringIO((run / "errors.csv").read_text())))
     assert [tuple(row) for row in rows] == [COLUMNS] * 5
@@ -64,10 +64,10 @@ def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: 
     assert [row["gold"] for row in rows] == [f"n{row['id'][1:]}" for row in rows]
     assert {row["answer"] for row in rows} == {"other"}
     first = (run / "errors.csv").read_bytes()
-    kbnav("eval", "errors", "run", "--count", "5", "--seed", "3")
+    kbnav("eval", "report", "run", "--errors", "5", "--seed", "3")
     assert (run / "errors.csv").read_bytes() == first
-    kbnav("eval", "errors", "run", "--count", "5", "--seed", "4", "--out", "other.csv")
-    assert [row.id for row in read_sheet(tmp_path / "other.csv")] != [row["id"] for row in rows]
+    kbnav("eval", "report", "run", "--errors", "5", "--seed", "4")
+    assert [row.id for row in read_sheet(run / "errors.csv")] != [row["id"] for row in rows]
     for row, label in zip(rows, ("Property", "property ", "format", "<b>", ""), strict=True):
         row["label"] = label
     with (run / "errors.csv").open("w", encoding="utf-8") as file:
@@ -82,7 +82,7 @@ def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: 
     ]
     assert "| property | 2 | 50.0% | not found 2 |" in markdown_report(report)
     assert "<bdi>&lt;b&gt;</bdi>" in html_report(report)
-    code, _, error = kbnav("eval", "errors", "run")
+    code, _, error = kbnav("eval", "report", "run", "--errors", "20")
     assert (code, "holds labels" in error) == (2, True)  # nobody's work is written over
 
 
@@ -107,11 +107,11 @@ def test_conversations_are_as_long_as_they_have_responses(kbnav: Cli, tmp_path: 
         f"== Long ==\nHow? {ANN}\n" + f": so {QUERY} {BOB}\n" * 12,
     ]
     (tmp_path / "forum" / "2026-01.wiki").write_text("".join(page))
-    code, out, _ = kbnav("eval", "dataset", "threads", "forum")
+    code, out, _ = kbnav("eval", "dataset", "stats", "forum", "--of", "threads")
     assert code == 0
     assert "2 conversations; 1 without a response and 1 without SPARQL are left out." in out
     assert "| 2 | 1 | 50.0% |" in out
     assert "| \\> 10 | 1 | 50.0% |" in out
     assert "| 7 and more | 1 | 50.0% |" in out
     assert json.dumps(conversations_markdown(conversation_lengths([]))).count("0 conversations") == 1
-    assert kbnav("eval", "dataset", "threads", "nowhere")[0] == 2
+    assert kbnav("eval", "dataset", "stats", "nowhere", "--of", "threads")[0] == 2

@@ -180,8 +180,8 @@ def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatc
 
 def test_splits_are_counted_together_from_the_command_line(shared_data, monkeypatch, capsys):
     names = [f"stark-prime-{split}" for split in ("train", "val", "test")]
-    data = str(shared_data / "benchmarks")
-    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--together", "--data", data])
+    monkeypatch.setenv("KBNAV_DATA", str(shared_data / "benchmarks"))
+    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--together"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
@@ -192,7 +192,7 @@ def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatc
     own(tmp_path, '{"id": 1, "question": "a b a"}')
     (tmp_path / "page.txt").write_text("a b\nc d")
     names = [str(tmp_path / "own.jsonl"), str(tmp_path / "page.txt")]
-    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "words", *names, "--tokens", "3"])
+    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--of", "words", "--tokens", "3"])
     with pytest.raises(SystemExit) as ended:
         main()
     lines = capsys.readouterr().out.splitlines()

@@ -119,11 +119,11 @@ def test_the_type_of_an_answer_is_seen_from_its_gold(tmp_path, answers, kind):
 def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
-    code, out, _ = kbnav("eval", "table", "a", "b", "c")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "b", "c")
     assert (code, out.splitlines()[2].startswith("| one (m) | ")) == (0, True)
-    code, out, _ = kbnav("eval", "table", "a", "b", "--by", "hops", "--dataset", "made.jsonl")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "b", "--by", "hops", "--dataset", "made.jsonl")
     assert (code, out.splitlines()[2]) == (0, "| 2 | 2 | 50.0 | 100.0 |")
-    code, out, _ = kbnav("eval", "table", "a", "--by", "hops", "--dataset", "made.jsonl", "--json")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "--by", "hops", "--dataset", "made.jsonl", "--json")
     assert json.loads(out)[0] == {"value": "2", "questions": 2, "means": {"a": 0.5}}
     for arguments, message in (
         (
@@ -136,7 +136,7 @@ def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypa
         ),
         (["a", "--dataset", "made.jsonl"], "--dataset goes with --by"),
     ):
-        code, out, error = kbnav("eval", "table", *arguments)
+        code, out, error = kbnav("eval", "report", "--table", *arguments)
         assert (code, out) == (2, "")
         assert message in error
 

@@ -147,7 +147,7 @@ def test_a_sweep_leaves_it_at_ten_too(
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     kbnav = Cli(monkeypatch, capsys)
     kbnav(
-        *("eval", "sweep", "--system", "rerank", "--dataset", "stark-prime-human", "--data", str(data), "--kb", "demo"),
+        *("eval", "sweep", "--system", "rerank", "stark-prime-human", "--set", f"data={data}", "--kb", "demo"),
         *("--model", "offline", "--vary", "rank_weight=0.2", "--set", "first=bm25", "--out", str(tmp_path / "sweep")),
     )
     options = read_saved_run(tmp_path / "sweep" / "rank_weight=0.2").info.settings["options"]

@@ -70,7 +70,7 @@ class Asking(Alone):
 
 def unpack(home: Path) -> None:
     """Unpack the bundled mirror into a home."""
-    from kbnav.knowledge.bundled import bundled_mirror
+    from kbnav.knowledge.open import bundled_mirror
 
     bundled_mirror(home)
 
@@ -152,7 +152,7 @@ class Evaluation(Asking):
         mini_dataset(folder / "mini.jsonl")
 
     def work(self) -> None:
-        command(["eval", "run", "--dataset", "mini.jsonl", "--kb", "mini", "--limit", "6", "--out", "out"])()
+        command(["eval", "run", "mini.jsonl", "--kb", "mini", "--limit", "6", "--out", "out"])()
 
     def look(self, said: str) -> None:
         kept, seen = self._records(), self.folder / "seen.json"

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.state import start
-from kbnav.agents.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
-from kbnav.agents.offline.wikidata.policy import OfflinePolicy
-from kbnav.agents.offline.wikidata.question import read_question
+from kbnav.agents.offline.question import read_question
+from kbnav.agents.offline.wikidata import Evidence, OfflinePolicy, read_entry, read_neighbors, read_search
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.base import Edge as KbEdge
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value
@@ -105,6 +104,14 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(
 ) -> None:
     before = asked(agent, first)
     assert found(asked(agent, then, before)) == answer
+
+
+def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_back(agent: Agent) -> None:
+    before = asked(agent, "Where was Marie Curie born?")
+    assert found(asked(agent, "Who was born there?", before)) not in (None, [])
+    other = asked(agent, "How many countries are there?", before)
+    assert "Q7186" not in other.outcome.query
+    assert "Q270" not in other.outcome.query
 
 
 def test_without_history_a_pronoun_ends_in_no_answer(agent: Agent) -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from kbnav.apps.cli import planner as cli_planner
-from kbnav.knowledge.skb import matching
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.planning import planners, training
 from tests.apps.parts import Cli
 from tests.planning.conftest import EDGES, NODES
 
@@ -45,15 +40,15 @@ def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_train_then_judge(kbnav: Cli) -> None:
-    kb = ("--kb", "clinic.skb", "--questions")
-    code, out, _ = kbnav("planner", "train", *kb, "train.jsonl", "--out", "ranker")
+    kb = ("--kb", "clinic.skb")
+    code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "ranker")
     assert (code, out) == (0, "ranker: ranker trained on 12 questions, 2 paths; 0 had text alone\n")
-    code, out, _ = kbnav("planner", "eval", *kb, "train.jsonl", "--trained", "ranker", "--json")
+    code, out, _ = kbnav("eval", "planner", *kb, "train.jsonl", "--trained", "ranker", "--json")
     scores = json.loads(out)
     assert (code, scores["planner"]) == (0, {"questions": 12, "first": 1.0, "first_three": 1.0, "planned": 1.0})
     # gout and scurvy are diseases both: the likelier path is right for half of the questions
     assert scores["most_frequent"]["first"] == 0.5
-    code, out, _ = kbnav("planner", "eval", *kb, "known.jsonl", "--trained", "ranker")
+    code, out, _ = kbnav("eval", "planner", *kb, "known.jsonl", "--trained", "ranker")
     assert (code, out.splitlines()[0]) == (
         0,
         "12 questions, 100.0% with a plan; nodes matched by hybrid",
@@ -92,19 +87,19 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     shelf: Path, kbnav: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(shelf)
-    kb = ("--kb", "shelf.skb", "--questions")
-    code, out, _ = kbnav("planner", "train", *kb, "train.jsonl", "--out", "hybrid")
+    kb = ("--kb", "shelf.skb")
+    code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "hybrid")
     assert (code, "trained on 18 questions" in out, "12 had text alone" in out) == (0, True, True)
     assert "1 questions left out" in out  # what is linked to nothing teaches neither text nor a path
-    code, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "hybrid", "--json")
+    code, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "hybrid", "--json")
     scores = json.loads(out)
     assert (code, error, scores["matching"]) == (0, "", "hybrid")
     assert (scores["text_only"]["questions"], scores["text_only"]["first"]) == (6, 1.0)
     assert (scores["with_relations"]["questions"], scores["with_relations"]["first"]) == (3, 1.0)
-    _, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "hybrid", "--matching", "exact")
+    _, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "hybrid", "--matching", "exact")
     assert "trained with matching=hybrid, and these nodes are matched by exact" in error
-    kbnav("planner", "train", *kb, "train.jsonl", "--out", "exact", "--matching", "exact")
-    _, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "exact")
+    kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "exact", "--set", "matching=exact")
+    _, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "exact")
     assert (error, "nodes matched by exact" in out) == ("", True)  # judged as it was trained
     assert "6 by text alone: first path right 1.000" in out
     _, out, _ = kbnav("ask", "--kb", "shelf.skb", "--system", "pasemiqa", "--set", "trained=exact", f"On {TOPICS[0]}?")
@@ -116,25 +111,13 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kb", "mini", "--questions", "train.jsonl"], "needs an SKB"),
-        (["--kb", "clinic.skb", "--questions", "no-nodes.jsonl"], "no question of no-nodes.jsonl has gold nodes"),
-        (["--kb", "clinic.skb", "--questions", "train.jsonl", "--planner", "seq2seq"], "must be trained first"),
-        (["--kb", "clinic.skb", "--questions", "train.jsonl", "--trained", "clinic.skb"], "no trained planner"),
+        (["--kb", "mini", "train.jsonl"], "needs an SKB"),
+        (["--kb", "clinic.skb", "no-nodes.jsonl"], "no question of no-nodes has gold nodes"),
+        (["--kb", "clinic.skb", "train.jsonl", "--planner", "seq2seq"], "must be trained first"),
+        (["--kb", "clinic.skb", "train.jsonl", "--trained", "clinic.skb"], "no trained planner"),
     ],
 )
 def test_wrong_use_is_one_line(kbnav: Cli, arguments: list[str], message: str) -> None:
-    code, _, error = kbnav("planner", "eval", *arguments)
+    code, _, error = kbnav("eval", "planner", *arguments)
     assert code == 2
     assert message in " ".join(error.split())
-
-
-@pytest.mark.parametrize(
-    ("offered", "known"),
-    [
-        (cli_planner.Weighing, get_args(training.Weighing)),
-        (cli_planner.Matching, get_args(matching.Variant)),
-        (cli_planner.Named, [name for name in planners.NAMES if name != "none"]),
-    ],
-)
-def test_the_command_offers_all_that_there_is(offered: type[StrEnum], known: list[str]):
-    assert {one.value for one in offered} == set(known)

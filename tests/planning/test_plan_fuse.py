@@ -272,7 +272,7 @@ def test_weights_are_not_chosen_by_what_the_cross_encoder_learned_from(
     (one,) = market.questions(1, 0)
     learned.write_text(json.dumps({"id": "a", "question": one.text, "nodes": one.answers}))
     judged.write_text(json.dumps({"id": "b", "question": "Where is the bowl?", "nodes": one.answers}))
-    given = ["--dataset", str(learned), "--validation", str(judged), "--cross", str(cross)]
+    given = ["--dataset", str(learned), "--validation", str(judged), "--set", f"cross={cross}"]
     cli = Cli(monkeypatch, capsys)
     code, _, error = cli("train", "fuse", "--kb", str(market.skb.place), *given, "--out", str(tmp_path / "out"))
     assert (code, "1 of the questions were used to train or choose the evidence cross" in error) == (2, True)

@@ -79,24 +79,26 @@ def kbnav(
     return Cli(monkeypatch, capsys)
 
 
-def test_questions_are_grouped_by_the_templates_they_were_made_from(kbnav: Cli):
-    code, out, _ = kbnav(
-        *("programs", "groups", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl"),
-        *("--groups", "2", "--smallest", "3", "--json"),
-    )
-    told = json.loads(out)
-    assert (code, len(told["groups"]), told["agreement"]) == (0, 2, 1.0)
-
-
 @pytest.mark.slow
 def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
-    train = ("programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "made")
-    code, _, err = kbnav(*train, "--model", "our-own", "--max-cost", "1")
+    train = (
+        "train",
+        "programs",
+        "--kb",
+        "demo",
+        "--dataset",
+        "train.jsonl",
+        "--validation",
+        "val.jsonl",
+        "--out",
+        "made",
+    )
+    code, _, err = kbnav(*train, "--model", "our-own", "--set", "max_cost=1")
     assert code == 2
     assert "--max-cost needs the price of our-own" in err
-    assert "there are contrast, memory" in kbnav(*train, "--without", "sense")[2]
-    assert "there are auto, model, paths, words" in kbnav(*train, "--grouping", "luck")[2]
-    code, out, err = kbnav(*train, "--groups", "1", "--steps", "2", "--batch", "4")
+    assert "there are contrast, memory" in kbnav(*train, "--set", "without=sense")[2]
+    assert "grouping" in kbnav(*train, "--set", "grouping=luck")[2]
+    code, out, err = kbnav(*train, "--set", "groups=1", "--set", "steps=2", "--set", "batch=4")
     assert code == 0, err
     assert "g1 step 2 improve" in err
     assert "accepted" in err
@@ -204,9 +206,20 @@ def test_ablations_leave_out_functions_that_ask_a_model_or_see_relations_and_gro
 
 @pytest.mark.slow
 def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home: Path):
-    train = ["programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "stopped"]
+    train = [
+        "train",
+        "programs",
+        "--kb",
+        "demo",
+        "--dataset",
+        "train.jsonl",
+        "--validation",
+        "val.jsonl",
+        "--out",
+        "stopped",
+    ]
     with silent_endpoint() as (url, asked, hung_up):
-        asking = ["--groups", "1", "--first-stage", "equal", "--model", "stub", "--base-url", url]
+        asking = ["--set", "groups=1", "--set", "first_stage=equal", "--model", "stub", "--base-url", url]
         process = subprocess.Popen(
             [sys.executable, "-m", "kbnav", *train, *asking],
             cwd=sets,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from kbnav.apps.cli.skb import app
+from kbnav.apps.cli import app
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
@@ -48,8 +48,8 @@ def test_the_commands_build_and_keep_them(related_path: Path, tmp_path: Path):
     files = ["--nodes", str(related_path.parent / "n.jsonl"), "--edges", str(related_path.parent / "e.tsv")]
     out = str(tmp_path / "cli.skb")
     for arguments in (
-        ["build", *files, "--out", out, "--encoder", "lsa", "--no-sparql", "--relations"],
-        ["update", out, "--edges", str(related_path.parent / "e.tsv")],
+        ["skb", "build", *files, "--out", out, "--encoder", "lsa", "--no-sparql", "--relations"],
+        ["skb", "update", out, "--edges", str(related_path.parent / "e.tsv")],
     ):
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output

@@ -155,8 +155,8 @@ def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
         (["--dataset", str(unanswered)], "no question of unanswered has an answer in shop"),
         (["--dataset", str(asked), "--validation", str(unanswered)], "no question of unanswered has an answer in shop"),
         (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
-        (["--dataset", str(asked), "--negatives", "vss"], "negatives are given as system=count"),
-        (["--dataset", str(asked), "--dtype", "int3"], "no type 'int3'"),
+        (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
+        (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
     ):
         code, _, error = cli(*given, *more)
         assert (code, said in error) == (2, True), error

@@ -83,10 +83,10 @@ def two_processes_train(start: list[str], shop_folder: Path, base: Path, folder:
     """What a dense training prints that is started so, in two processes; it is one training, written by one of them."""
     asked, out = write_questions(folder / "asked.jsonl"), folder / "out"
     command = ["dense", "--kb", str(shop_folder), "--dataset", str(asked), "--out", str(out), "--json"]
-    course = ["--epochs", "2", "--rate", "5e-3", "--batch", "8", "--device", "cpu", "--longest", "16", "--pool", "0"]
-    given = ["--base", str(base), "--negatives", "vss=2", "--positives", "1"]
+    options = f"epochs=2 rate=5e-3 batch=8 device=cpu longest=16 pool=0 negatives=vss=2 positives=1 base={base}"
+    given = [part for option in options.split() for part in ("--set", option)]
     home = {**os.environ, "KBNAV_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
-    begun = [sys.executable, *start, *command, *course, *given]
+    begun = [sys.executable, *start, *command, *given]
     ended = subprocess.run(begun, capture_output=True, text=True, env=home, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     with (out / CURVE).open() as file:

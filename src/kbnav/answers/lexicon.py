@@ -49,8 +49,6 @@ class Lexicon:
     """What is asked for by "how" and an adjective: the name of the quantity."""
     light: frozenset[str] = frozenset()
     """Words that say so little that a question is understood without them; folded."""
-    simplest: str = "What is the {relation} of {name}?"
-    """A question for one relation of one thing."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -99,6 +97,7 @@ _EN = Lexicon(
         "they": "any",
         "their": "any",
         "them": "any",
+        "there": "any",
     },
     hints={"time": "date time year", "place": "place location located", "number": "number"},
     measures={
@@ -189,7 +188,6 @@ _DE = Lexicon(
         "jüngste": ("Geburtsdatum", "DESC"),
         "längste": ("Länge", "DESC"),
     },
-    simplest="Was ist {relation} von {name}?",
     adjectives={"groß": "Größe", "hoch": "Höhe", "lang": "Länge", "alt": "Geburtsdatum", "schwer": "Masse"},
     light=_folded(
         "spielt spielte spielten gespielt gehört gehörte gehören geht ging gegangen kommt kam kamen gekommen stammt "
@@ -216,7 +214,6 @@ _FR = Lexicon(
     links=_words("de du des d la le les en"),
     pronouns={"il": "m", "elle": "f", "son": "any", "sa": "any", "ses": "any"},
     hints={"time": "date année", "place": "lieu localisation", "number": "nombre"},
-    simplest="Quel est {relation} de {name} ?",
     light=_folded(
         "joue jouer joué jouait appartient appartenait va aller allé allée vient venir venu venue utilise utilisé "
         "situe situé située trouve trouvent personne personnes gens nommé nommée appelle appelé appelée actuel "
@@ -247,7 +244,6 @@ _ES = Lexicon(
     links=_words("de del la las los el"),
     pronouns={"él": "m", "ella": "f", "su": "any", "sus": "any"},
     hints={"time": "fecha año", "place": "lugar", "number": "número"},
-    simplest="¿Cuál es {relation} de {name}?",
     light=_folded(
         "juega jugar jugó jugaba pertenece pertenecen va ir fue viene venir vino usa usan usado utiliza utilizado "
         "está están situado situada ubicado ubicada encuentra encuentran persona personas gente llama llamado llamada "
@@ -288,7 +284,6 @@ _ZH = Lexicon(
     count=frozenset({"多少", "几个"}),
     pronouns={"他": "m", "她": "f", "它": "any"},
     hints={"time": "日期 时间", "place": "地", "number": "数"},
-    simplest="{name}的{relation}是什么？",
     light=_folded(
         "位于 位於 属于 屬於 使用 用 来自 來自 现在 現在 目前 如今 主要 部分 种类 種類 类型 類型 名字 名称 名稱 名为 "
         "名為 叫做 称为 稱為 人物 人们 人們 住 居住 生活 工作 从事 從事 获得 獲得 得到 其他 其它 世界 不同 著名 有名 "

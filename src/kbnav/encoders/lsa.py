@@ -14,16 +14,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 FILE = "lsa.npz"
 
@@ -32,6 +29,7 @@ _MOST_TERMS = 50_000
 _MOST_TEXTS = 50_000  # a fit on more takes longer and changes little
 _REMAINDER_WEIGHT = np.float32(0.7)  # 0.5 and 1 are about as good
 _OVERSAMPLING, _POWER_ITERATIONS = 16, 3  # of the randomized SVD (Halko, Martinsson and Tropp, 2011)
+_PRODUCTS_AT_ONCE = 1 << 14  # entries of the sparse matrix multiplied in one go
 
 
 class LSA:
@@ -60,14 +58,14 @@ class LSA:
         texts_with = np.array([occurrences[term] for term in terms], dtype=np.float32)
         weights = (np.log((1 + len(counts)) / (1 + texts_with)) + np.float32(1)) ** 2
         columns = {term: column for column, term in enumerate(terms)}
-        matrix = _matrix([_weighted(words, columns, weights) for words in counts], len(terms))
+        matrix = _Sparse.of([_weighted(words, columns, weights) for words in counts], len(terms))
         axes = _right_singular_vectors(matrix, dimensions, seed)
         return cls(terms, weights, np.hstack([axes, _REMAINDER_WEIGHT * _remainder(axes, remainder, seed)]))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of shape [len(texts), d]; zeros for a text without a known term."""
         rows = [_weighted(Counter(_words(text)), self._columns, self._weights) for text in texts]
-        return normalised(_matrix(rows, len(self._terms)) @ self._axes)
+        return normalised(_Sparse.of(rows, len(self._terms)).times(self._axes))
 
     def save(self, folder: Path) -> None:
         """Write ``lsa.npz`` into the folder, whole or not at all."""
@@ -88,24 +86,52 @@ class LSA:
             raise DataError(f"{folder / FILE}: {error!r}") from error
 
 
-def _matrix(rows: Sequence[tuple[list[int], Vectors]], width: int) -> csr_matrix:
-    """Rows of columns and values as a sparse matrix [rows, width]."""
-    from scipy.sparse import csr_matrix
+class _Sparse:
+    """A matrix in compressed sparse rows; only products with dense matrices are needed."""
 
-    starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
-    columns = [column for columns, _ in rows for column in columns]
-    values = np.concatenate([np.zeros(0, np.float32), *(values for _, values in rows)])
-    return csr_matrix((values, columns, starts), shape=(len(rows), width))
+    def __init__(
+        self, starts: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], values: Vectors, width: int
+    ) -> None:
+        self.starts, self.columns, self.values, self.width = starts, columns, values, width
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[list[int], Vectors]], width: int) -> _Sparse:
+        starts = np.cumsum([0, *(len(columns) for columns, _ in rows)], dtype=np.int64)
+        columns = np.array([column for columns, _ in rows for column in columns], dtype=np.int64)
+        values = np.concatenate([np.zeros(0, np.float32), *(values for _, values in rows)])
+        return cls(starts, columns, values, width)
+
+    def transposed(self) -> _Sparse:
+        rows = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        order = np.argsort(self.columns, kind="stable")
+        starts = np.searchsorted(self.columns[order], np.arange(self.width + 1))
+        return _Sparse(starts.astype(np.int64), rows[order], self.values[order], len(self.starts) - 1)
+
+    def times(self, dense: Vectors) -> Vectors:
+        """The product with ``dense`` [width, d], as float32 [rows, d]."""
+        out = np.zeros((len(self.starts) - 1, dense.shape[1]), dtype=np.float32)
+        filled = np.flatnonzero(np.diff(self.starts))
+        row = 0
+        while row < len(filled):
+            first = self.starts[filled[row]]
+            last = max(row + 1, int(np.searchsorted(self.starts[filled], first + _PRODUCTS_AT_ONCE)))
+            part = slice(first, self.starts[filled[last - 1] + 1])
+            products = dense[self.columns[part]] * self.values[part, None]
+            out[filled[row:last]] = np.add.reduceat(products, self.starts[filled[row:last]] - first, axis=0)
+            row = last
+        return out
 
 
-def _right_singular_vectors(matrix: csr_matrix, dimensions: int, seed: int) -> Vectors:
+def _right_singular_vectors(matrix: _Sparse, dimensions: int, seed: int) -> Vectors:
     """The leading right singular vectors, [width, d], by random projection and power iterations."""
-    size = min(dimensions + _OVERSAMPLING, *matrix.shape)
-    basis = np.random.default_rng(seed).standard_normal((matrix.shape[1], size), dtype=np.float32)
+    rows = len(matrix.starts) - 1
+    size = min(dimensions + _OVERSAMPLING, rows, matrix.width)
+    flipped = matrix.transposed()
+    basis = np.random.default_rng(seed).standard_normal((matrix.width, size), dtype=np.float32)
     for _ in range(_POWER_ITERATIONS):
-        basis = np.linalg.qr(matrix @ basis)[0]
-        basis = np.linalg.qr(matrix.T @ basis)[0]
-    projected = matrix @ basis
+        basis = np.linalg.qr(matrix.times(basis))[0]
+        basis = np.linalg.qr(flipped.times(basis))[0]
+    projected = matrix.times(basis)
     _, turns = np.linalg.eigh(projected.T @ projected)  # smallest eigenvalue first
     return np.ascontiguousarray(basis @ turns[:, ::-1][:, :dimensions], dtype=np.float32)
 

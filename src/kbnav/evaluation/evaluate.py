@@ -50,9 +50,8 @@ from kbnav.runs.journal import OpenJournal, json_line, write_whole
 from kbnav.runs.trajectory import Usage, to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.settings.options import FromGold
 from kbnav.settings.plugins import missing
-from kbnav.settings.systems import kb_kind, usual_agent
+from kbnav.settings.systems import FromGold, kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

@@ -17,8 +17,7 @@ from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import OpenJournal, open_journal
-from kbnav.settings.options import GIVEN, FromGold
-from kbnav.settings.systems import KBKind, kb_kind
+from kbnav.settings.systems import GIVEN, FromGold, KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
 """Gets how many gold answers there are, and of how many."""

@@ -23,7 +23,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, UsageError
 from kbnav.runs.journal import read_file, read_journal
 from kbnav.runs.trajectory import Run
-from kbnav.settings.options import GIVEN, FromGold
+from kbnav.settings.systems import GIVEN, FromGold
 
 FORMAT = 1
 INFO, GOLD, QUESTIONS, SCORES = "run.json", "gold.jsonl", "questions.jsonl", "scores.json"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.knowledge.skb import graph
-from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
 
@@ -349,10 +349,10 @@ MOST_REACHED = 10_000
 """Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
-def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> Nodes:
+def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
     """The nodes that a path leads to from any of some nodes, by number, each once, ascending; none for ``text``.
 
-    Nodes of another type than the path's first are passed over. Raises UnknownId.
+    NodeNumbers of another type than the path's first are passed over. Raises UnknownId.
     """
     if path.is_text:
         return np.zeros(0, np.int32)

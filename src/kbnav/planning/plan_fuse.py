@@ -42,11 +42,12 @@ from kbnav.encoders.trained import (
     refuse_seen,
 )
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Mask, Ranker, Training

@@ -57,7 +57,7 @@ class PlanRank:
         with trace.step("match", query=query) as seen:
             matched = self._matcher.match(query)
             nodes = list(dict.fromkeys(node.id for node in matched))
-            seen.text, seen.nodes = "\n".join(f"{node.name} ({node.id}): {node.kind}" for node in matched), nodes
+            seen.text, seen.nodes = "\n".join(f"{node.label} ({node.id}): {node.kind}" for node in matched), nodes
         with trace.step("plan", planner=self._planner.name) as seen:
             plan = self._planner.plan(query, nodes, trace)
             seen.text = _told(plan)

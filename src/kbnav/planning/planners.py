@@ -19,7 +19,7 @@ from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, Planner, parse_paths, path_text
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trace import Trace
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 
 
 class NoPlanner:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
@@ -185,13 +185,13 @@ def _over_one_node(skb: SKB, source: int, target: int) -> Iterator[RelationPath]
                 yield RelationPath((first, Hop(last.relation, "in" if last.way == "out" else "out")), types)
 
 
-def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, Nodes]]:
+def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, NodeNumbers]]:
     """The neighbours of a node by each hop, ascending."""
     for way in _WAYS:
         for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
             yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
 
 
-def _has(nodes: Nodes, node: int) -> bool:
+def _has(nodes: NodeNumbers, node: int) -> bool:
     place = int(np.searchsorted(nodes, node))
     return place < len(nodes) and int(nodes[place]) == node

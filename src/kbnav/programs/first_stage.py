@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kbnav.answers.tables import Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.planning.paths import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.prompts import prompt_hashes

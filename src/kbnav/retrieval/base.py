@@ -17,7 +17,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trace import Trace
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 
 
 class Retriever(Protocol):

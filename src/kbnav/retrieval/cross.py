@@ -29,9 +29,9 @@ from kbnav.encoders.trained import (
     refuse_seen,
 )
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_retriever, numbers, told
 from kbnav.runs.trace import Trace

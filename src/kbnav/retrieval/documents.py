@@ -16,13 +16,12 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, Vectors, Windowed
 from kbnav.encoders.trained import Trained, check_schema, refuse_seen
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb import embedding, vectors
+from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_info, indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.vectors import VectorIndex
+from kbnav.knowledge.skb.vectors import VectorIndex, VectorSearch
 from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, followed, numbers, told
 from kbnav.runs.journal import write_whole
@@ -282,7 +281,7 @@ def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
     part, done = folder / _PART, folder / VECTORS
     part.mkdir(exist_ok=True)
-    embedding.build(
+    vectors.build(
         lambda: indexed_texts(skb, relations=card.relations),
         part,
         type_start=skb.meta.type_start,

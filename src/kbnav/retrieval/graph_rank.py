@@ -19,15 +19,15 @@ from pydantic import Field
 
 from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, encode_queries
-from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
-from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
-from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, read
 from kbnav.knowledge.skb.schema import LSA
+from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -26,12 +26,13 @@ from pydantic import Field
 from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
-from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes
+from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.rendering import arrow
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import Hits, Retriever, build_stage, numbers
@@ -52,7 +53,7 @@ from kbnav.runs.trace import Observed, Trace
 from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float32]
-Scorer = Callable[[Nodes], Scores]
+Scorer = Callable[[NodeNumbers], Scores]
 """How well nodes [n] fit the query, shape [n]."""
 Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
 """Where to search: ranges of node numbers, and single ones; None is everywhere."""
@@ -375,7 +376,7 @@ class Surroundings:
         return Chosen(tuple(triples), len(found), cut)
 
     def _weighed(
-        self, node: int, found: Nodes, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
+        self, node: int, found: NodeNumbers, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
     ) -> list[Triple]:
         """See the module: similarity, hubs on the way, and the relation that leads to a neighbour."""
         cost = self._costs(node, distance)
@@ -403,7 +404,7 @@ class Surroundings:
                     cost[near[distance[near] == hop]] = through[place]
         return cost
 
-    def _toll(self, nodes: Nodes) -> Scores:
+    def _toll(self, nodes: NodeNumbers) -> Scores:
         """Logarithm of what a way through these nodes is divided by."""
         toll: Scores = np.log1p(np.log10(np.maximum(self._degrees[nodes], 1))).astype(np.float32)
         return toll
@@ -422,7 +423,7 @@ class Surroundings:
             distance[level] = hop
         return distance, cut
 
-    def _affordable(self, level: Nodes, scorer: Scorer) -> Nodes:
+    def _affordable(self, level: NodeNumbers, scorer: Scorer) -> NodeNumbers:
         """The nodes whose edges are followed: all, or those that fit best, at least one."""
         if int(self._degrees[level].sum()) <= self._edges:
             return level
@@ -490,7 +491,7 @@ class Meaning:
         """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
         vector = self._index.embed(query)
 
-        def score(nodes: Nodes) -> Scores:
+        def score(nodes: NodeNumbers) -> Scores:
             with self._lock:
                 new = nodes[self._named[nodes] < 0]
                 if len(new):

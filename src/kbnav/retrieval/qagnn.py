@@ -22,8 +22,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import as_ranking, told
 from kbnav.retrieval.cross import Candidates, Found, Reranked, RerankedOptions, by_score
 from kbnav.retrieval.documents import document_vectors

@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 
 from kbnav.answers.tables import Ranking
 from kbnav.errors import FATAL, StopRun, UsageError
-from kbnav.knowledge.skb.fusion import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_stage, numbers, told
 from kbnav.runs.trace import Observed, Trace

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kbnav.agents.common.answering import plain_answer
-from kbnav.agents.offline.wikidata.evidence import Found, read_search
+from kbnav.agents.offline.wikidata import Found, read_search
 from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel

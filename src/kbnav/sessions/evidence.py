@@ -46,7 +46,7 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
 
 
 def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
-    from kbnav.knowledge.skb.evidence import node_evidence
+    from kbnav.knowledge.skb.exploring import node_evidence
 
     chosen = [nodes[number] for number in rows if 0 <= number < len(nodes)][:MOST_ROWS]
     starts = {start for step in run.steps for start in looked_at(step.call.arguments)}

@@ -5,10 +5,11 @@ A copy without secrets is saved with every run.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,7 +23,13 @@ from pydantic import (
     SecretStr,
     ValidationError,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import did_you_mean
@@ -220,16 +227,6 @@ class Web(Strict):
     """Questions of one user that are answered or wait at once."""
     questions_per_day: int = Field(default=500, ge=1)
     """Questions of one user in 24 hours."""
-    queries: int = Field(default=2, ge=1)
-    """Queries typed by hand that one process runs at once; of each kind of work half is the most for one user."""
-    pages: int = Field(default=8, ge=1)
-    """Pages of entities that one process reads at once."""
-    downloads: int = Field(default=4, ge=1)
-    """Downloads of whole results that one process writes at once."""
-    wait_seconds: float = Field(default=120.0, gt=0)
-    """Longest wait for the turn of a query, a page or a download."""
-    page_seconds: float = Field(default=20.0, gt=0)
-    """Longest wait for what a knowledge base says of one entity."""
     result_bytes: int = Field(default=200_000_000, ge=1)
     """What the results of one user may take in the database; beyond, the rows of the oldest are forgotten."""
     question_seconds: float = Field(default=600.0, gt=0)
@@ -491,3 +488,75 @@ def _wrong(item: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         return f"no setting {name!r}{did_you_mean(name, [*setting_names(), *Settings.model_fields])}"
     return f"{name}: {item['msg']}"
+
+
+PREFIX = "KBNAV_"
+_ELSEWHERE = {"KBNAV_TEST_DATA"}
+"""Variables that are read by the tests and benchmarks alone."""
+
+
+class Explained(NamedTuple):
+    """A setting; ``value`` is plain JSON data, secrets masked, and ``source`` a variable, the file, or ``default``."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def variable_of(name: str) -> str:
+    """The environment's variable of a setting."""
+    return PREFIX + name.replace(".", "__").upper()
+
+
+def explained(settings: Settings) -> list[Explained]:
+    """Every setting of ``settings``, as they were read without further arguments."""
+    values = settings.public()
+    from_environment, from_file = EnvSettingsSource(Settings)(), TomlConfigSettingsSource(Settings)()
+    found = []
+    for name in setting_names():
+        source = "default"
+        if _has(from_environment, name):
+            source = _variable_used(name)
+        elif _has(from_file, name):
+            source = SETTINGS_FILE
+        found.append(Explained(name, _get(values, name), source))
+    return found
+
+
+def misspelled_variables() -> list[str]:
+    """A line for each ``KBNAV_…`` variable that is no setting but is much like one."""
+    known = {variable_of(name) for name in setting_names()}
+    groups = {variable_of(name) for name in Settings.model_fields}
+    lines = []
+    for name in sorted(os.environ):
+        base = name.upper()
+        if base.startswith(PREFIX) and base not in known | groups | _ELSEWHERE and not _inside(base, known):
+            guess = did_you_mean(base, known)
+            if guess:
+                lines.append(f"{name} is no setting{guess}")
+    return lines
+
+
+def _inside(variable: str, known: set[str]) -> bool:
+    """Whether it is an entry of a setting that is a table, as ``KBNAV_PRICES__GPT4__PROMPT``."""
+    parts = variable.split("__")
+    return any("__".join(parts[:count]) in known for count in range(1, len(parts)))
+
+
+def _variable_used(name: str) -> str:
+    used = [one for one in (variable_of(name), "OPENAI_API_KEY") if one in {key.upper() for key in os.environ}]
+    group = variable_of(name.partition(".")[0])
+    return used[0] if used else group
+
+
+def _has(values: Mapping[str, Any], name: str) -> bool:
+    first, _, rest = name.partition(".")
+    inner = values.get(first)
+    if inner is None:
+        return False
+    return not rest or (isinstance(inner, Mapping) and _has(inner, rest))
+
+
+def _get(values: Mapping[str, Any], name: str) -> Any:
+    first, _, rest = name.partition(".")
+    return _get(values[first], rest) if rest else values[first]

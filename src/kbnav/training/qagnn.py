@@ -15,8 +15,8 @@ import numpy as np
 
 from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.schema import Progress
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.cross import PER_SYSTEM, SYSTEMS, Candidates, Found, Scores
 from kbnav.retrieval.documents import document_vectors
 from kbnav.retrieval.qagnn import MOST_NODES, WEIGHTS, Builder, Subgraph, tensors, together

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli.serve import opinions
+from kbnav.apps.cli.runs import runs
 from kbnav.apps.web.server import listening
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
@@ -117,15 +117,15 @@ def test_a_deleted_session_is_forgotten(server: Server, visit: Visit):
 
 def test_opinions_are_kept_and_exported(fresh_home: Path, monkeypatch, capsys):
     monkeypatch.setenv("KBNAV_HOME", str(fresh_home))
-    opinions()
-    assert capsys.readouterr() == ("", "nobody has given an opinion\n")
+    runs(opinions=True)
+    assert capsys.readouterr().out == ""
     with Server(web_settings(fresh_home)) as server:
         visit = Visit(server.url)
         run = visit.answered(visit.session(), "Who discovered polonium?")["id"]
         for thumb, note in (("up", ""), ("down", "first names are missing \x00")):
             assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": thumb, "note": note}).status_code == 204
         assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": "sideways"}).status_code == 422
-    opinions()
+    runs(opinions=True)
     (record,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (record["thumb"], record["note"]) == ("down", "first names are missing ")
     assert (record["question"], record["kb"], record["run"]) == ("Who discovered polonium?", "mini", run)

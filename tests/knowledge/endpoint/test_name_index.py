@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, QueryTimeout, UsageError
-from kbnav.knowledge.endpoint.index import INDEX, NODES, STATE, Paging, build, collect
+from kbnav.knowledge.endpoint.search import INDEX, NODES, STATE, Paging, build, collect
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
@@ -104,7 +104,7 @@ def test_searches_use_the_index_and_find_what_is_misspelled(served, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "names"
     code, printed, error = Cli(monkeypatch, capsys)(
-        "endpoint", "index", served.url, "--out", str(out), "--encoder", "lsa", "--pause", "0"
+        "sparql", "index", served.url, "--out", str(out), "--encoder", "lsa", "--pause", "0"
     )
     assert code == 0, error
     assert "the names of 10 things" in printed

@@ -11,7 +11,7 @@ import pytest
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DamagedKB, DataError, UsageError
-from kbnav.knowledge.skb import ann, embedding, vectors
+from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
@@ -46,8 +46,8 @@ def built(folder: Path, rows: Vectors, names: Sequence[str] | None = None) -> ve
     nodes = [NodeText(n, 0, name, (), "") for n, name in enumerate(names or map(str, range(len(rows))))]
     (folder / "exact").mkdir(parents=True)
     (folder / "ann").mkdir()
-    embedding.build(lambda: nodes, folder / "exact", type_start=[0, len(nodes)], encoder=Rows(rows))
-    embedding.build_approximate(folder / "exact", folder / "ann")
+    vectors.build(lambda: nodes, folder / "exact", type_start=[0, len(nodes)], encoder=Rows(rows))
+    vectors.build_approximate(folder / "exact", folder / "ann")
     return opened(folder)
 
 
@@ -96,7 +96,7 @@ def test_it_is_the_approximate_index_that_answers_unless_told_otherwise(tmp_path
     assert index.nearest(query, limit=1, exact=True)[0][0] == 800
     assert index.nearest(query, limit=1, ranges=[(0, 1_000)])[0][0] == 800
     assert index.nearest(query, limit=1, among=[3, 800])[0][0] == 800
-    assert len(index.nearest(query, limit=ann.MOST + 1)) == 1_000  # so many are read exactly
+    assert len(index.nearest(query, limit=vectors.MOST_APPROXIMATE + 1)) == 1_000  # so many are read exactly
 
 
 def test_a_thousand_nodes_of_one_text_hide_nobody(tmp_path: Path, rows: Vectors) -> None:
@@ -193,12 +193,12 @@ sys.modules["faiss"] = None  # as where it is not installed
 from pathlib import Path
 import numpy as np
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb import ann, embedding, vectors
+from kbnav.knowledge.skb import vectors
 folder = Path(sys.argv[1])
 index = vectors.open(folder / "exact", approximate=folder / "ann")
 print([index.nearest(np.asarray(index.vectors[n]), limit=1)[0][0] for n in (3, 4)])
 try:
-    embedding.build_approximate(folder / "exact", folder)
+    vectors.build_approximate(folder / "exact", folder)
 except UsageError as error:
     print(error)
 """

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import numpy as np
 
-from kbnav.knowledge.skb.arrays import open_array
+from kbnav.knowledge.skb.files import open_array
 
 
 def test_threads_open_arrays_at_once_while_garbage_is_collected(tmp_path: Path):

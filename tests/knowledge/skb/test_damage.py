@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 from kbnav.errors import DamagedKB, DataError, KbnavError
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.files import reading
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
@@ -138,14 +138,3 @@ def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_cle
 def test_arguments_that_are_none_are_their_callers_and_damage_nothing(demo_kb, call):
     with pytest.raises((TypeError, AttributeError, ValueError)):
         call(demo_kb)
-
-
-def test_what_fails_with_good_arguments_is_damage():
-    @reading("the text index")
-    def search(words: Sequence[str], limit: int = 5, share: float | None = None) -> object:
-        return [None + limit for _ in words]
-
-    with pytest.raises(DamagedKB, match="TypeError"):
-        search(["a"], limit=np.int64(5), share=0.5)
-    with pytest.raises(TypeError, match="NoneType"):
-        search(["a"], limit=5, share="much")

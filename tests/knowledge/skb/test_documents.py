@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb import documents as documents_module
-from kbnav.knowledge.skb.documents import Documents, DocumentWriter, aliases, plain_text
+from kbnav.knowledge.skb import nodes as documents_module
+from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments, aliases, plain_text
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 
@@ -36,7 +36,7 @@ def test_documents_come_back_by_type_and_then_in_the_order_they_came(given_: lis
         for kind, fields in given_:
             writer.add(kind, fields)
         writer.finish(4)
-        documents = Documents(Path(name))
+        documents = StoredDocuments(Path(name))
         expected = [fields for wanted in range(4) for kind, fields in given_ if kind == wanted]
         assert [documents[number] for number in range(len(documents))] == expected
         assert list(documents) == expected
@@ -48,7 +48,7 @@ def test_a_document_of_5_megabytes_beside_small_ones(tmp_path: Path) -> None:
     for fields in ({"text": "before"}, {"text": long}, {"text": "behind"}):
         writer.add(0, fields)
     writer.finish(1)
-    documents = Documents(tmp_path)
+    documents = StoredDocuments(tmp_path)
     assert documents[1] == {"text": long}
     assert [documents[0]["text"], documents[2]["text"]] == ["before", "behind"]
     assert (tmp_path / "blocks.bin").stat().st_size < 100_000
@@ -64,7 +64,7 @@ def test_a_flipped_byte_in_a_block_is_an_error_and_not_another_text(tmp_path: Pa
     content[len(content) // 2] ^= 0x10
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"blocks\.bin: block 0"):
-        Documents(tmp_path)[50]
+        StoredDocuments(tmp_path)[50]
 
 
 def test_hetionet_documents_are_the_records_without_id_name_and_kind(
@@ -128,7 +128,7 @@ def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp
     bomb = zlib.compress(b'{"text": "' + b" " * (40 << 20) + b'"}')
     (tmp_path / "blocks.bin").write_bytes(bomb)
     np.save(tmp_path / "block-start.npy", np.array([0, len(bomb)], np.int64))
-    documents = Documents(tmp_path)
+    documents = StoredDocuments(tmp_path)
     tracemalloc.start()
     with pytest.raises(DataError, match="block 0 is cut off, or unpacks to more than 1 MiB"):
         documents[0]

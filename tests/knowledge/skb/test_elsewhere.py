@@ -14,12 +14,10 @@ from typer.testing import CliRunner
 from kbnav.apps.cli import app
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import KbnavError, ServiceError, UsageError
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.embedding import WINDOW, Made, Window
+from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.on_ray import Encoding, Rendering
-from kbnav.knowledge.skb.schema import NodeText
-from kbnav.knowledge.skb.store import RELATIONAL_VECTORS, VECTORS
-from kbnav.knowledge.skb.texts import Texts
+from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS, NodeText
+from kbnav.knowledge.skb.vectors import WINDOW, Made, Window
 from tests.knowledge.skb.sources import small
 from tests.knowledge.skb.test_vectors import Letters
 
@@ -72,7 +70,7 @@ def test_what_others_encode_in_any_order_is_the_same_byte_for_byte(tmp_path: Pat
     workers = Backwards()
     build(source, tmp_path / "there.skb", options(workers))
     assert vectors(tmp_path / "there.skb") == vectors(tmp_path / "here.skb")
-    assert len(vectors(tmp_path / "here.skb")) == 10
+    assert len(vectors(tmp_path / "here.skb")) == 6
     assert [len(encoder.seen) for encoder in workers.encoders] == [NODES, NODES]
 
 

@@ -20,7 +20,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.records import EdgeRecord, Losses, NodeRecord
+from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord
 from kbnav.knowledge.skb.store import SKB
 
 BARE = Options(text=False, vectors=False, sparql=False)

@@ -9,8 +9,8 @@ import pytest
 
 import kbnav
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.instances import instances
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import instances
 from kbnav.knowledge.skb.store import SKB
 
 DEMO = Path(kbnav.__file__).parent / "data" / "demo"

@@ -89,7 +89,7 @@ def test_names_in_questions(matcher: NodeMatcher, question: str, expected: list[
 def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
     question = "Is Lung  cancer treated?"
     found = matcher.match(question)
-    assert [(node.name, node.kind, node.how, node.score) for node in found] == [
+    assert [(node.label, node.kind, node.how, node.score) for node in found] == [
         ("lung cancer", "disease", "normalised", 1.0),
         ("Lung Cancer", "symptom", "normalised", 1.0),
     ]
@@ -145,7 +145,7 @@ def test_only_what_names_do_not_find_is_looked_for_by_embedding(clinic: SkbKB) -
     named = "Which symptoms does malaria have?"
     described = "a mosquito-borne infection by a parasite"
     exact, embedding, hybrid = (NodeMatcher(clinic.skb, variant) for variant in ("exact", "embedding", "hybrid"))
-    assert [node.name for node in exact.match(named)] == ["malaria"]
+    assert [node.label for node in exact.match(named)] == ["malaria"]
     assert hybrid.match(named) == exact.match(named)
     assert exact.match(described) == ()
     assert hybrid.match(described) == embedding.match(described)

@@ -9,10 +9,9 @@ import pytest
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build, unfinished
-from kbnav.knowledge.skb.importers.mapped import EdgeColumn, MappedSource, Table, mapped_from_file
 from kbnav.knowledge.skb.importers.rdf import RdfSource
-from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.records import EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource, mapped_from_file
+from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 
 BARE = Options(text=False, vectors=False, sparql=False)
 SHOP = """\

@@ -12,7 +12,7 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource
-from kbnav.knowledge.skb.importers.grouping import Grouped
+from kbnav.knowledge.skb.importers.files import Grouped
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 

@@ -12,7 +12,7 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.mag import MagSource
-from kbnav.knowledge.skb.importers.primekg import PrimeKGSource
+from kbnav.knowledge.skb.importers.stark import PrimeKGSource
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 

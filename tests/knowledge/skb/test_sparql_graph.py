@@ -13,13 +13,11 @@ import pytest
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.build import build
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+from kbnav.knowledge.skb.rdf import SparqlGraph, export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings
@@ -92,7 +90,7 @@ def test_every_walk_finds_what_the_skb_itself_finds(demo):
         for relation in range(len(skb.relation_names)):
             assert graph.sample(relation, *ranges, 7) == own.sample(relation, *ranges, 7)
         with pytest.raises(UsageError, match="reads the whole graph"):
-            graph.all_edges()
+            graph.arrays("out")
 
 
 @pytest.mark.parametrize("system", ["skb", "pasemiqa"])
@@ -142,11 +140,11 @@ def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     kbnav = Cli(monkeypatch, capsys)
-    assert kbnav("skb", "export", "demo", "--rdf", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
-    told = json.loads(kbnav("skb", "export", "demo", "--rdf", "demo.ttl.gz", "--json")[1])
+    assert kbnav("skb", "copy", "demo", "--out", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
+    told = json.loads(kbnav("skb", "copy", "demo", "--out", "demo.ttl.gz", "--json")[1])
     assert (told["nodes"], told["edges"]) == (252, 915)
     assert gzip.decompress((tmp_path / "demo.ttl.gz").read_bytes()) == (tmp_path / "demo.ttl").read_bytes()
-    code, _, error = kbnav("skb", "export", "demo", "--rdf", "demo.nt")
+    code, _, error = kbnav("skb", "copy", "demo", "--out", "demo.nt")
     assert (code, "its name ends in .ttl or .ttl.gz" in error) == (2, True)
-    assert "cannot be written" in kbnav("skb", "export", "demo", "--rdf", "nowhere/demo.ttl")[2]
+    assert "cannot be written" in kbnav("skb", "copy", "demo", "--out", "nowhere/demo.ttl")[2]
     assert not list(tmp_path.glob("*.part"))

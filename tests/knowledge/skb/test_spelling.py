@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbnav.knowledge.skb import text
 from kbnav.knowledge.skb.schema import NodeText
-from kbnav.knowledge.skb.spelling import spelled
+from kbnav.knowledge.skb.text import spelled
 
 
 @pytest.mark.parametrize(

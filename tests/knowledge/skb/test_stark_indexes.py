@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kbnav.apps.cli.skb import app
+from kbnav.apps.cli import app
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -153,11 +153,11 @@ def test_indexes_of_an_earlier_version_are_told_and_built_anew_from_the_skb_itse
         f"{path}: an earlier version of kbnav indexed all fields of its documents, not the documents as STaRK renders "
         f"them; kbnav skb update {path} builds the indexes anew"
     ]
-    assert "an earlier version" in CliRunner().invoke(app, ["info", str(path)]).output
-    result = CliRunner().invoke(app, ["update", str(path)], catch_exceptions=False)
+    assert "an earlier version" in CliRunner().invoke(app, ["skb", "info", str(path)]).output
+    result = CliRunner().invoke(app, ["skb", "update", str(path)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert (read_meta(path).format, read_meta(path).indexed) == (2, "stark-prime")
-    info = CliRunner().invoke(app, ["info", str(path)]).output
+    info = CliRunner().invoke(app, ["skb", "info", str(path)]).output
     assert "indexed: documents as STaRK renders them" in info
     with SKB.open(path) as skb:
         assert skb.text is not None

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError
 from kbnav.knowledge.skb import text
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.schema import NodeText
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion, relative_score_fusion
 
 
 def node(number: int, name: str, body: str = "", aliases: tuple[str, ...] = (), type: int = 0) -> NodeText:
@@ -211,12 +211,6 @@ def test_what_is_not_an_index_is_refused_with_its_folder(tmp_path: Path) -> None
     (tmp_path / "index" / "meta.json").write_text("{")
     with pytest.raises(DataError, match="index"):
         text.open(tmp_path / "index")
-
-
-def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="klingon"):
-        built(tmp_path, [], language="klingon")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_progress_counts_to_the_end(tmp_path: Path) -> None:

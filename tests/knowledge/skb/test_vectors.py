@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from kbnav.encoders import Vectors, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import embedding, vectors
+from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.schema import NodeText
 
 
@@ -52,7 +52,7 @@ def nodes(names: Sequence[str]) -> Callable[[], list[NodeText]]:
 
 def built(folder: Path, names: Sequence[str], encoder: Letters, previous: Path | None = None) -> vectors.VectorIndex:
     folder.mkdir(exist_ok=True)
-    embedding.build(nodes(names), folder, type_start=[0, len(names)], encoder=encoder, previous=previous)
+    vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=encoder, previous=previous)
     return vectors.open(folder, encoder)
 
 
@@ -136,7 +136,7 @@ def test_equal_texts_are_encoded_once(tmp_path: Path) -> None:
 
 
 def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
-    embedding.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
+    vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
 
 
 def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path: Path
 
 def test_progress_counts_nodes_to_the_end(tmp_path: Path) -> None:
     calls: list[tuple[str, int, int]] = []
-    embedding.build(
+    vectors.build(
         nodes(["a"] * 1200),
         tmp_path,
         type_start=[0, 1200],
@@ -242,13 +242,13 @@ def test_without_an_encoder_lsa_is_fitted_kept_and_used_again(tmp_path: Path) ->
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
-    embedding.build(nodes(TREES), old, type_start=[0, 6])
+    vectors.build(nodes(TREES), old, type_start=[0, 6])
     index = vectors.open(old)
     assert index.encoder_name == LSA.load(old).name
     assert {n for n, _ in index.search("oak tree", limit=3)} == {0, 1, 2}
     calls: list[str] = []
 
-    embedding.build(
+    vectors.build(
         nodes([*TREES, "bond"]), new, type_start=[0, 7], previous=old, progress=lambda *call: calls.append(call[0])
     )
 
@@ -265,7 +265,7 @@ def test_wordnet_by_minilm_without_being_told(shared_data: Path, tmp_path: Path)
         rows = [json.loads(line) for line in file][20:20_000:200]
     wanted = next(n for n, row in enumerate(rows) if len(row["description"]) > 40)
     texts = [NodeText(n, 0, row["name"], (), row["description"]) for n, row in enumerate(rows)]
-    embedding.build(lambda: texts, tmp_path, type_start=[0, len(rows)], encoder=load("minilm"))
+    vectors.build(lambda: texts, tmp_path, type_start=[0, len(rows)], encoder=load("minilm"))
 
     best = vectors.open(tmp_path).search(rows[wanted]["description"], limit=1)
 

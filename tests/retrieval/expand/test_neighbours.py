@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.graph import Graph, Nodes, write_graph
+from kbnav.knowledge.skb.graph import Graph, NodeNumbers, write_graph
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.kar import Link, Scorer, Scores, Surroundings, Triple
@@ -32,7 +32,7 @@ def graph_of(folder: Path, nodes: int, edges: Sequence[tuple[int, int, int]]) ->
 def scored(values: Sequence[float]) -> Scorer:
     table = np.array(values, np.float32)
 
-    def score(nodes: Nodes) -> Scores:
+    def score(nodes: NodeNumbers) -> Scores:
         return table[nodes]
 
     return score

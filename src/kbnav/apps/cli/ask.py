@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
-from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
+from kbnav.apps.cli.options import Asking, Json, load
+from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
 
 if TYPE_CHECKING:
-    from kbnav.runs.trajectory import Run, Turn
+    from rich.console import Console
+
+    from kbnav.agents.common.agent import Agent
+    from kbnav.knowledge.evidence import Provenance
+    from kbnav.runs.trajectory import Run
+    from kbnav.settings.model import Settings
 
 
 def ask(
     question: Annotated[
         str, typer.Argument(metavar="QUESTION", help="In any language; - reads it from standard input.")
     ],
-    of: AskedWithout,
-    follow_up: Annotated[
-        bool, typer.Option("--continue", "-c", help="Ask it as a follow-up to the last question, of whom that was.")
-    ] = False,
-    as_json: JsonOption = False,
+    of: Asking,
+    follow_up: Annotated[bool, typer.Option("--continue", "-c", help="Ask a follow-up to the last question.")] = False,
+    as_json: Json = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print the whole table or ranking as CSV; steps go to standard error.")
     ] = False,
@@ -32,7 +35,10 @@ def ask(
         bool, typer.Option("--evidence", help="Also print the statements that make each row true; two queries more.")
     ] = False,
 ) -> None:
-    """Ask one question; thoughts, actions and observations are shown as they happen."""
+    """Ask one question; thoughts, actions and observations are shown as they happen.
+
+    For example: kbnav ask --kb demo --set budget.steps=9 "Who makes lutes?"
+    """
     from rich.console import Console
 
     from kbnav.answers.question import checked_question
@@ -42,65 +48,97 @@ def ask(
         raise typer.BadParameter("give --json or --csv, not both")
     question = checked_question(sys.stdin.read() if question == "-" else question)
     earlier = _last_run() if follow_up else None
-    if earlier:
-        of = _as_before(of, earlier)
+    of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
     check_key(settings)  # before the imports that take seconds
     from kbnav.agents.common.agent import build_agent
-    from kbnav.apps.cli.progress import Progress
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.evidence import run_evidence
+    from kbnav.runs.trajectory import Turn
     from kbnav.sessions.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
-    with open_kb(settings) as base, ended_by_ctrl_c() as brake:
+    history = [*earlier.history, Turn.of(earlier.question, earlier.path, earlier.outcome)] if earlier else []
+    with open_kb(settings) as base, stopped_by_ctrl_c() as brake:
         agent = build_agent(base, settings, of.system or "")
-        say_baseline(console, agent)
+        print_baseline(console, agent)
         if earlier:
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
-        with Progress(console, agent.model, steps=not quiet) as seen:
-            run = ask_agent(agent, question, on_event=seen, brake=brake, history=_history(earlier))
-        found = run_evidence(base, run) if evidence else None
+        with RunProgress(console, agent.model, steps=not quiet) as progress:
+            run = ask_agent(agent, question, on_event=progress, brake=brake, history=history)
+        found = None
+        if evidence:
+            from kbnav.sessions.evidence import run_evidence
+
+            found = run_evidence(base, run)
     print_outcome(run, settings, as_json, as_csv, found)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
+def print_baseline(console: Console, agent: Agent) -> None:
+    """Print that the answer comes without a language model, where it does."""
+    from kbnav.settings.model import OFFLINE
+
+    if agent.model == OFFLINE:
+        console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
+
+
+def print_outcome(
+    run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
+) -> None:
+    """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
+    from kbnav.apps.console import answer_json, print_answer, printable, spent_words
+
+    page = settings.endpoints.query_page
+    saved = (settings.home / "runs" / f"{run.id}.json").is_file()
+    more, lines = {}, []
+    if evidence:
+        from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
+
+        table = answer_table(run.outcome)
+        more, lines = {"evidence": evidence_data(evidence, table)}, list(evidence_lines(evidence, table))
+    if as_json:
+        print(answer_json(run, page, **more))
+    elif as_csv:
+        found = run.outcome.table if run.outcome.table is not None else run.outcome.ranking
+        sys.stdout.write(found.to_csv() if found is not None else "")
+        if not saved:
+            print_error(run.outcome.error)
+    else:
+        from rich.console import Console
+
+        console = Console()
+        console.rule()
+        print_answer(console, run, page)
+        for line in lines:
+            console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+        steps = f"every step: kbnav show {run.id}" if saved else "not saved"
+        console.print(f"{spent_words(run)}; {steps}", style="dim", highlight=False, soft_wrap=True)
+
+
 def _last_run() -> Run:
-    """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
+    """The last run of an agent; what ``kbnav retrieve`` ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
     from kbnav.runs.trajectory import load_runs, saved_runs
     from kbnav.settings.systems import kind_of
 
-    def ranked(run: Run) -> bool:
-        # Of a builder that does not say what it builds, or is gone, the run tells: a ranking is in no language.
-        return (kind_of(run.system) or ("agent" if run.language else "retriever")) == "retriever"
-
-    asked = load_runs(reversed(saved_runs(load().home / "runs")), say_error)
-    found = next((run for run in asked if not ranked(run)), None)
-    if found is None:
-        raise UsageError("nothing was asked before that could be followed up")
-    return found
+    for run in load_runs(reversed(saved_runs(load().home / "runs")), print_error):
+        # A builder that does not say what it builds, or is gone: the run shows it, as a ranking has no language.
+        if (kind_of(run.system) or ("agent" if run.language else "retriever")) == "agent":
+            return run
+    raise UsageError("there is no earlier question to follow up")
 
 
-def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
+def _as_before(of: Asking, earlier: Run) -> Asking:
     """The same knowledge base, model and system as before, where no other is named."""
     from kbnav.settings.model import SEPARATOR
 
     before = earlier.settings
+    same_kb = not of.kb or SEPARATOR.join(of.kb) == before.get("kb")
     return replace(
         of,
         kb=of.kb or ([str(before["kb"])] if before.get("kb") else None),
         model=of.model or before.get("model"),
         base_url=of.base_url or before.get("base_url") or None,
-        system=of.system or (earlier.system if not of.kb or SEPARATOR.join(of.kb) == before.get("kb") else None),
+        system=of.system or (earlier.system if same_kb else None),
     )
-
-
-def _history(earlier: Run | None) -> list[Turn]:
-    """What was asked and found before, as a chat has it."""
-    from kbnav.runs.trajectory import Turn
-
-    if earlier is None:
-        return []
-    return [*earlier.history, Turn.of(earlier.question, earlier.path, earlier.outcome)]

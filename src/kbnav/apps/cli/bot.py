@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
-from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.options import Asking, Json, load
+from kbnav.apps.cli.terminal import stop_on_signals
 
 if TYPE_CHECKING:
     from kbnav.apps.bot.bot import Answer, Bot, Evidence, Others
@@ -27,22 +27,18 @@ if TYPE_CHECKING:
     from kbnav.sessions.disambiguation import OtherAnswer
     from kbnav.settings.model import Settings
 
-app = Commands("Answer questions on the talk pages of a wiki.")
-
 _NONE_SEEN = "no question has been seen"
 _NAMED = 5
 """Questions that are named where an id is not that of one."""
 
 
 def run(
-    of: AskedWithout,
+    of: Asking,
     edit: Annotated[bool, typer.Option("--edit", help="Really edit; without it, edits are printed as diffs.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…)."""
-    from kbnav.apps.eval_console import stop_on_signals
-
     settings = of.settings()
     with _opened(settings, edit, of.system or "") as bot, stop_on_signals() as stop:
         for said in bot.tick() if once else bot.rounds(stop.wait):
@@ -57,7 +53,7 @@ DryOption = Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state
 
 def status(
     dry: DryOption = False,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running."""
     with _ledger(load(), edit=not dry, alone=False) as ledger:
@@ -76,12 +72,12 @@ def status(
 
 
 def replay(
-    of: AskedWithout,
+    of: Asking,
     question: Annotated[
         str, typer.Argument(metavar="ID", help="Id of a question, or the start of one, as status prints it.")
     ],
     dry: DryOption = False,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
@@ -174,8 +170,8 @@ def _wiki(settings: Settings) -> Wiki:
     """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.errors import CredentialsError, UsageError
-    from kbnav.knowledge.service.http import HttpClient
-    from kbnav.knowledge.service.limits import Throttle
+    from kbnav.knowledge.http import HttpClient
+    from kbnav.knowledge.http_store import Throttle
 
     rules = settings.bot
     if not (rules.api and rules.user):
@@ -218,8 +214,3 @@ def _say(text: str) -> None:
     from kbnav.apps.console import printable
 
     print(printable(text), flush=True)
-
-
-app.add(run)
-app.add(status)
-app.add(replay)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedWithout
-from kbnav.apps.cli.prompt import Prompt
-from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
+from kbnav.apps.cli.ask import print_baseline, print_outcome
+from kbnav.apps.cli.options import Asking
+from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
 
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
-    from kbnav.apps.cli.progress import Progress
     from kbnav.models.cancellation import Brake
     from kbnav.runs.trajectory import Run
     from kbnav.sessions.session import Chat
     from kbnav.settings.model import Settings
 
+_HISTORY = 1000
+"""Lines of history that are saved."""
+_PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
+"""In bold; marked, so that the line editor knows that the codes have no width."""
+
 
 def chat(
-    of: AskedWithout,
+    of: Asking,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")
     ] = None,
@@ -45,7 +50,7 @@ def chat(
 
         def lose(line: str) -> None:
             lost.append(line)
-            say_error(UsageError(line))
+            print_error(line)
 
         saver = stack.enter_context(sqlite_sessions(settings.home, on_loss=lose))
         talk = Conversation(settings, of, session or new_id("chat"), saver, quiet=quiet)
@@ -54,38 +59,36 @@ def chat(
         if session and not talk.chat.exists:
             raise UsageError(f"there is no session {session!r}")
         talk.greet()
-        stack.callback(lambda: None if lost else talk.say_how_to_go_on())
-        with Prompt(settings.home, [f"/{name}" for name in COMMANDS]) as prompt:
-            talk.finish_what_was_begun()
-            while line := prompt.read():
+        stack.callback(lambda: None if lost else talk.print_how_to_go_on())
+        with _line_reader(settings.home / "chat-history", [f"/{name}" for name in COMMANDS]) as read:
+            talk.finish_unfinished()
+            while line := read():
                 talk.take(line)
 
 
 class Conversation:
-    """A chat at a terminal: the knowledge base and the model of the moment, and what was answered last."""
+    """A chat at a terminal: the current knowledge base and model, and what was answered last."""
 
-    def __init__(self, settings: Settings, of: AskedWithout, session: str, saver: Any, *, quiet: bool) -> None:
-        """``saver`` keeps the session ``session``; ``of`` is what the command was given."""
+    chat: Chat
+    agent: Agent
+
+    def __init__(self, settings: Settings, of: Asking, session: str, saver: Any, *, quiet: bool) -> None:
+        """``saver`` saves the session ``session``; ``of`` are the command's options."""
         from rich.console import Console
 
         self.console = Console()
         self.settings = settings
         self.runs: list[Run] = []
-        """Those of this sitting."""
+        """Those since the program began."""
         self._of, self._first = of, settings
-        self._id = session
-        self._saver = saver
-        self._quiet = quiet
+        self._id, self._saver, self._quiet = session, saver, quiet
         self._system = ""
         self._opened = ExitStack()
         self._choices: list[Callable[[], None]] = []
         """What the numbers stand for that were offered with a question back."""
 
-    chat: Chat
-    agent: Agent
-
     def open(self, settings: Settings, system: str) -> None:
-        """Ask under these settings from now on; what was asked before stays known. Raises StopRun, nothing changed."""
+        """Ask under these settings from now on; earlier turns stay known. Raises StopRun, nothing changed."""
         from kbnav.agents.common.agent import build_agent
         from kbnav.knowledge.open import open_kb
         from kbnav.models.chat import check_key
@@ -93,8 +96,7 @@ class Conversation:
 
         check_key(settings)
         with ExitStack() as opened:
-            base = opened.enter_context(open_kb(settings))
-            agent = build_agent(base, settings, system)
+            agent = build_agent(opened.enter_context(open_kb(settings)), settings, system)
             self.chat = Chat(agent, self._id, self._saver)
             self._opened.close()
             self._opened = opened.pop_all()
@@ -104,39 +106,37 @@ class Conversation:
         """Close the knowledge base."""
         self._opened.close()
 
-    def greet(self) -> None:
-        """Say what is asked, and how to end."""
-        say_baseline(self.console, self.agent)
-        self.say(f"session {self._id} on {self.settings.kb} with {self.agent.model}")
-        self.say("/help lists commands; an empty line or Ctrl-D ends the session")
-
-    def say_how_to_go_on(self) -> None:
-        """The command that goes on with this session."""
-        given = {
-            "kb": self.settings.kb if self._of.kb or self.settings.kb != self._first.kb else None,
-            "model": self._of.model if self.settings.model == self._first.model else self.settings.model,
-            "base-url": self._of.base_url,
-            "language": self._of.language,
-            "system": self._system,
-        }
-        pairs = [(name, value) for name, value in given.items() if value]
-        pairs += [("set", one) for one in self._of.chosen or ()]
-        pairs += [("tool", one) for one in self._of.tools or ()]
-        pairs += [("without", one) for one in self._of.without or ()]
-        options = "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
-        self.say(f"to go on later: kbnav chat --session {self._id}{options}")
-
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """A line beside questions and answers."""
         from kbnav.apps.console import printable
 
         self.console.print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
 
-    def finish_what_was_begun(self) -> None:
+    def greet(self) -> None:
+        """Print what is asked, and how to end."""
+        print_baseline(self.console, self.agent)
+        self.print(f"session {self._id} on {self.settings.kb} with {self.agent.model}")
+        self.print("/help lists commands; an empty line or Ctrl-D ends the session")
+
+    def print_how_to_go_on(self) -> None:
+        """Print the command that goes on with this session."""
+        of = self._of
+        options = {
+            "kb": self.settings.kb if of.kb or self.settings.kb != self._first.kb else None,
+            "model": of.model if self.settings.model == self._first.model else self.settings.model,
+            "base-url": of.base_url,
+            "system": self._system,
+        }
+        pairs = [(name, value) for name, value in options.items() if value]
+        pairs += [("set", one) for one in of.given or ()] + [("notes", str(one)) for one in of.notes or ()]
+        text = "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
+        self.print(f"to go on later: kbnav chat --session {self._id}{text}")
+
+    def finish_unfinished(self) -> None:
         """Go on with a question during which the session was killed."""
         if self.chat.unfinished:
-            self.say(f"going on with: {self.chat.unfinished}")
-            self._turn(lambda brake, seen: self.chat.resume(on_event=seen, brake=brake))
+            self.print(f"going on with: {self.chat.unfinished}")
+            self._turn(lambda brake, progress: self.chat.resume(on_event=progress, brake=brake))
 
     def take(self, line: str) -> None:
         """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
@@ -147,66 +147,65 @@ class Conversation:
             choices[int(line) - 1]()
             return
         if not line.startswith("/"):
-            self._turn(lambda brake, seen: self.chat.ask(line, on_event=seen, brake=brake))
+            self._ask(line)
             return
         name, _, rest = line[1:].partition(" ")
         if name not in COMMANDS:
-            self.say(f"there is no /{name}; /help lists what there is")
+            self.print(f"there is no /{name}; /help lists the commands")
             return
         try:
             COMMANDS[name][1](self, rest.strip())
         except KbnavError as error:
-            say_error(error)
+            print_error(error)
 
-    def _turn(self, answer: Callable[[Brake, Progress], Run]) -> None:
-        """One turn: what stops it is said, and the session goes on."""
-        from kbnav.apps.cli.progress import Progress
+    def _ask(self, question: str) -> None:
+        self._turn(lambda brake, progress: self.chat.ask(question, on_event=progress, brake=brake))
+
+    def _turn(self, answer: Callable[[Brake, RunProgress], Run]) -> None:
+        """One turn; what stops it is printed, and the session goes on."""
         from kbnav.errors import StopRun
 
         try:
-            progress = Progress(self.console, self.agent.model, steps=not self._quiet)
-            with ended_by_ctrl_c() as brake, progress:
+            progress = RunProgress(self.console, self.agent.model, steps=not self._quiet)
+            with stopped_by_ctrl_c() as brake, progress:
                 self.runs.append(answer(brake, progress))
-            self._tell(self.runs[-1])
+            self._print_answer(self.runs[-1])
         except StopRun as error:
-            say_error(error)
+            print_error(error)
 
-    def _tell(self, run: Run) -> None:
-        """The answer; where a name means several things, also theirs, or a question back, as the settings have it."""
+    def _print_answer(self, run: Run) -> None:
+        """Print the answer; where a name means several things, also their answers, or ask which, by ``ask_back``."""
         from kbnav.sessions.disambiguation import named, other_answers
 
         way = self.settings.ask_back
         others = other_answers(run, self.agent.kb) if way != "never" else []
         if not others or way == "both":
-            print_outcome(run, self.settings, False, False)
+            print_outcome(run, self.settings)
             for one in others:
-                self.say(f"if “{one.name}” is {named(one.meant)}: {one.text}")
+                self.print(f"if “{one.name}” is {named(one.meant)}: {one.text}")
             return
-        self.say(f"Which “{others[0].name}” do you mean? Type its number:")
-        here = [one for one in others if one.name == others[0].name]
-        for number, meant in enumerate([here[0].taken, *(one.meant for one in here)], 1):
-            self.say(f"{number}. {named(meant)}")
-        asked = [partial(self._turn, partial(self._ask_again, one.question(run.question))) for one in here]
-        self._choices = [partial(print_outcome, run, self.settings, False, False), *asked]
+        self.print(f"Which “{others[0].name}” do you mean? Type its number:")
+        same_name = [one for one in others if one.name == others[0].name]
+        for number, meant in enumerate([same_name[0].taken, *(one.meant for one in same_name)], 1):
+            self.print(f"{number}. {named(meant)}")
+        again = [partial(self._ask, one.question(run.question)) for one in same_name]
+        self._choices = [partial(print_outcome, run, self.settings), *again]
 
-    def _ask_again(self, question: str, brake: Brake, seen: Progress) -> Run:
-        return self.chat.ask(question, on_event=seen, brake=brake)
-
-    def show_help(self, _: str) -> None:
+    def print_help(self, _: str) -> None:
         """List the commands."""
-        for name, (said, _action) in COMMANDS.items():
-            self.say(f"/{name:8} {said}")
-        self.say("an empty line or Ctrl-D ends the session")
+        for name, (about, _action) in COMMANDS.items():
+            self.print(f"/{name:8} {about}")
+        self.print("an empty line or Ctrl-D ends the session")
 
     def last(self) -> Run:
         """The last answer. Raises UsageError where there is none."""
         from kbnav.errors import UsageError
 
         if not self.runs:
-            raise UsageError("nothing was asked yet in this sitting")
+            raise UsageError("nothing has been asked yet")
         return self.runs[-1]
 
-    def show_query(self, _: str) -> None:
+    def print_query(self, _: str) -> None:
         """The query of the last answer."""
         from kbnav.apps.console import labelled_query, query_lines
 
@@ -214,41 +213,87 @@ class Conversation:
         if run.outcome.query:
             self.console.print(query_lines(labelled_query(run)), crop=False)
         else:
-            self.say("the last answer has no query")
+            self.print("the last answer has no query")
 
-    def show_steps(self, _: str) -> None:
+    def print_steps(self, _: str) -> None:
         """Every step of the last answer."""
         from kbnav.apps.console import print_run
 
         print_run(self.console, self.last(), self.settings.endpoints.query_page)
 
     def change(self, setting: str, value: str) -> None:
-        """Say or change the model or the knowledge base."""
+        """Print or change the model or the knowledge base."""
         if not value:
-            self.say(f"{setting}: {getattr(self.settings, setting)}")
+            self.print(f"{setting}: {getattr(self.settings, setting)}")
             return
         self.open(self.settings.model_copy(update={setting: value}), self._system if setting == "model" else "")
-        self.say(f"from now on on {self.settings.kb} with {self.agent.model}")
+        self.print(f"now asking {self.settings.kb} with {self.agent.model}")
 
     def save(self, name: str) -> None:
-        """Write the questions and answers of this sitting to a file. Raises UsageError where it cannot be written."""
-        from kbnav.apps.cli.transcript import write_transcript
+        """Write the questions and answers since the program began to a file. Raises UsageError where it cannot be."""
+        from kbnav.apps.cli.runs import write_transcript
 
         self.last()
         path = Path(name or f"{self._id}.md")
         write_transcript(self.runs, path, self.settings.endpoints.query_page)
-        self.say(f"{path}: {len(self.runs)} question{'s' if len(self.runs) != 1 else ''}")
+        self.print(f"{path}: {len(self.runs)} question{'s' if len(self.runs) != 1 else ''}")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
-    "help": ("this list", Conversation.show_help),
-    "sparql": ("the query of the last answer", Conversation.show_query),
-    "steps": ("every step of the last answer", Conversation.show_steps),
+    "help": ("this list", Conversation.print_help),
+    "sparql": ("the query of the last answer", Conversation.print_query),
+    "steps": ("every step of the last answer", Conversation.print_steps),
     "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
     "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
-    "save": (
-        "write questions and answers; /save FILE: .html .md .json, or .csv of the last table",
-        Conversation.save,
-    ),
+    "save": ("write questions and answers to a file, as kbnav export does; /save FILE", Conversation.save),
 }
 """What can be typed beside questions: one line of help, and what is done with the rest of the line."""
+
+
+@contextmanager
+def _line_reader(file: Path, commands: Sequence[str]) -> Iterator[Callable[[], str]]:
+    """A function that reads a line, empty at the end.
+
+    On a terminal the arrow keys bring back lines of earlier sessions, from ``file``, and Tab completes commands.
+    """
+    editor = _line_editor() if sys.stdin.isatty() and sys.stdout.isatty() else None
+
+    def complete(start: str, number: int) -> str | None:
+        found = [command for command in commands if start.startswith("/") and command.startswith(start)]
+        return found[number] if number < len(found) else None
+
+    def read() -> str:
+        try:
+            return input(_PROMPT if editor else "? ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return ""
+
+    if not editor:
+        yield read
+        return
+    from kbnav.runs.journal import private_file
+
+    editor.clear_history()
+    with suppress(OSError):  # a history that cannot be read is none
+        editor.read_history_file(file)
+    editor.set_completer_delims("")
+    editor.set_completer(complete)
+    editor.parse_and_bind("bind ^I rl_complete" if "libedit" in (editor.__doc__ or "") else "tab: complete")
+    try:
+        yield read
+    finally:
+        editor.set_history_length(_HISTORY)
+        try:
+            private_file(file)
+            editor.write_history_file(file)
+        except OSError as error:
+            print_error(f"{file}: the lines that were typed are not saved: {error.strerror}")
+
+
+def _line_editor() -> Any:
+    try:
+        import readline
+    except ImportError:  # Windows
+        return None
+    return readline

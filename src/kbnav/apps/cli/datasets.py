@@ -1,97 +1,148 @@
-"""``kbnav eval dataset`` and ``kbnav eval freeze``: look at the datasets, and keep their gold answers."""
+"""``kbnav eval dataset``, and ``freeze``: look at the datasets, and save their gold answers."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kbnav.apps.cli import completion
-from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, KbOption, LanguageOption, load
-from kbnav.apps.cli.building import Progress
-from kbnav.apps.cli.evaluate import JobsOption, OnlyOption, RetryOption, ids_in
-from kbnav.apps.cli.help import Commands
-from kbnav.apps.cli.terminal import print_json
-
-app = Commands("Look at the datasets.")
+from kbnav.apps.cli.evaluate import ids_in
+from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, load
+from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, stderr, stop_on_signals
+from kbnav.errors import UsageError
 
 
-def dataset_stats(
+class Subject(StrEnum):
+    """What statistics are of."""
+
+    queries = "queries"
+    words = "words"
+    pairs = "pairs"
+    threads = "threads"
+
+
+def stats(
     datasets: Annotated[
-        list[str], typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or one's own .jsonl files.")
+        list[str],
+        typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads."),
     ],
-    data: DataOption = None,
-    together: Annotated[bool, typer.Option("--together", help="Count them as one, as the splits of a set.")] = False,
+    of: Annotated[
+        Subject,
+        typer.Option(
+            "--of",
+            help="queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
+            "type-token ratio, also of .txt and .md files; pairs: questions of people beside made ones that are like "
+            "them (STaRK, Table 6); threads: lengths of a forum's conversations about queries, from a folder of "
+            "talk pages as wikitext (SPINACH, Table 8).",
+        ),
+    ] = Subject.queries,
+    together: Annotated[
+        bool, typer.Option("--together", help="Count datasets as one, as the splits of a set.")
+    ] = False,
     histograms: Annotated[
         Path | None,
         typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV, and plot."),
     ] = None,
-    as_json: JsonOption = False,
+    tokens: Annotated[
+        int | None,
+        typer.Option("--tokens", metavar="N", min=1, help="With --of words, only the first N words of each text."),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=1, max=50, help="With --of pairs, pairs of each kind.")
+    ] = 1,
+    as_json: Json = False,
 ) -> None:
-    """Complexity and variety of a dataset's gold queries, and lengths of its questions and answers."""
-    from kbnav.evaluation.dataset_stats import dataset_statistics, statistics_markdown
-    from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.runs.trajectory import to_json
+    """Print statistics of datasets, as in kbnav eval dataset stats questions.jsonl."""
+    if of is Subject.queries:
+        _query_stats(datasets, together, histograms, as_json)
+    elif of is Subject.words:
+        _word_stats(datasets, tokens, as_json)
+    elif of is Subject.pairs:
+        _pairs(datasets, count, as_json)
+    else:
+        _threads(datasets, as_json)
 
-    folder = load(data=data).data
-    loaded = [find_dataset(name, folder) for name in datasets]
+
+def _query_stats(names: Sequence[str], together: bool, histograms: Path | None, as_json: bool) -> None:
+    from kbnav.evaluation.dataset_stats import dataset_statistics, statistics_markdown, write_histograms
+    from kbnav.evaluation.evaluate import find_dataset
+
+    loaded = [find_dataset(name, load().data) for name in names]
     groups = [loaded] if together else [[one] for one in loaded]
     found = [dataset_statistics(*group) for group in groups]
     if histograms:
-        from kbnav.evaluation.dataset_stats import write_histograms
-
-        named = {
-            one.name: [q for part in group for q in part.questions] for one, group in zip(found, groups, strict=True)
-        }
-        made = write_histograms(named, histograms)
+        questions = [[q for part in group for q in part.questions] for group in groups]
+        made = write_histograms({one.name: some for one, some in zip(found, questions, strict=True)}, histograms)
         print(f"wrote {', '.join(map(str, made))}", file=sys.stderr)
-    print("\n".join(map(to_json, found)) if as_json else statistics_markdown(found), end="\n" if as_json else "")
+    _print_each(found, statistics_markdown, as_json)
 
 
-def dataset_words(
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="Text files (.txt, .md), or datasets as for stats.")
-    ],
-    data: DataOption = None,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", min=1, help="Only the first so many words of each.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Entropy and type-token ratio of any text; texts of different length compare at the same --tokens only."""
+def _word_stats(names: Sequence[str], tokens: int | None, as_json: bool) -> None:
     from kbnav.evaluation.dataset_stats import word_statistics, words_markdown
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.runs.trajectory import to_json
 
-    folder = load(data=data).data
     found = []
-    for name in texts:
+    for name in names:
         if name.endswith((".txt", ".md")):
             words = _read(Path(name)).split()
         else:
-            words = [word for question in find_dataset(name, folder).questions for word in question.text().split()]
+            questions = find_dataset(name, load().data).questions
+            words = [word for question in questions for word in question.text().split()]
         found.append(word_statistics(name, words, tokens))
-    print("\n".join(map(to_json, found)) if as_json else words_markdown(found), end="\n" if as_json else "")
+    _print_each(found, words_markdown, as_json)
+
+
+def _print_each(found: Sequence[Any], markdown: Callable[[Any], str], as_json: bool) -> None:
+    from kbnav.runs.trajectory import to_json
+
+    print("\n".join(map(to_json, found)) if as_json else markdown(found), end="\n" if as_json else "")
+
+
+def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.evaluation.human_evaluation import compare_questions, pairs_markdown
+
+    if len(names) != 2:
+        raise UsageError("--of pairs takes two datasets: questions of people, and made ones")
+    human, made = (find_dataset(name, load().data) for name in names)
+    found = compare_questions(human, made, count)
+    emit(as_json, asdict(found), pairs_markdown(found).rstrip("\n"))
+
+
+def _threads(names: Sequence[str], as_json: bool) -> None:
+    from kbnav.apps.bot.talk import sections
+    from kbnav.evaluation.dataset_stats import conversation_lengths, conversations_markdown
+    from kbnav.runs.trajectory import to_json
+
+    files = [path for name in names for path in sorted(Path(name).glob("**/*"))]
+    pages = [path for path in files if path.suffix in (".txt", ".wiki", ".wikitext")]
+    if not pages:
+        raise UsageError(f"{names[0]} has no page: no .txt, .wiki or .wikitext")
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in pages)
+    found = ((text[one.start : one.end], len(one.comments)) for text in texts for one in sections(text))
+    lengths = conversation_lengths(found)
+    print(to_json(lengths) if as_json else conversations_markdown(lengths), end="\n" if as_json else "")
 
 
 def _read(path: Path) -> str:
-    from kbnav.errors import UsageError
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
-def dataset_list(data: DataOption = None, as_json: JsonOption = False) -> None:
-    """The datasets known by name, their licences, which are here and where, and the formats."""
+def list_(as_json: Json = False) -> None:
+    """List the datasets known by name, their licences, which are here and where, and the formats."""
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
     from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, PAGES, missing_file
     from kbnav.settings.plugins import origin, points
 
-    folder = load(data=data).data
+    folder = load().data
     known = {
         name: {
             "file": path,
@@ -116,24 +167,13 @@ def dataset_list(data: DataOption = None, as_json: JsonOption = False) -> None:
     print(f"formats: {', '.join(FORMATS)}")
 
 
-def dataset_fetch(
-    datasets: Annotated[
-        list[str],
-        typer.Argument(metavar="DATASET", autocompletion=completion.datasets, help="Names (eval dataset list)."),
-    ],
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Download datasets from their publishers into --data; stopped, it goes on where it was."""
-    from dataclasses import asdict
-
-    from rich.console import Console
-
+def fetch(datasets: Datasets, as_json: Json = False) -> None:
+    """Download datasets from their publishers into the folder of the setting data; stopped, it goes on where it was."""
     from kbnav.evaluation.datasets import ALIASES, NAMES, SOURCES
     from kbnav.evaluation.datasets.fetch import fetch
 
-    settings = load(data=data)
-    with Progress(Console(stderr=True)) as progress:
+    settings = load()
+    with StageProgress(stderr()) as progress:
         found = {
             name: fetch(name, settings.data, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets
@@ -151,34 +191,28 @@ def dataset_fetch(
 
 
 def freeze(
-    dataset: DatasetGiven,
+    dataset: Dataset,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FOLDER", help="Folder for <dataset>.jsonl; an unfinished one is gone on with."),
+        typer.Option("--out", metavar="FOLDER", help="Folder for <dataset>.jsonl; an unfinished one is continued."),
     ],
-    endpoint: Annotated[
-        str | None,
-        typer.Option("--endpoint", metavar="URL", help="SPARQL endpoint, in place of that of the knowledge base."),
-    ] = None,
-    kb: KbOption = None,
-    data: DataOption = None,
-    language: LanguageOption = None,
-    jobs: JobsOption = 1,
-    only: OnlyOption = None,
-    retry_failed: RetryOption = False,
-    as_json: JsonOption = False,
+    kb: Kb = None,
+    given: Given = None,
+    jobs: Jobs = 1,
+    only: Only = None,
+    retry_failed: Retry = False,
+    as_json: Json = False,
 ) -> None:
-    """Run a dataset's gold queries once and keep the answers with their date, for --gold."""
-    from kbnav.apps.eval_console import Counter, stop_on_signals
+    """Run a dataset's gold queries once and save the answers with their date, for eval run --gold.
+
+    For example: kbnav eval freeze qald-10 --kb wikidata --jobs 4 --out gold
+    """
     from kbnav.evaluation.evaluate import choose, find_dataset
     from kbnav.evaluation.gold import collect_gold
     from kbnav.knowledge.open import open_kb
 
-    settings = load(kb=kb or ("wikidata" if endpoint else None), data=data)
-    if endpoint:
-        changed = settings.endpoints.model_copy(update={"sparql": endpoint})
-        settings = settings.model_copy(update={"endpoints": changed})
-    chosen = find_dataset(dataset.name, settings.data)
+    settings = load(given, kb=kb)
+    chosen = find_dataset(dataset, settings.data)
     questions = choose(chosen, ids_in(only))
     path = out / f"{chosen.name}.jsonl"
     with open_kb(settings) as base, stop_on_signals() as stop:
@@ -188,24 +222,15 @@ def freeze(
             base,
             path,
             stored=False,
-            language=language or "en",
+            language="en" if settings.language == "auto" else settings.language,
             jobs=jobs,
             stopped=stop.is_set,
             retry_failed=retry_failed,
             listener=Counter("gold answers"),
         )
     known = [answer for answer in answers.values() if answer.known]
-    rows = sum(answer.has_rows for answer in known)
-    failed = len(answers) - len(known)
-    if as_json:
-        counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": failed}
-        print_json({"file": str(path), **counts})
-    else:
-        print(f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed")
+    rows, failed = sum(answer.has_rows for answer in known), len(answers) - len(known)
+    counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": failed}
+    line = f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed"
+    emit(as_json, {"file": str(path), **counts}, line)
     raise typer.Exit(0 if len(answers) == len(questions) else 1)
-
-
-app.add(dataset_list, "list")
-app.add(dataset_fetch, "fetch")
-app.add(dataset_stats, "stats")
-app.add(dataset_words, "words")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, KbOption, ModelOption, SetOption, load
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, load, open_skb
+from kbnav.apps.cli.terminal import print_error, print_json
 
 if TYPE_CHECKING:
     from kbnav.answers.tables import Ranking
     from kbnav.knowledge.skb.store import SKB
     from kbnav.runs.trajectory import Run
 
-_LINE = 160
+_WIDTH = 160
 """Characters of a document that are printed."""
 
 
@@ -25,64 +24,46 @@ def retrieve(
     system: Annotated[
         str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank … (see kbnav systems).")
     ] = "bm25",
-    kb: KbOption = None,
+    kb: Kb = None,
     k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
-    chosen: SetOption = None,
-    candidates: Annotated[
-        list[str] | None, typer.Option("--candidates", metavar="TYPE", help="A node type that may answer; repeatable.")
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option("--without", metavar="PART", help="Leave out kg or drf, parts of kar; repeatable."),
-    ] = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    as_json: JsonOption = False,
+    given: Given = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
-    from kbnav.apps.cli.terminal import say_error
+    """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way.
+
+    For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
+    """
     from kbnav.errors import UsageError
-    from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import as_skb
     from kbnav.models.scripted import NAME as STANDIN
     from kbnav.retrieval.attempt import attempt
     from kbnav.retrieval.base import build_retriever
     from kbnav.runs.trajectory import save_run
     from kbnav.settings import systems
-    from kbnav.settings.options import parse_set
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
     entry = systems.find(system, "retriever")
-    named = {"candidates": candidates, "without": without}
-    given = parse_set(chosen or []) | {name: ",".join(values) for name, values in named.items() if values}
-    settings = load(kb=kb, model=model, base_url=base_url)
-    options = entry.read({**settings.options, **given})
-    settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
-    with open_kb(settings) as base:
-        skb = as_skb(base, f"the system {system}")
-        retriever = build_retriever(system, skb, settings)
-        run, failure = attempt(retriever, skb, settings, query, k=k)
+    settings = load(given, system, kb=kb, model=model, base_url=base_url)
+    options = entry.read(settings.options).model_dump(mode="json")
+    settings = settings.model_copy(update={"options": options})
+    with open_skb(settings, f"the system {system}") as skb:
+        run, failure = attempt(build_retriever(system, skb, settings), skb, settings, query, k=k)
         if run.model == STANDIN:
             print("rules stood in for the language model; --model names one", file=sys.stderr)
-        for line in dict.fromkeys(_failed(run)):
+        failed = [f"{step.call.tool}: {step.observation.partition(chr(10))[0]}" for step in run.steps if not step.ok]
+        for line in dict.fromkeys(failed):
             print(line, file=sys.stderr)
         try:
             save_run(run, settings.home / "runs")
-        except UsageError as error:  # what was found is not lost with it
-            say_error(error)
+        except UsageError as error:  # the ranking is printed all the same
+            print_error(error)
         if failure:
             raise failure
         _print(run, skb.skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
-
-
-def _failed(run: Run) -> Iterator[str]:
-    """What did not go well on the way to an answer, a line a step."""
-    for step in run.steps:
-        if not step.ok:
-            yield f"{step.call.tool}: {step.observation.partition(chr(10))[0]}"
 
 
 def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
@@ -95,8 +76,7 @@ def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
         nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]
         tokens = {"prompt": run.usage.prompt, "completion": run.usage.completion}
         about = {"run": run.id, "query": run.question, "system": run.system, "model": run.model}
-        document = {**about, "ranking": nodes, "tokens": tokens, "seconds": run.seconds}
-        print(json.dumps(document, ensure_ascii=False, indent=1))
+        print_json({**about, "ranking": nodes, "tokens": tokens, "seconds": run.seconds})
     else:
         _print_table(run, ranking, skb)
 
@@ -124,4 +104,4 @@ def _line(skb: SKB, node_id: str) -> str:
     node = skb.number(node_id)
     text = skb.nodes.text(node) if skb.meta.style == "plain" else indexed_text(skb, node)
     text = " ".join(text.split())
-    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

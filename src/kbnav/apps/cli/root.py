@@ -5,50 +5,214 @@ Exit codes: 0 answered, 1 no answer found, 2 wrong use, 3 a service or credentia
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
-from typing import Annotated
+import traceback
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
-from kbnav.apps.cli import bot, endpoint, evaluation, mirror, planner, programs, skb, sparql, train
-from kbnav.apps.cli.ask import ask
-from kbnav.apps.cli.chat import chat
-from kbnav.apps.cli.check import check
-from kbnav.apps.cli.completion import completion, get_ready
-from kbnav.apps.cli.config import config
-from kbnav.apps.cli.help import Commands
-from kbnav.apps.cli.models import models
-from kbnav.apps.cli.retrieve import retrieve
-from kbnav.apps.cli.runs import cite, export, runs, show
-from kbnav.apps.cli.serve import mcp, opinions, serve
-from kbnav.apps.cli.systems import systems
-from kbnav.apps.cli.terminal import DISK, say_error, tell_of_retries
+HELP = "Ask questions of Wikidata or of your own knowledge base, and see how the answer was found."
+TREE: Mapping[str, Mapping[str, Any]] = {
+    "Ask": {
+        "ask": "ask:ask",
+        "chat": "chat:chat",
+        "show": "runs:show",
+        "runs": "runs:runs",
+        "export": "runs:export",
+        "retrieve": "retrieve:retrieve",
+        "systems": "about:systems",
+        "models": "about:models",
+    },
+    "Knowledge bases": {
+        "check": "about:check",
+        "mirror": (
+            "Build a local copy of Wikidata, or of a part of it.",
+            {"build": "endpoints:build_mirror", "info": "endpoints:mirror_info"},
+        ),
+        "skb": (
+            "Build and maintain local knowledge bases: graphs whose nodes have documents.",
+            {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
+        ),
+        "sparql": (
+            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
+            {"serve": "endpoints:serve", "index": "endpoints:index"},
+        ),
+    },
+    "Evaluation": {
+        "eval": (
+            "Run systems over benchmark questions, score them, compare them.",
+            {
+                "run": "evaluate:run",
+                "sweep": "evaluate:sweep",
+                "score": "scores:score",
+                "compare": "scores:compare",
+                "report": "scores:report",
+                "view": "human:view",
+                "calibrate": "scores:calibrate",
+                "dataset": (
+                    "Look at the datasets.",
+                    {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
+                ),
+                "freeze": "datasets:freeze",
+                "replay": "scores:replay",
+                "import": "scores:import_",
+                "synthesize": "synthesis:synthesize",
+                "collect": "human:collect",
+                "judge": "human:judge",
+                "planner": "learned:planner",
+            },
+        ),
+        "programs": (
+            "Look at the programs of agent-retriever, and score them.",
+            {"show": "learned:show", "eval": "learned:evaluate"},
+        ),
+        "train": "train:train",
+    },
+    "Serve": {
+        "serve": "serve:serve",
+        "mcp": "serve:mcp",
+        "bot": (
+            "Answer questions on the talk pages of a wiki.",
+            {"run": "bot:run", "status": "bot:status", "replay": "bot:replay"},
+        ),
+    },
+    "This program": {"config": "about:config", "completion": "about:completion"},
+}
+"""Every command by section: its module in this folder and its function, or a group's help and its commands."""
+PROGRAM, COMPLETE = "kbnav", "_KBNAV_COMPLETE"
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_RANGES = (
+    (re.compile(r"(-?[\d.]+)<=?x<=?(-?[\d.]+)"), r"\1 to \2"),
+    (re.compile(r"x>=(-?[\d.]+)"), r"at least \1"),
+    (re.compile(r"x>(-?[\d.]+)"), r"above \1"),
+    (re.compile(r"x<=(-?[\d.]+)"), r"at most \1"),
+)
+_TYPES = (
+    (re.compile(r"<(?:list\[)?int(?: range)?\]?>"), "N"),
+    (re.compile(r"<(?:list\[)?float(?: range)?\]?>"), "NUMBER"),
+    (re.compile(r"<(?:list\[)?path\]?>", re.IGNORECASE), "PATH"),
+    (re.compile(r"<(?:list\[)?(?:str|text)\]?>"), "TEXT"),
+)
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+"""Errors of a disk are no bugs: the operator can mend them."""
 
-app = Commands("Ask questions of Wikidata or of your own knowledge base, and see how the answer was found.")
-app.add(ask, section="Ask")
-app.add(chat, section="Ask")
-app.add(show, section="Ask")
-app.add(runs, section="Ask")
-app.add(export, section="Ask")
-app.add(cite, section="Ask")
-app.add(retrieve, section="Ask")
-app.add(systems, section="Ask")
-app.add(models, section="Ask")
-app.add(serve, section="Serve")
-app.add(mcp, section="Serve")
-app.add(opinions, section="Serve")
-app.add_typer(bot.app, name="bot", rich_help_panel="Serve")
-app.add(check, section="Knowledge bases")
-app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
-app.add_typer(endpoint.app, name="endpoint", rich_help_panel="Knowledge bases")
-app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
-app.add_typer(sparql.app, name="sparql", rich_help_panel="Knowledge bases")
-app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")
-app.add_typer(planner.app, name="planner", rich_help_panel="Evaluation")
-app.add_typer(programs.app, name="programs", rich_help_panel="Evaluation")
-app.add_typer(train.app, name="train", rich_help_panel="Evaluation")
-app.add(config, section="This program")
-app.add(completion, section="This program")
+
+class Command(TyperCommand):
+    """A command whose help states ranges and types in words."""
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the arguments and the options."""
+        _write_parameters(self, ctx, formatter)
+
+
+class Group(TyperGroup):
+    """A group whose help shows the whole first sentence of each of its commands, by section."""
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the options, then the commands."""
+        _write_parameters(self, ctx, formatter)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            title = getattr(command, "rich_help_panel", None)
+            row = (name.ljust(max(map(len, self.commands))), first_sentence(command.help or ""))
+            sections.setdefault(title if isinstance(title, str) else "Commands", []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class _Root(Group):
+    def __init__(self, **attributes: Any) -> None:
+        places = {name: (place, section) for section, some in TREE.items() for name, place in some.items()}
+        super().__init__(**{**attributes, "commands": _Lazy(places)})
+
+
+class _Lazy(dict[str, Any]):
+    """Commands by name. A command's module is imported when the command is needed: ``kbnav ask`` imports no other."""
+
+    def __init__(self, places: Mapping[str, tuple[Any, str | None]]) -> None:
+        super().__init__(dict.fromkeys(places))
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        if (found := super().__getitem__(name)) is None:
+            found = _built(name, *self._places[name])
+            self[name] = found
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A command, or the default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> Any:
+        """All commands."""
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        """All commands with their names."""
+        return [(name, self[name]) for name in self]
+
+
+def _built(name: str, place: Any, section: str | None) -> Any:
+    """A command from ``module:function``, or a group from its help and its commands."""
+    if not isinstance(place, str):
+        about, inner = place
+        commands = _Lazy({one: (where, None) for one, where in inner.items()})
+        return Group(name=name, help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
+                     rich_markup_mode=None, context_settings=_CONTEXT)  # fmt: skip
+    from kbnav.apps.cli.options import flattened
+
+    module, _, function = place.partition(":")
+    callback = getattr(import_module(f"kbnav.apps.cli.{module}"), function)
+    info = CommandInfo(
+        name=name, cls=Command, callback=flattened(callback), rich_help_panel=section, context_settings=_CONTEXT
+    )
+    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a help text, on one line."""
+    line = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", line, maxsplit=1)[0]
+
+
+def _write_parameters(command: Any, ctx: typer.Context, formatter: Any) -> None:
+    for kind, title in (("argument", "Arguments"), ("option", "Options")):
+        if rows := list(_records(command, ctx, kind)):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _records(command: Any, ctx: typer.Context, kind: str) -> Iterator[tuple[str, str]]:
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None or parameter.param_type_name != kind:
+            continue
+        name, about = record
+        if kind == "argument":
+            name = (parameter.metavar or parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
+        for pattern, words in _RANGES:
+            about = pattern.sub(words, about)
+        for pattern, words in _TYPES:
+            name = pattern.sub(words, name)
+        yield name, about
+
+
+app = typer.Typer(
+    cls=_Root, help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    rich_markup_mode=None, context_settings=_CONTEXT,
+)  # fmt: skip
 
 
 def _print_version(wanted: bool) -> None:
@@ -59,31 +223,42 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+@app.callback(help=HELP)
+def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
-    """Ask questions of Wikidata or of your own knowledge base, and see how the answer was found."""
+    del version, debug  # --debug may stand anywhere: ``main`` takes it out
 
 
 def main() -> None:
-    """Entry point: what stops a run ends with one clear line and its exit code."""
-    from kbnav.errors import KbnavError, StopRun, UsageError
+    """Run the command of ``sys.argv``; an error is one clear line and its exit code."""
+    from kbnav.errors import KbnavError
 
-    get_ready()
-    tell_of_retries()
+    if COMPLETE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+    debug = "--debug" in sys.argv
+    sys.argv = [one for one in sys.argv if one != "--debug"]
     try:
-        app(prog_name="kbnav")
-    except StopRun as error:
-        say_error(error)
-        sys.exit(error.exit_code)
+        app(prog_name=PROGRAM)
     except KbnavError as error:
-        say_error(error)
-        sys.exit(2)
+        _fail(str(error), getattr(error, "exit_code", 2), debug)
     except OSError as error:
-        if error.errno not in DISK:
-            raise
-        say_error(UsageError(f"{error.filename or 'a file'}: cannot be written: {error.strerror}"))
-        sys.exit(2)
+        if error.errno not in _DISK:
+            _fail(f"{type(error).__name__}: {error}", 1, debug)
+        _fail(f"{error.filename or 'a file'}: cannot be written: {error.strerror}", 2, debug)
+    except Exception as error:  # noqa: BLE001 - a bug, here or in a plug-in
+        _fail(f"{type(error).__name__}: {error} (kbnav --debug … prints the traceback)", 1, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> None:
+    from kbnav.apps.cli.terminal import print_error
+
+    if debug:
+        traceback.print_exc()
+    print_error(message)
+    sys.exit(code)

@@ -1,50 +1,113 @@
-"""``kbnav runs`` and ``kbnav show``: what was asked before."""
+"""``kbnav show``, ``runs`` and ``export``: saved runs, printed, listed, and written to files to pass on."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli import completion
-from kbnav.apps.cli.arguments import JsonOption, load
+from kbnav.apps.cli.options import Json, RunName, load
+from kbnav.apps.cli.terminal import emit, print_error, print_json
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.evidence import Provenance
     from kbnav.runs.trajectory import Run
     from kbnav.settings.model import Settings
 
+FORMS = (".html", ".md", ".json", ".csv")
+
 
 def show(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=completion.saved,
-            help="A run's id, the start of one, the path of its file, or 'last'.",
-        ),
-    ],
-    as_json: JsonOption = False,
+    run: RunName,
+    cite: Annotated[bool, typer.Option("--cite", help="Print how to cite the answer.")] = False,
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print that as an entry of BibTeX.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Print a saved run: every step, those taken back too, and the answer."""
+    """Print a saved run: every step, those taken back too, and the answer. For example: kbnav show last."""
     from rich.console import Console
 
-    from kbnav.apps.console import print_run
+    from kbnav.apps.console import print_run, printable
     from kbnav.runs.trajectory import to_json
+    from kbnav.sessions.evidence import bibtex as bibtex_of
+    from kbnav.sessions.evidence import citation
 
     settings = load()
-    saved = _found(run, settings)
-    if as_json:
+    saved, page = _find(run, settings), settings.endpoints.query_page
+    if bibtex or cite:
+        print(printable(bibtex_of(saved, page) if bibtex else citation(saved, page)))
+    elif as_json:
         print(to_json(saved))
+    else:
+        print_run(Console(), saved, page)
+
+
+def runs(
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
+    opinions: Annotated[
+        bool,
+        typer.Option("--opinions", help="Print what readers of the page thought of answers, a JSON record a line."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List saved runs: id, how each ended, and what was asked; files that cannot be read are named."""
+    from rich.console import Console
+
+    from kbnav.apps.console import print_runs, run_line
+    from kbnav.runs.trajectory import load_runs, saved_runs
+
+    if opinions:
+        _print_opinions(load())
         return
-    print_run(Console(), saved, settings.endpoints.query_page)
+    found = load_runs(saved_runs(load().home / "runs")[-limit:], print_error)
+    if as_json:
+        print_json([*map(run_line, found)])
+    else:
+        print_runs(Console(), found)
 
 
-def _found(name: str, settings: Settings) -> Run:
+def _print_opinions(settings: Settings) -> None:
+    from kbnav.apps.web.server import open_store
+
+    with ExitStack() as stack:
+        store, _ = open_store(settings, stack)
+        for record in store.opinions():
+            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def export(
+    run: RunName,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help=".html, .md, .json or .csv."),
+    ],
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="With the statements behind each row, looked up in its knowledge base.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
+    from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.evidence import run_evidence
+
+    settings = load()
+    saved, page = _find(run, settings), settings.endpoints.query_page
+    if evidence:
+        with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
+            write_transcript([saved], file, page, lambda one: run_evidence(base, one))
+    else:
+        write_transcript([saved], file, page)
+    size = file.stat().st_size
+    emit(as_json, {"file": str(file), "bytes": size}, f"{file}: {size:,} bytes")
+
+
+def _find(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
-    from kbnav.errors import UsageError
     from kbnav.runs.trajectory import find_run, load_run
 
     try:
@@ -61,82 +124,61 @@ def _found(name: str, settings: Settings) -> Run:
         return saved
 
 
-RunName = Annotated[
-    str,
-    typer.Argument(metavar="RUN", autocompletion=completion.saved, help="A run's id, the start of one, or 'last'."),
-]
-
-
-def export(
-    run: RunName,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help=".html, .md, .json, .csv."),
-    ],
-    evidence: Annotated[
-        bool, typer.Option("--evidence", help="With the statements behind each row, looked up where it was asked.")
-    ] = False,
-    as_json: JsonOption = False,
+def write_transcript(
+    runs: Sequence[Run],
+    path: Path,
+    query_page: str,
+    evidence: Callable[[Run], Provenance | None] = lambda run: None,  # noqa: ARG005
 ) -> None:
-    """Write a saved run to a file that can be passed on: a page that fetches nothing, Markdown, JSON or CSV."""
-    from kbnav.apps.cli.transcript import write_transcript
-    from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.evidence import run_evidence
+    """Write the runs in the format that the file's name ends in; ``evidence`` looks up what makes the rows true.
 
-    settings = load()
-    saved = _found(run, settings)
-    page = settings.endpoints.query_page
-    if evidence:
-        with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
-            write_transcript([saved], file, page, lambda one: run_evidence(base, one))
+    Raises UsageError.
+    """
+    from kbnav.apps.sharing import SharedAnswer, shared_page
+
+    if path.suffix == ".html":
+        text = shared_page([SharedAnswer(run, evidence(run)) for run in runs], query_page)
+        content = text.encode("utf-8", "replace")
+    elif path.suffix in FORMS:
+        content = _text(runs, path.suffix, query_page).encode("utf-8", "surrogatepass")
     else:
-        write_transcript([saved], file, page)
-    told = {"file": str(file), "bytes": file.stat().st_size}
-    print(json.dumps(told) if as_json else f"{file}: {told['bytes']:,} bytes")
+        raise UsageError(f"{path}: the name must end in one of {' '.join(FORMS)}")
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def cite(
-    run: RunName,
-    as_bibtex: Annotated[bool, typer.Option("--bibtex", help="As an entry of BibTeX.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Say how to cite a saved answer: question, knowledge base and its state, system, versions, date and query."""
-    from kbnav.apps.console import printable
-    from kbnav.sessions.evidence import asked_with, bibtex, citation, knowledge_base, link_of
+def _text(runs: Sequence[Run], form: str, query_page: str) -> str:
+    from kbnav.apps.console import answer_record
 
-    settings = load()
-    saved = _found(run, settings)
-    page = settings.endpoints.query_page
-    if as_json:
-        told = {
-            "question": saved.question,
-            "query": saved.outcome.query,
-            "knowledge_base": knowledge_base(saved),
-            "by": asked_with(saved),
-            "date": saved.started,
-            "versions": dict(saved.versions),
-            "run": saved.id,
-            "link": link_of(saved, page),
-            "text": citation(saved, page),
-        }
-        print(json.dumps(told, ensure_ascii=False, indent=1))
-        return
-    print(printable(bibtex(saved, page) if as_bibtex else citation(saved, page)))
+    if form == ".json":
+        return json.dumps([answer_record(run, query_page) for run in runs], ensure_ascii=False, indent=1) + "\n"
+    if form == ".md":
+        return "\n".join(_markdown(run, query_page) for run in runs)
+    found = runs[-1].outcome.table or runs[-1].outcome.ranking
+    if found is None:
+        raise UsageError("the last answer has no table")
+    return found.to_csv()
 
 
-def runs(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
-    as_json: JsonOption = False,
-) -> None:
-    """List saved runs: id, how each ended, and what was asked; files that cannot be read are named."""
-    from rich.console import Console
+def _markdown(run: Run, query_page: str) -> str:
+    from kbnav.answers.tables import markdown_table
+    from kbnav.apps.console import labelled_query, printable, spent_words
+    from kbnav.knowledge.sparql.presentation import page_for, query_link
+    from kbnav.knowledge.sparql.verbalization import verbalize_answer
+    from kbnav.tools.show import cell_text
 
-    from kbnav.apps.cli.terminal import say_error
-    from kbnav.apps.console import print_runs, run_line
-    from kbnav.runs.trajectory import load_runs, saved_runs
-
-    found = load_runs(saved_runs(load().home / "runs")[-limit:], say_error)
-    if as_json:
-        print(json.dumps([*map(run_line, found)], ensure_ascii=False, indent=1))
-        return
-    print_runs(Console(), found)
+    outcome = run.outcome
+    parts = [f"## {printable(run.question)}", printable(outcome.text or outcome.note or outcome.status)]
+    if outcome.table is not None and outcome.table.columns:
+        rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
+        parts.append(markdown_table(list(outcome.table.columns), rows).rstrip())
+    if words := verbalize_answer(outcome.query, outcome.table, run.language):
+        parts.append(f"```text\n{printable(words.text())}\n```")
+    if outcome.query:
+        parts.append(f"```sparql\n{labelled_query(run)}\n```")
+        if page := page_for(run.kb, query_page, outcome.query):
+            parts.append(f"<{query_link(outcome.query, page)}>")
+    parts.append(f"{spent_words(run)}; {run.system} with {run.model}; kbnav show {run.id}")
+    return "\n\n".join(parts) + "\n"

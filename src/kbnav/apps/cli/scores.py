@@ -1,69 +1,69 @@
-"""``kbnav eval``: score, compare and report on runs, and make runs of what was recorded."""
+"""``kbnav eval``: score, compare and report on runs, and make runs of what was recorded elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, load
-from kbnav.apps.cli.terminal import from_csv, print_json
+from kbnav.apps.cli.options import Dataset, Jobs, Json, Plots, RunFolder, Seed, load
+from kbnav.apps.cli.terminal import emit, print_json
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
     from kbnav.evaluation.report import Report
     from kbnav.evaluation.report.text import Grouped
+    from kbnav.evaluation.scoring import Comparison, Scores
     from kbnav.runs.trajectory import Run
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+_DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+_ALPHA, _POWER = 0.05, 0.8
+_WRONG = 0.05
+"""An answer with a lower F1, or MRR of rankings, is wrong."""
 
-
-CompatOption = Annotated[
+StarkCompat = Annotated[
     bool,
     typer.Option(
         "--stark-compat", help="Score rankings as STaRK's code: all candidates ranked, equals in their order."
     ),
 ]
-SkbOption = Annotated[
-    str | None,
-    typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
-]
-By = Annotated[
-    Literal["ids", "labels"],
-    typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
-]
-LabelsOption = Annotated[
-    str | None,
-    typer.Option("--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."),
-]
 
 
 def score(
-    folder: RunArgument,
-    by: By = "ids",
-    compat: CompatOption = False,
-    kb: LabelsOption = None,
-    as_json: JsonOption = False,
+    folder: RunFolder,
+    by: Annotated[
+        Literal["ids", "labels"],
+        typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
+    ] = "ids",
+    compat: StarkCompat = False,
+    kb: Annotated[
+        str | None,
+        typer.Option(
+            "--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."
+        ),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
-    from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.rescoring import by_labels
     from kbnav.runs.trajectory import to_json
 
+    if by == "labels" and compat:
+        raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
     run = read_saved_run(folder)
-    if by == "labels":
-        if compat:
-            raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
-        run = by_labels(folder, run, load(), kb or "")
-    else:
-        run = _prepared(compat, kb)(run)
+    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(compat, kb)(run)
     scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))
@@ -73,7 +73,6 @@ def score(
 
 def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
     """What makes a run ready to be scored. Raises UsageError."""
-    from kbnav.errors import UsageError
     from kbnav.evaluation.rescoring import stark_compat
 
     if kb and not compat:
@@ -82,98 +81,162 @@ def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
     return (lambda run: stark_compat(run, settings, kb or "")) if compat else (lambda run: run)
 
 
-def compare(a: RunArgument, b: RunArgument, as_json: JsonOption = False) -> None:
-    """Compare two runs question by question: intervals, and a paired randomisation test."""
-    if as_json:
-        from kbnav.evaluation.records import read_saved_run
-        from kbnav.evaluation.scoring import compare_runs
-        from kbnav.runs.trajectory import to_json
+def compare(
+    a: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Folder of a run.")] = None,
+    b: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]", help="Without it, or without both: which difference so many questions can show."
+        ),
+    ] = None,
+    questions: Annotated[
+        int | None, typer.Option("--questions", metavar="N", min=1, help="Instead of the run's number of questions.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
 
+    Which difference a set of questions can show is by McNemar's exact test for EM or Hit@1, after Card et al. (2020;
+    SPINACH, appendix C.2): it hangs on how often the two systems disagree.
+    """
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.scoring import compare_runs, disagreement_of, score_run
+    from kbnav.runs.trajectory import to_json
+
+    if a is None and not questions:
+        raise UsageError("name two runs to compare, or --questions to say which difference they can show")
+    if a is None or b is None:
+        size = questions or len(score_run(read_saved_run(a or Path())).questions)
+        _print_power(size, _DISAGREEMENTS, as_json)
+    elif as_json:
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
     else:
         show_comparison(a, b)
+        found = disagreement_of(read_saved_run(a), read_saved_run(b))
+        print(f"  {found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
+        _print_power(questions or found.questions, [found.share], as_json)
 
 
-@dataclass(frozen=True)
-class Kinds:
-    """By what the questions of a report's dataset are told apart."""
+def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
+    """The smallest difference that is found, for each share of questions that only one of two systems gets."""
+    from kbnav.evaluation.metrics.statistics import minimum_detectable_effect
 
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--by", metavar="KEY", help="Also by shape, template, answer_type, hops or meta.FIELD; repeatable."
-        ),
-    ] = None
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
-    ] = None
-    data: DataOption = None
-
-    def of(self, runs: Mapping[str, SavedRun]) -> list[Grouped]:
-        """A table for each key. Raises UsageError, DataError."""
-        from kbnav.errors import UsageError
-        from kbnav.evaluation.evaluate import find_dataset
-        from kbnav.evaluation.report.text import grouped
-
-        if self.dataset and not self.by:
-            raise UsageError("--dataset goes with --by")
-        if not self.by:
-            return []
-        questions = find_dataset(self.dataset or next(iter(runs.values())).info.dataset, load(data=self.data).data)
-        return [grouped(runs, questions, key) for key in self.by]
+    effects = {one: minimum_detectable_effect(questions, one, alpha=_ALPHA, power=_POWER) for one in shares}
+    rows = [{"disagreement": share, "detectable": effect} for share, effect in effects.items()]
+    lines = [
+        f"  where systems disagree on {share:.1%} of the questions, "
+        + (f"differences from {100 * effect:.1f} points on are found" if effect is not None else "none is found")
+        for share, effect in effects.items()
+    ]
+    head = f"{questions:,} questions, significance {_ALPHA:g}, power {_POWER:g}:"
+    emit(as_json, {"questions": questions, "alpha": _ALPHA, "power": _POWER, "differences": rows}, head, *lines)
 
 
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
     ],
-    kinds: Kinds,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", metavar="KEY", help="Also by shape, template, answer_type, hops or meta.FIELD; repeatable."
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars, or --by.")
+    ] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Tables for a paper; printed by default.")
     ] = None,
-    csv: Annotated[
+    csv_folder: Annotated[
         Path | None, typer.Option("--csv", metavar="FOLDER", help="Folder for summary.csv and questions.csv.")
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
+    plots: Plots = None,
+    compat: StarkCompat = False,
+    kb: Annotated[
+        str | None,
+        typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
     ] = None,
-    compat: CompatOption = False,
-    kb: SkbOption = None,
     evidence: Annotated[
         str | None,
         typer.Option(
             "--evidence", metavar="KB", help="With --html: the statements behind each answer's rows, looked up there."
         ),
     ] = None,
-    as_json: JsonOption = False,
+    errors: Annotated[
+        int | None,
+        typer.Option(
+            "--errors", metavar="N", min=1, help="Only draw N wrong answers of one run onto a sheet to label."
+        ),
+    ] = None,
+    seed: Seed = 1,
+    as_json: Json = False,
 ) -> None:
-    """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question."""
+    """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question.
+
+    Wrong answers that were labelled by hand, on a sheet of --errors, count too (SPINACH, section 5.4). For example:
+    kbnav eval report runs/a runs/b --html report.html
+    """
     from kbnav.evaluation import report as reports
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.report.text import grouped
     from kbnav.runs.journal import write_whole
 
     if evidence and not html:
         raise typer.BadParameter("--evidence goes with --html")
+    if dataset and not by:
+        raise UsageError("--dataset goes with --by")
+    if errors:
+        _draw_errors(folders[0], errors, seed, as_json)
+        return
+
+    def groups(runs: Any) -> list[Grouped]:
+        name = dataset or next(iter(runs.values())).info.dataset
+        return [grouped(runs, find_dataset(name, load().data), key) for key in by or ()]
+
+    if table:
+        saved = {str(folder): read_saved_run(folder) for folder in folders}
+        _print_table(saved, groups(saved), as_json)
+        return
     runs, labels = reports.load_runs(folders, _prepared(compat, kb))
-    found, by = reports.build_report(runs, labels), kinds.of(runs)
+    found, tables = reports.build_report(runs, labels), groups(runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
-        files[html] = partial(_html, by=by, evidence=evidence)
+        files[html] = partial(_html, by=tables, evidence=evidence)
     if markdown:
-        files[markdown] = partial(reports.markdown_report, by=by)
-    if csv:
-        files |= {csv / "summary.csv": reports.summary_csv, csv / "questions.csv": reports.questions_csv}
+        files[markdown] = partial(reports.markdown_report, by=tables)
+    if csv_folder:
+        files |= {csv_folder / "summary.csv": reports.summary_csv, csv_folder / "questions.csv": reports.questions_csv}
     for path, write in files.items():
         write_whole(path, write(found))
     written = [*files, *(reports.write_plots(found, plots) if plots else ())]
     if as_json:
-        print_json({"written": [str(path) for path in written], "runs": from_csv(reports.summary_csv(found))})
+        print_json({"written": [str(path) for path in written], "runs": csv_rows(reports.summary_csv(found))})
     elif written:
         sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in written)
         print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
     else:
-        print(reports.markdown_report(found, by), end="")
+        print(reports.markdown_report(found, tables), end="")
+
+
+def _print_table(runs: dict[str, SavedRun], groups: Sequence[Grouped], as_json: bool) -> None:
+    """Systems by datasets, or the groups of one dataset's questions."""
+    from kbnav.evaluation.report import text
+
+    if groups and as_json:
+        print_json([asdict(one) for found in groups for one in found.groups])
+    elif groups:
+        print("\n".join(map(text.groups_markdown, groups)), end="")
+    elif as_json:
+        print_json(text.systems_records(text.systems_by_dataset(runs)))
+    else:
+        print(text.systems_markdown(text.systems_by_dataset(runs)), end="")
 
 
 def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
@@ -187,20 +250,72 @@ def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
         return reports.html_report(found, by=by)
     with open_kb(load(kb=evidence)) as base:
 
-        def told(run: Run) -> list[str]:
+        def lines(run: Run) -> list[str]:
             made_of = run_evidence(base, run)
             return list(evidence_lines(made_of, answer_table(run.outcome))) if made_of else []
 
-        return reports.html_report(found, by=by, told=told)
+        return reports.html_report(found, by=by, told=lines)
+
+
+def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
+    """Draw wrong answers onto a sheet to label by hand (SPINACH, section 5.4)."""
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
+
+    path = run / SHEET
+    drawn, wrong = write_sheet(read_saved_run(run), path, below=_WRONG, count=count, seed=seed)
+    emit(
+        as_json,
+        {"sheet": str(path), "drawn": drawn, "wrong": wrong, "labels": dict(LABELS)},
+        f"{path}: {drawn} of {wrong} questions scored below {_WRONG:g}. Fill in the column label, with one of these",
+        *(f"  {label:<14} {meaning}" for label, meaning in LABELS.items()),
+        f"or any other; then kbnav eval report {run} has them",
+    )
+
+
+def calibrate(
+    folder: RunFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File for the calibration (setting checks.calibration)."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="PNG file for the picture; needs kbnav[plot].")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn from a run with gold answers how often an answer is right: by warnings, actions, attempts that agree.
+
+    The table and the errors are by five folds: of answers that the calibration had not seen.
+    """
+    from kbnav.agents.common.confidence import write_calibration
+    from kbnav.evaluation.calibration import calibrate as learn
+    from kbnav.evaluation.calibration import write_reliability
+    from kbnav.evaluation.records import read_saved_run
+
+    found = learn(read_saved_run(folder))
+    if out:
+        write_calibration(found.calibration, out)
+    if plot:
+        write_reliability(found.bins, plot)
+    count = found.calibration.count
+    emit(
+        as_json,
+        {**asdict(found), "bins": [bin_._asdict() for bin_ in found.bins]},
+        f"{found.calibration.source}: {count} answers, {found.right} right ({found.right / count:.1%})",
+        f"{'confidence':16}{'answers':>8}{'mean':>8}{'right':>8}",
+        *(f"{one.low:.1f} to {one.high:.1f}      {one.size:>8}{one.confidence:>8.2f}{one.right:>8.2f}"
+          for one in found.bins),
+        f"expected calibration error: {found.error:.3f}, of the share that agrees as it is {found.raw_error:.3f}",
+    )  # fmt: skip
 
 
 def replay(
-    source: RunArgument,
+    source: RunFolder,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Put a run's recorded actions and observations through the state machine again: no model, no network."""
-    from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.replay import replay_run
@@ -223,30 +338,29 @@ def import_(
             "the published predictions of SPINACH.",
         ),
     ],
-    dataset: DatasetGiven,
+    dataset: Dataset,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run.")],
-    data: DataOption = None,
     system: Annotated[
         str, typer.Option("--system", metavar="NAME", help="What the system is called; default: the file's name.")
     ] = "",
     kb: Annotated[
         str | None,
-        typer.Option("--kb", metavar="KB", help="What the queries of a table, and the gold's, are asked of."),
+        typer.Option("--kb", metavar="KB", help="Where the queries of a table, and the gold's, are run."),
     ] = None,
     gold: Annotated[Path | None, typer.Option("--gold", metavar="PATH", help="Frozen gold answers.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Queries at once.")] = 1,
+    jobs: Jobs = 1,
     trajectories: Annotated[
         Path | None, typer.Option("--trajectories", metavar="FILE", help="SPINACH's published trajectories.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Make a run of what another program answered, to be scored and compared."""
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.importing import import_spinach, import_table, is_table
     from kbnav.knowledge.open import open_kb
 
-    settings = load(data=data, kb=kb)
-    questions = find_dataset(dataset.name, settings.data)
+    settings = load(kb=kb)
+    questions = find_dataset(dataset, settings.data)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
@@ -255,18 +369,85 @@ def import_(
         info, failed, unanswered = done.info, done.failed, len(questions) - done.predicted
     else:
         info = import_spinach(predictions, questions, out, trajectories=trajectories)
-    if as_json:
-        print_json({"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed})
-    else:
-        more = f", {failed} queries failed" if failed else ""
-        more += f", {unanswered} without a prediction" if unanswered else ""
-        print(f"{out}: {len(info.questions)} questions of {info.dataset}{more}")
+    more = f", {failed} queries failed" if failed else ""
+    more += f", {unanswered} without a prediction" if unanswered else ""
+    record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}
+    emit(as_json, record, f"{out}: {len(info.questions)} questions of {info.dataset}{more}")
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    """The rows of a table that is written as CSV, by column."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
+    """Means with intervals in percent, how questions ended, and what it cost."""
+    from kbnav.evaluation.scoring import intervals
+
+    info = run.info
+    model = info.model or "no model named"
+    print(f"{name}: {info.called} ({model}) on {info.dataset}, {scores.all.questions} questions")
+    spread = intervals(scores)
+    for metric in scores.metrics:
+        one = spread[metric]
+        print(f"  {metric:<10} {_percent(one.mean)}   95 % interval {_percent(one.low)} to {_percent(one.high)}")
+    for note in scores.notes():
+        print(f"  {note}")
+    if scores.all.qald:
+        print(f"  GERBIL     {_percent(scores.all.qald['f1'])}   QALD macro F1 {_percent(scores.all.qald['qald_f1'])}")
+    if info.kb.get("kind") == "sparql" and (challenge := scores.all.text2sparql):
+        names = {"precision": "P", "recall": "R", "f1": "F1", "f1_ndcg": "F1 with nDCG where order counts"}
+        print(f"  TEXT2SPARQL {', '.join(f'{name} {_percent(challenge[key])}' for key, name in names.items())}")
+    if scores.attempted.questions < scores.all.questions:
+        means = ", ".join(f"{name} {_percent(value)}" for name, value in scores.attempted.values.items())
+        print(f"  over the {scores.attempted.questions} attempted: {means}")
+    counts = Counter(question.status for question in scores.questions)
+    print(f"  {', '.join(f'{count} {status}' for status, count in counts.most_common())}")
+    failures = Counter(record.error for record in run.records.values() if record.error)
+    if failures:
+        print(f"  failures: {', '.join(f'{count} {error}' for error, count in failures.most_common())}")
+    if scores.without_gold:
+        print(f"  {len(scores.without_gold)} questions have no gold answer and are not scored")
+    _print_spent(run)
+
+
+def _print_spent(run: SavedRun) -> None:
+    from kbnav.runs.trajectory import Usage
+
+    runs = [record.run for record in run.records.values()]
+    usage = sum((one.whole_usage for one in runs), Usage())
+    costs = [one.whole_cost for one in runs if one.whole_cost is not None]
+    seconds = [one.whole_seconds for one in runs]
+    parts = [f"{sum(seconds):.0f} s of questions"]
+    if len(seconds) > 1:
+        parts[0] += f" ({fmean(seconds):.2f} ± {stdev(seconds):.2f} each)"
+    if usage.calls:
+        parts.append(f"{usage.calls} model calls, {usage.prompt:,} + {usage.completion:,} tokens")
+    if costs:
+        parts.append(f"${sum(costs):.2f}")
+    if replayed := sum(one.replayed.calls for one in runs):
+        parts.append(f"{replayed} of the calls answered from cached replies, counted as when they were made")
+    print(f"  {', '.join(parts)}")
 
 
 def show_comparison(a: Path, b: Path) -> None:
-    """Print what sets two runs apart."""
-    from kbnav.apps.eval_console import print_comparison
+    """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs
 
-    print_comparison(str(a), str(b), compare_runs(read_saved_run(a), read_saved_run(b)))
+    comparison: Comparison = compare_runs(read_saved_run(a), read_saved_run(b))
+    print(f"{b} against {a}, {comparison.questions} questions of both")
+    if comparison.only_a or comparison.only_b:
+        print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")
+    for one in comparison.metrics:
+        difference = one.test.difference
+        print(
+            f"  {one.metric:<10} {_percent(one.a.mean)} → {_percent(one.b.mean)}   "
+            f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
+            f"p = {one.test.p:.4f}"
+            + (f"; detectable: {_percent(one.detectable)}" if one.detectable is not None else "")
+        )
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"

@@ -1,15 +1,16 @@
-"""``kbnav serve``, ``kbnav mcp`` and ``kbnav opinions``: the chat page and its APIs, and what readers thought."""
+"""``kbnav serve`` and ``kbnav mcp``: the chat page with its APIs, and tools for programs that speak MCP."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedWithout, BaseUrlOption, JsonOption, SetOption, WithoutOption, load, parts
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, load
 from kbnav.errors import UsageError
+
+if TYPE_CHECKING:
+    from kbnav.settings.model import Settings
 
 
 def serve(
@@ -19,47 +20,35 @@ def serve(
     model: Annotated[
         list[str] | None, typer.Option("--model", metavar="MODEL", help="A model to choose, as for ask; repeatable.")
     ] = None,
-    base_url: BaseUrlOption = None,
+    base_url: BaseUrl = None,
     system: Annotated[
         list[str] | None,
         typer.Option("--system", metavar="SYSTEM", help="An agent or retriever to choose; repeatable. Default: all."),
     ] = None,
-    chosen: SetOption = None,
-    without: WithoutOption = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", metavar="N", help="Processes; several share their sessions in web.database."),
-    ] = None,
+    given: Given = None,
+    host: Host = None,
+    port: Port = None,
 ) -> None:
-    """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
-    from kbnav.apps.web.server import serve as serve_web
-    from kbnav.evaluation.evaluate import leave_out
-    from kbnav.settings.options import parse_set
+    """Serve the chat page, its APIs and their description until interrupted (docs/serve.md).
 
-    if chosen and len(system or ()) != 1:
-        raise UsageError("--set is for one system: name it with --system")
-    settings = leave_out(load(base_url=base_url, options=parse_set(chosen) if chosen else None), parts(without))
-    lists = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
-    given = _given(**lists, host=host, port=port, workers=workers)
-    settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
+    For example: kbnav serve --kb mini --kb demo --port 8081
+    """
+    from kbnav.apps.web.server import serve as serve_web
+
+    alone = system[0] if system and len(system) == 1 else None
+    settings = load(given, alone, base_url=base_url)
+    if settings.options != load().options and not alone:
+        raise UsageError("an option of a system is for one alone: name it with --system")
+    chosen = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
+    settings = at(settings, host, port, **{name: value for name, value in chosen.items() if value})
     serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))
 
 
 def mcp(
-    of: AskedWithout,
+    of: Asking,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")
-    ] = None,
+    host: Host = None,
+    port: Port = None,
 ) -> None:
     """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
     import asyncio
@@ -69,9 +58,7 @@ def mcp(
     from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb
 
-    settings = of.settings()
-    web = settings.web.model_copy(update=_given(host=host, port=port))
-    settings = settings.model_copy(update={"web": web})
+    settings = at(of.settings(), host, port)
     hide = secrets_of(settings)
     with open_kb(settings) as base:
         if not http:
@@ -86,27 +73,13 @@ def mcp(
         with open_shared(settings, base, of.system or "") as shared:
             server = build_server(shared, hide)
             run_app(
-                lambda: http_app(server, web),
-                checked(web),
+                lambda: http_app(server, settings.web),
+                checked(settings.web),
                 ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
             )
 
 
-def _given(**options: object) -> dict[str, object]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value not in (None, ())}
-
-
-def opinions(as_json: JsonOption = False) -> None:  # noqa: ARG001 - JSON is all it prints
-    """Print what readers thought of answers, one JSON record a line, for evaluation."""
-    from contextlib import ExitStack
-
-    from kbnav.apps.web.server import open_store
-
-    with ExitStack() as stack:
-        store, _ = open_store(load(), stack)
-        records = store.opinions()
-        if not records:
-            typer.echo("nobody has given an opinion", err=True)
-        for record in records:
-            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+def at(settings: Settings, host: str | None, port: int | None, **web: Any) -> Settings:
+    """The settings with the address to listen on, where one is given, and other settings of ``web``."""
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    return settings.model_copy(update={"web": settings.web.model_copy(update=given | web)})

@@ -1,68 +1,152 @@
-"""``kbnav skb``: build local knowledge bases from files, describe, check and update them."""
+"""``kbnav skb``: build local knowledge bases from files, describe, check, copy and update them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import JsonOption
-from kbnav.apps.cli.building import Builders, Progress
-from kbnav.apps.cli.help import Commands
-from kbnav.apps.cli.pruning import prune
-from kbnav.apps.cli.skb_told import print_built, print_info, print_losses
-from kbnav.apps.cli.sources import Columns, Format, source_of
-from kbnav.apps.cli.terminal import print_json
+from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers
+from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.records import Source
-    from kbnav.knowledge.skb.schema import Meta
+    from kbnav.knowledge.skb.maintenance import Info
+    from kbnav.knowledge.skb.schema import Meta, Source
     from kbnav.knowledge.skb.store import Store
 
-app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
 NO_ENCODER = "none"
 _UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
+_LONGEST_LIST = 40
+"""Kinds of edges that ``info`` lists."""
 
-
-NodesOption = Annotated[
+Nodes = Annotated[
     list[Path] | None,
     typer.Option("--nodes", metavar="FILE", help="Node records: .jsonl, .csv, .tsv, .parquet, also .gz; repeatable."),
 ]
-EdgesOption = Annotated[
+Edges = Annotated[
     list[Path] | None, typer.Option("--edges", metavar="FILE", help="Edge records, as for nodes; repeatable.")
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
-SkbArgument = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}.")]
-AnySkbArgument = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
-VersionOption = Annotated[
+AnySkb = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
+Version = Annotated[
     int | None,
     typer.Option("--version", metavar="NUMBER", min=1, help="Version of an SKB on LanceDB; default: the last."),
 ]
-AnnOption = Annotated[
+Ann = Annotated[
     bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann; on LanceDB its own).")
 ]
 
 
 class Kind(StrEnum):
-    """What an SKB is kept in."""
+    """What an SKB is stored in."""
 
     files = "files"
     lance = "lance"
 
 
-UrlOption = Annotated[
-    str | None,
-    typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint of an encoder openai:<model>."),
-]
+class Format(StrEnum):
+    """What an SKB is built from."""
+
+    records = "records"
+    stark = "stark"
+    rdf = "rdf"
+    primekg = "primekg"
+    ogbn_mag = "ogbn-mag"
+    amazon = "amazon"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the files of --nodes are what; none given: they are records."""
+
+    id: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Column of the nodes' ids; default: id.")] = ""
+    name: Annotated[
+        str, typer.Option("--name", metavar="COLUMN", help="Column of the nodes' names; default: name.")
+    ] = ""
+    type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of all nodes of --nodes.")] = ""
+    type_column: Annotated[
+        str, typer.Option("--type-column", metavar="COLUMN", help="Column of the nodes' types; default: type or kind.")
+    ] = ""
+    edge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edge",
+            metavar="COLUMN[:RELATION[:TYPE]]",
+            help="Column that leads to a node made of its value or, where TYPE is that of --type, to the row with that "
+            "id; repeatable.",
+        ),
+    ] = None
+    text: Annotated[
+        str,
+        typer.Option(
+            "--text", metavar="COLUMN,…", help="Columns that are the document; default: all that are nothing else."
+        ),
+    ] = ""
+    split: Annotated[
+        str, typer.Option("--split", metavar="TEXT", help="What stands between several values in a cell of --edge.")
+    ] = ""
+
+    def source(self, nodes: Sequence[Path], edges: Sequence[Path], memory: int) -> Source:
+        """The files of --nodes and --edges read so. Raises UsageError."""
+        from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource
+
+        if not any(astuple(self)):
+            return TableSource(nodes, edges, memory=memory)
+        if not nodes:
+            raise UsageError(
+                "--id, --name, --type, --type-column, --edge, --text and --split say what columns of --nodes are"
+            )
+        if self.type and self.type_column:
+            raise UsageError("--type is the type of all nodes, --type-column has one for each: give one of them")
+        try:
+            ends = tuple(EdgeColumn.parse(one) for one in self.edge or ())
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        text = tuple(part.strip() for part in self.text.split(",") if part.strip())
+        own = {"id": self.id, "name": self.name, "type": self.type, "type_column": self.type_column}
+        tables = [Table(file=file, edges=ends, text=text, split=self.split, **own) for file in nodes]
+        return MappedSource(tables, edge_files=edges, memory=memory)
+
+
+@dataclass(frozen=True)
+class Builders:
+    """What renders and embeds the texts of an SKB."""
+
+    on: Annotated[
+        Place, typer.Option("--on", help="Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")
+    ] = Place.here
+    workers: Workers = None
+    gpus: Annotated[
+        float, typer.Option("--gpus", metavar="N", min=0, help="With --on ray, GPUs of each worker that embeds.")
+    ] = 0.0
+
+    @contextmanager
+    def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
+        """The options of a build with its workers. Raises as ``on_ray``, and UsageError for workers of no cluster."""
+        if self.on is Place.here:
+            if self.workers or self.gpus:
+                raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
+            yield options
+            return
+        from functools import partial
+
+        from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+        from kbnav.settings.model import load_settings
+
+        settings = load_settings(base_url=base_url)
+        load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
+        with on_ray(self.workers, self.gpus, load) as workers:
+            yield options._replace(workers=workers)
 
 
 def build(
@@ -76,56 +160,25 @@ def build(
         ),
     ],
     by: Builders,
+    columns: Columns,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(metavar="SOURCE", help="With --from rdf the files, else the folder that they are in."),
     ] = None,
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
+    nodes: Nodes = None,
+    edges: Edges = None,
     tables: Annotated[
         Path | None,
-        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of tables are what."),
+        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of several tables are what."),
     ] = None,
-    id_column: Annotated[
-        str, typer.Option("--id", metavar="COLUMN", help="Column of the nodes' ids; default: id.")
-    ] = "",
-    name_column: Annotated[
-        str, typer.Option("--name", metavar="COLUMN", help="Column of the nodes' names; default: name.")
-    ] = "",
-    node_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of all nodes of --nodes.")] = "",
-    type_column: Annotated[
-        str, typer.Option("--type-column", metavar="COLUMN", help="Column of the nodes' types; default: type or kind.")
-    ] = "",
-    edge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--edge",
-            metavar="COLUMN[:RELATION[:TYPE]]",
-            help="Column that leads to a node made of its value or, where TYPE is that of --type, to the row with that "
-            "id; repeatable.",
-        ),
-    ] = None,
-    text_columns: Annotated[
-        str,
-        typer.Option(
-            "--text", metavar="COLUMN,…", help="Columns that are the document; default: all that are nothing else."
-        ),
-    ] = "",
-    split: Annotated[
-        str, typer.Option("--split", metavar="TEXT", help="What stands between several values in a cell of --edge.")
-    ] = "",
-    name: Annotated[
-        str, typer.Option("--skb-name", metavar="NAME", help="Name of the SKB; default: that of the folder.")
-    ] = "",
     encoder: Annotated[
         str,
         typer.Option(
             "--encoder",
             metavar="ENCODER",
-            help="What embeds the texts: minilm, lsa, openai:<model>, sentence-transformers:<model>, "
-            "trained:<folder> or none; "
-            "default: minilm where it is installed, else lsa.",
+            help="What embeds the texts: minilm, lsa, openai:<model> (at --base-url), "
+            "sentence-transformers:<model>, trained:<folder> or none; default: minilm where it is installed, else lsa.",
         ),
     ] = "",
     no_text: Annotated[bool, typer.Option("--no-text", help="Do not index names and texts.")] = False,
@@ -133,116 +186,178 @@ def build(
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
-    ann: AnnOption = False,
+    ann: Ann = False,
     store: Annotated[
-        Kind, typer.Option("--store", help="What it is kept in: files, or tables of LanceDB (extra lance).")
+        Kind, typer.Option("--store", help="What it is stored in: files, or tables of LanceDB (extra lance).")
     ] = Kind.files,
-    base_url: UrlOption = None,
+    base_url: BaseUrl = None,
     language: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--language",
             metavar="CODE",
-            help="With --from rdf, the language of the names and texts to keep; with ogbn-mag that of the papers, any "
-            "for all; default: en.",
+            help="Language of the names and texts to take from RDF, or of the papers of ogbn-mag, any for all; "
+            "default: en.",
         ),
-    ] = None,
+    ] = "",
     label_property: Annotated[
         list[str] | None,
         typer.Option("--label-property", metavar="IRI", help="With --from rdf, a property of names; repeatable."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
-    """Build an SKB. Killed, it goes on where it was when it is called again."""
+    """Build an SKB. Killed, it goes on where it was when it is called again.
+
+    For example: kbnav skb build --nodes people.csv --id email --edge employer --out people.skb
+    """
     from kbnav.knowledge.skb.build import Options
 
-    console = _console()
-    columns = Columns(id_column, name_column, node_type, type_column, tuple(edge or ()), text_columns, split)
-    source = source_of(
-        source_format, sources or [], nodes or [], edges or [], columns, tables, language, label_property or []
-    )
+    console = stderr()
+    if label_property and source_format is not Format.rdf:
+        raise UsageError("--label-property goes with --from rdf only")
+    if language and source_format not in (Format.rdf, Format.ogbn_mag):
+        raise UsageError("--language goes with --from rdf and --from ogbn-mag only")
+    if source_format is Format.records:
+        source = _records(sources, nodes or [], edges or [], columns, tables)
+    elif nodes or edges or tables or any(astuple(columns)):
+        raise UsageError(f"--nodes, --edges, --tables and columns do not go with --from {source_format}")
+    else:
+        source = _published(source_format, sources or [], language or "en", label_property or [])
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
-    made = _build_tables if store is Kind.lance else _build_files
+    write = _build_tables if store is Kind.lance else _build_files
     with by.join(options, base_url) as options:
-        meta = made(source, out, options, name, console)
-    print_losses(console, meta)
-    print_built(out, meta, as_json)
+        meta = write(source, out, options, console)
+    _print_losses(console, meta)
+    _print_built(out, meta, as_json)
 
 
-def _build_files(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
-    from kbnav.errors import UsageError
+def _records(
+    sources: Sequence[Path] | None, nodes: Sequence[Path], edges: Sequence[Path], columns: Columns, tables: Path | None
+) -> Source:
+    from kbnav.knowledge.skb.importers.tables import mapped_from_file
+
+    if sources or not (nodes or edges or tables):
+        others = ", ".join(other for other in Format if other is not Format.records)
+        raise UsageError(f"give records with --nodes and --edges; for other input say --from {others}")
+    if not tables:
+        return columns.source(nodes, edges, _memory())
+    if nodes or edges or any(astuple(columns)):
+        raise UsageError("--tables names the files and their columns itself: leave out --nodes, --edges and columns")
+    return mapped_from_file(tables, _memory())
+
+
+def _published(kind: Format, sources: Sequence[Path], language: str, labels: Sequence[str]) -> Source:
+    """RDF files, or the files of a folder as somebody publishes them."""
+    from kbnav.knowledge.skb.importers.amazon import AmazonSource
+    from kbnav.knowledge.skb.importers.mag import MagSource
+    from kbnav.knowledge.skb.importers.rdf import RdfSource
+    from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
+
+    if kind is Format.rdf:
+        if not sources:
+            raise UsageError("give the RDF files")
+        return RdfSource(sources, language, labels)
+    if len(sources) != 1:
+        raise UsageError(f"give the one folder that the files of {kind} are in")
+    if kind is Format.ogbn_mag:
+        return MagSource(sources[0], _memory(), language=language)
+    readers: dict[Format, Callable[[Path, int], Source]] = {
+        Format.stark: StarkSource,
+        Format.primekg: PrimeKGSource,
+        Format.amazon: AmazonSource,
+    }
+    return readers[kind](sources[0], _memory())
+
+
+def _build_files(source: Source, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build, unfinished
-    from kbnav.knowledge.skb.opening import is_tables
+    from kbnav.knowledge.skb.store import is_tables
 
     if is_tables(out):
         raise UsageError(f"{out} is a place of tables: build with --store lance, or choose a folder")
     if unfinished(source, Path(out), options):
         console.print(_UNFINISHED, style="dim")
-    with _can_go_on(console), Progress(console) as progress:
-        return build(source, Path(out), options, name=name, progress=progress)
+    with _resumable(console), StageProgress(console) as progress:
+        return build(source, Path(out), options, progress=progress)
 
 
-def _build_tables(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
+def _build_tables(source: Source, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import unfinished
     from kbnav.knowledge.skb.lance.build import build, work_of
 
-    home = _home()
-    work = work_of(source, out, options, home)
+    work = work_of(source, out, options, _home())
     if (work / "meta.json").exists() or unfinished(source, work, options._replace(ann=False)):
         console.print(_UNFINISHED, style="dim")
-    with _can_go_on(console), Progress(console) as progress:
-        return build(source, out, options, home=home, name=name, progress=progress).meta
+    with _resumable(console), StageProgress(console) as progress:
+        return build(source, out, options, home=_home(), progress=progress).meta
 
 
 def copy(
-    skb: AnySkbArgument,
+    skb: AnySkb,
     out: Annotated[
         str,
         typer.Option(
             "--out",
             metavar="PLACE",
-            help="Folder for the tables, or an address such as s3://bucket/name.",
-            show_default=False,
+            help="Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
         ),
     ],
-    ann: AnnOption = False,
-    as_json: JsonOption = False,
+    version: Version = None,
+    ann: Ann = False,
+    as_json: Json = False,
 ) -> None:
-    """Copy a built SKB into tables of LanceDB (extra lance). Killed, it goes on where it was when called again."""
+    """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
+
+    RDF has its nodes with names and short fields, and its edges. Killed, a copy goes on where it was when called again.
+    """
     from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.skb.rdf import export_rdf
     from kbnav.knowledge.skb.store import SKB
 
-    console = _console()
+    console = stderr()
+    if out.endswith((".ttl", ".ttl.gz")):
+        with SKB(_opened(skb, version)) as opened, StageProgress(console) as progress:
+            size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
+        line = f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges, {size:,} bytes"
+        emit(as_json, {"out": out, "nodes": meta.nodes, "edges": meta.edges, "bytes": size}, line)
+        return
     refuse_other(out)
-    with SKB(_opened(skb)) as opened, _can_go_on(console), Progress(console) as progress:
+    with SKB(_opened(skb, version)) as opened, _resumable(console), StageProgress(console) as progress:
         written = write(opened, out, approximate=ann, progress=progress)
-    print_built(out, written.meta, as_json)
+    _print_built(out, written.meta, as_json)
 
 
 def info(
-    skb: AnySkbArgument,
-    version: VersionOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    skb: AnySkb,
+    version: Version = None,
+    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its checksums.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Say what an SKB holds: types, relations, indexes, sizes, versions, and what its build left out."""
+    """Print what an SKB holds: types, relations, indexes, sizes, versions, and what its build left out.
+
+    For example: kbnav skb info demo
+    """
     from kbnav.knowledge.skb.maintenance import info as describe
 
+    if check:
+        _check(skb, version, as_json)
+        return
     found = describe(_place(skb, version), _home())
     if as_json:
-        print(json.dumps(found.record(), ensure_ascii=False, indent=1))
+        print_json(found.record())
     else:
-        print_info(found)
+        _print_info(found)
 
 
-def check(skb: AnySkbArgument, version: VersionOption = None, as_json: JsonOption = False) -> None:
-    """Read all of an SKB and compare it with its checksums."""
+def _check(skb: str, version: int | None, as_json: bool) -> None:
+    """Print whether an SKB is whole; exit code 2 where it is not. Raises DataError with the faults."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
 
-    with Progress(_console()) as progress:
+    with StageProgress(stderr()) as progress:
         faults = find_faults(_place(skb, version), _home(), progress=progress)
     if as_json:
         print_json({"skb": skb, "whole": not faults, "faults": [*faults]})
@@ -252,74 +367,81 @@ def check(skb: AnySkbArgument, version: VersionOption = None, as_json: JsonOptio
     print(f"{skb} is whole")
 
 
-def export(
-    skb: AnySkbArgument,
-    rdf: Annotated[
-        Path, typer.Option("--rdf", metavar="FILE", help="Turtle to write: .ttl, or .ttl.gz.", show_default=False)
-    ],
-    version: VersionOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Write an SKB as RDF, for a SPARQL engine: its nodes with names and short fields, and its edges."""
-    from kbnav.knowledge.skb.export import export_rdf
-    from kbnav.knowledge.skb.store import SKB
-
-    with SKB(_opened(skb, version)) as opened, Progress(_console()) as progress:
-        written = export_rdf(opened, rdf, progress=progress)
-    if as_json:
-        print_json({"out": str(rdf), **written._asdict()})
-    else:
-        print(f"{rdf}: {written.nodes:,} nodes, {written.edges:,} edges, {written.bytes:,} bytes")
-
-
 def update(
-    skb: SkbArgument,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
+    skb: Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}.")],
+    nodes: Nodes = None,
+    edges: Edges = None,
     ann: Annotated[
         bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
     ] = None,
-    base_url: UrlOption = None,
-    as_json: JsonOption = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-versions", metavar="N", min=1, help="On LanceDB, delete all versions for ever but the last N."
+        ),
+    ] = None,
+    base_url: BaseUrl = None,
+    as_json: Json = False,
 ) -> None:
-    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones."""
-    from kbnav.knowledge.skb.importers.tables import TableSource
-    from kbnav.knowledge.skb.maintenance import update as update_skb
-    from kbnav.knowledge.skb.opening import is_tables
-    from kbnav.knowledge.skb.schema import has_approximate, read_meta
+    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones.
 
-    console = _console()
+    For example: kbnav skb update people.skb --nodes new.csv
+    """
+    from kbnav.knowledge.skb.importers.tables import TableSource
+    from kbnav.knowledge.skb.store import is_tables
+
+    console = stderr()
+    if keep is not None and not (nodes or edges or ann is not None):
+        _prune(skb, keep, as_json)
+        return
     only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
-    source = TableSource([], []) if only_index else source_of(Format.records, [], nodes or [], edges or [])
+    source = TableSource([], []) if only_index else _records(None, nodes or [], edges or [], Columns(), None)
     if is_tables(skb):
         meta = _update_tables(skb, source, base_url, ann, console, only_index=only_index)
     else:
-        meta_now = read_meta(Path(skb))
-        options = _built_with(meta_now, has_approximate(meta_now) if ann is None else ann, base_url)
-        with _can_go_on(console), Progress(console) as progress:
-            meta = update_skb(Path(skb), source, options, progress=progress)
-    print_losses(console, meta)
-    print_built(skb, meta, as_json)
+        meta = _update_files(Path(skb), source, base_url, ann, console)
+    _print_losses(console, meta)
+    if keep is not None:
+        _prune(skb, keep, as_json=False)
+    _print_built(skb, meta, as_json)
+
+
+def _update_files(skb: Path, source: Source, base_url: str | None, ann: bool | None, console: Console) -> Meta:
+    from kbnav.knowledge.skb.maintenance import update
+    from kbnav.knowledge.skb.schema import read_meta
+
+    meta = read_meta(skb)
+    options = _built_with(meta, meta.approximate if ann is None else ann, base_url)
+    with _resumable(console), StageProgress(console) as progress:
+        return update(skb, source, options, progress=progress)
 
 
 def _update_tables(
     skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
 ) -> Meta:
+    from kbnav.knowledge.skb.lance.build import index, update
     from kbnav.knowledge.skb.lance.tables import read_build
-    from kbnav.knowledge.skb.lance.update import index, update
 
     build = read_build(skb)
     approximate = build.approximate if ann is None else ann
-    with Progress(console) as progress:
+    with StageProgress(console) as progress:
         if only_index:
             return index(skb, approximate=approximate, progress=progress).meta
         options = _built_with(build.meta, approximate, base_url)
         return update(skb, source, options, home=_home(), progress=progress).meta
 
 
+def _prune(skb: str, keep: int, as_json: bool) -> None:
+    from kbnav.knowledge.skb.lance.build import prune
+
+    done = prune(skb, keep)._asdict()
+    numbers = {what: ", ".join(map(str, some)) or "none" for what, some in done.items()}
+    emit(as_json, {"skb": skb, **done}, f"{skb}: deleted {numbers['deleted']}; versions left: {numbers['kept']}")
+
+
 @contextmanager
-def _can_go_on(console: Console) -> Iterator[None]:
-    """Say that nothing is lost where a build stops for no fault of its input."""
+def _resumable(console: Console) -> Iterator[None]:
+    """Print that nothing is lost where a build stops for no fault of its input."""
     from kbnav.errors import ServiceError
 
     try:
@@ -331,7 +453,7 @@ def _can_go_on(console: Console) -> Iterator[None]:
 
 def _place(skb: str, version: int | None = None) -> str:
     """The place of an SKB that is named as for ``kbnav ask --kb``."""
-    from kbnav.knowledge.bundled import bundled_skb
+    from kbnav.knowledge.open import bundled_skb
 
     if skb == "demo" and not Path(skb).exists():
         skb = str(bundled_skb(_home()))
@@ -339,7 +461,7 @@ def _place(skb: str, version: int | None = None) -> str:
 
 
 def _opened(skb: str, version: int | None = None) -> Store:
-    from kbnav.knowledge.skb.opening import open_store
+    from kbnav.knowledge.skb.store import open_store
 
     return open_store(_place(skb, version), _home())
 
@@ -348,6 +470,13 @@ def _home() -> Path:
     from kbnav.settings.model import load_settings
 
     return load_settings().home
+
+
+def _memory() -> int:
+    """Bytes that one record, pickle or tensor may take."""
+    from kbnav.settings.model import load_settings
+
+    return int(load_settings().limits.import_memory * (1 << 30))
 
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
@@ -370,7 +499,7 @@ def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
     return Options(
         text=any(name.startswith("text/") for name in meta.files),
         vectors=bool(meta.encoder),
-        encoder=_encoder(meta.encoder or NO_ENCODER, _console(), base_url),
+        encoder=_encoder(meta.encoder or NO_ENCODER, stderr(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
         ann=ann,
@@ -385,16 +514,62 @@ def _outdated(skb: str) -> bool:
     return (folder / META).is_file() and read_meta(folder).outdated
 
 
-def _console() -> Console:
-    from rich.console import Console
+def _print_losses(console: Console, meta: Meta) -> None:
+    """What a build left out, as warnings."""
+    from kbnav.apps.console import printable
 
-    return Console(stderr=True)
+    for line in _losses(meta):
+        console.print(printable(line), style="yellow", highlight=False, markup=False)
 
 
-app.add(build)
-app.add(copy)
-app.add(info)
-app.add(check)
-app.add(export)
-app.add(update)
-app.add(prune)
+def _losses(meta: Meta) -> Iterator[str]:
+    """What a build left out: each reason with its count and first cases."""
+    for reason, dropped in meta.dropped.items():
+        cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
+        yield f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else "")
+
+
+def _print_built(place: str, meta: Meta, as_json: bool) -> None:
+    dropped = {reason: one.count for reason, one in meta.dropped.items()}
+    value = {"out": place, "nodes": meta.nodes, "edges": meta.edges, "left_out": dropped}
+    emit(as_json, value, f"{place}: {_size(meta.nodes, meta.edges)}")
+
+
+def _size(nodes: int, edges: int) -> str:
+    counts = ((nodes, "node"), (edges, "edge"))
+    return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
+
+
+def _print_info(found: Info) -> None:
+    from rich.filesize import decimal
+
+    from kbnav.apps.console import printable
+
+    meta = found.meta
+    approximate = ", approximate search" if found.approximate else ""
+    tuples = sorted(meta.tuples, key=lambda one: -one.count)
+    more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
+    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _losses(meta))]
+    lines = [
+        f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
+        f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
+        f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
+        *([found.outdated] if found.outdated else []),
+        *(f"version {one.number}, of {one.written}: {_size(one.nodes, one.edges)}" for one in found.versions),
+        f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
+        f"mean edges of a node: {meta.average_degree:.1f}",
+        f"nodes without an edge: {found.isolated:,}",
+        f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
+        "",
+        "node types",
+        *(f"  {kind.name}: {kind.count:,}" for kind in meta.types),
+        "",
+        "relations",
+        *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),
+        *more,
+        "",
+        "tables" if found.versions else "files",
+        *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items())),
+        *(dropped if meta.dropped else []),
+    ]
+    print(printable("\n".join(lines)))

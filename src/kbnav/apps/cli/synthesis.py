@@ -1,30 +1,107 @@
-"""``kbnav eval synthesize``: make questions from an SKB."""
+"""``kbnav eval synthesize``: make questions from an SKB, by rules or by language models."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import JsonOption, load
-from kbnav.apps.cli.pipeline import Job, pipeline_lines
+from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.synthesis.templates import Report
+    from kbnav.evaluation.synthesis.models import Casting
+    from kbnav.evaluation.synthesis.sampling import Wanted
+    from kbnav.evaluation.synthesis.templates import Report, Synthesized
+    from kbnav.evaluation.synthesis.wording import Wording
+    from kbnav.knowledge.skb.store import SKB
+    from kbnav.settings.model import Settings
 
 _EVERY = 50
 
 
+@dataclass(frozen=True)
+class Models:
+    """The models of the pipeline; an empty one is that of ``extract``."""
+
+    extract: Annotated[
+        str,
+        typer.Option(
+            "--extract", metavar="MODEL", help="Make the questions by models: this one reads what a node's text meets."
+        ),
+    ] = ""
+    fuse: Annotated[
+        str, typer.Option("--fuse", metavar="MODEL", help="This one writes the query; default: that of --extract.")
+    ] = ""
+    rewrite: Annotated[
+        str,
+        typer.Option(
+            "--rewrite",
+            metavar="MODEL",
+            help="This one rewrites it; default: that of --extract.",
+        ),
+    ] = ""
+    verify: Annotated[
+        str,
+        typer.Option(
+            "--verify", metavar="MODEL,…", help="These must agree on each answer; default: that of --extract alone."
+        ),
+    ] = ""
+    most: Annotated[
+        int, typer.Option("--most", metavar="N", min=1, help="Candidates of a question that are verified.")
+    ] = 50
+    max_cost: MaxCost = None
+
+    @property
+    def casting(self) -> Casting:
+        """Which model does which step. Raises UsageError."""
+        from kbnav.evaluation.synthesis.models import Casting
+
+        verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
+        fuse, rewrite = self.fuse or self.extract, self.rewrite or self.extract
+        return Casting(self.extract, fuse, rewrite, verifiers or (self.extract,))
+
+    def run(
+        self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings, out: Path
+    ) -> tuple[list[Synthesized], Report]:
+        """Make the questions; replies are saved beside ``out``.
+
+        Raises UsageError, StopRun.
+        """
+        from kbnav.evaluation.synthesis.models import model_price, open_crew
+        from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
+        from kbnav.models.prices import known_prices
+
+        casting, limit, prices = self.casting, self.max_cost, known_prices(settings)
+        for model in casting.models:
+            if limit is not None and model_price(model, prices) is None:
+                raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
+        crew = open_crew(casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
+
+        def enough() -> bool:
+            return limit is not None and (crew.dollars or 0.0) >= limit
+
+        try:
+            made = synthesize_with_models(skb, wanted, wording, crew, most=self.most, enough=enough, progress=_show)
+        except BaseException:
+            print("stopped; replies are saved, and the same command goes on", file=sys.stderr)
+            raise
+        if enough():
+            print(f"stopped at ${limit:g}; with more the same command goes on", file=sys.stderr)
+        return made
+
+
 def synthesize(
-    kb: Annotated[str, typer.Option("--kb", metavar="KB", help="demo, or the folder of an SKB.")],
+    kb: Skb,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="File of the test questions (.jsonl); the others beside it.")
     ],
+    models: Models,
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Test questions.")] = 200,
     train: Annotated[
         int, typer.Option("--train", metavar="N", min=0, help="Questions for training, in …-train.jsonl.")
@@ -32,7 +109,7 @@ def synthesize(
     val: Annotated[
         int, typer.Option("--val", metavar="N", min=0, help="Questions for validation, in …-val.jsonl.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same questions.")] = 1,
+    seed: Seed = 1,
     wording: Annotated[
         str,
         typer.Option(
@@ -47,69 +124,37 @@ def synthesize(
             help="Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
         ),
     ] = "",
-    extract: Annotated[
-        str,
-        typer.Option(
-            "--extract", metavar="MODEL", help="Make the questions by models: this one reads what a node's text meets."
-        ),
-    ] = "",
-    fuse: Annotated[
-        str, typer.Option("--fuse", metavar="MODEL", help="This one writes the query; default: that of --extract.")
-    ] = "",
-    rewrite: Annotated[
-        str,
-        typer.Option(
-            "--rewrite",
-            metavar="MODEL",
-            help="This one rewrites it; default: that of --extract.",
-        ),
-    ] = "",
-    verify: Annotated[
-        str,
-        typer.Option(
-            "--verify", metavar="MODEL,…", help="These must agree on each answer; default: that of --extract alone."
-        ),
-    ] = "",
-    most: Annotated[
-        int, typer.Option("--most", metavar="N", min=1, help="Candidates of a question that are verified.")
-    ] = 50,
-    max_cost: Annotated[
-        float | None,
-        typer.Option("--max-cost", metavar="DOLLARS", min=0, help="Stop after so many US dollars; goes on later."),
-    ] = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base.
 
     With --extract by language models in four steps, as STaRK does.
 
     A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
-    same command goes on: replies are kept beside the questions.
+    same command goes on: replies are saved beside the questions.
     """
-    from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+    from kbnav.evaluation.synthesis.sampling import Wanted
+    from kbnav.evaluation.synthesis.sampling import synthesize as by_rules
     from kbnav.evaluation.synthesis.templates import write_questions, write_splits
     from kbnav.evaluation.synthesis.wording import Wording, load_rewording, load_wording
     from kbnav.evaluation.synthesis.wording import reworded as in_other_words
-    from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import as_skb
 
     words = load_wording(wording) if wording else Wording()
     settings = load(kb=kb)
     again = load_rewording(reworded) if reworded else None
     wanted = Wanted(count, train, val, seed)
-    if extract and reworded:
+    if models.extract and reworded:
         raise UsageError(
             "--reworded words questions that rules made; those by --extract are rewritten as they are made"
         )
-    if (fuse or rewrite or verify) and not extract:
+    if (models.fuse or models.rewrite or models.verify) and not models.extract:
         raise UsageError("--fuse, --rewrite and --verify go with --extract, which may be the same model")
-    with open_kb(settings) as base:
-        skb = as_skb(base, "the synthesis of questions").skb
-        if extract:
-            job = Job(extract, fuse, rewrite, verify, most, max_cost)
-            questions, report = job.run(skb, wanted, words, settings, out, _show)
+    with open_skb(settings, "the synthesis of questions") as base:
+        skb = base.skb
+        if models.extract:
+            questions, report = models.run(skb, wanted, words, settings, out)
         else:
-            questions, report = synthesize(skb, wanted, words, progress=_show)
+            questions, report = by_rules(skb, wanted, words, progress=_show)
         files = write_questions(out, questions, report)
         if again:
             found = in_other_words(skb, questions, words, again, seed)
@@ -120,7 +165,7 @@ def synthesize(
         made = {"sampled": report.sampled, "kept": dict(report.kept), "dropped": dict(report.dropped)}
         print_json({**made, "pipeline": report.pipeline, "files": [str(path) for path in files]})
     else:
-        _print(report, files)
+        print("\n".join(_report_lines(report, files)))
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
 
 
@@ -129,11 +174,32 @@ def _show(done: int, total: int) -> None:
         print(f"{done} of {total} questions", file=sys.stderr)
 
 
-def _print(report: Report, files: Sequence[Path]) -> None:
-    for line in pipeline_lines(report.pipeline):
-        print(line)
+def _report_lines(report: Report, files: Sequence[Path]) -> Iterator[str]:
+    yield from _pipeline_lines(report.pipeline)
     kept = ", ".join(f"{count} {split}" for split, count in report.kept.items() if count)
-    print(f"{report.sampled} sampled, {sum(report.kept.values())} kept: {kept or 'none'}")
+    yield f"{report.sampled} sampled, {sum(report.kept.values())} kept: {kept or 'none'}"
     for reason, count in sorted(report.dropped.items(), key=lambda item: -item[1]):
-        print(f"  {count} dropped: {reason}")
-    print(", ".join(str(path) for path in files))
+        yield f"  {count} dropped: {reason}"
+    yield ", ".join(map(str, files))
+
+
+def _pipeline_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What a report says of the models' part; nothing where there is none."""
+    if not found:
+        return
+    gold, candidates = found["gold"], found["candidates"]
+    if gold["verified"]:
+        by_model = ", ".join(f"{model} {count}" for model, count in gold["passed_by_model"].items())
+        passed = f"{gold['passed']} of {gold['verified']}, {100 * gold['precision']:.1f} %"
+        yield f"gold nodes that pass the verification: {passed} ({by_model})"
+    yield (
+        f"candidates verified: {candidates['verified']}, accepted: {candidates['accepted']}, verifiers disagreed on: "
+        f"{candidates['verifiers_disagreed']}, not verified for the cap of {candidates['cap']}: "
+        f"{candidates['left_out_by_the_cap']}"
+    )
+    for who, spent in found["spent"].items():
+        cost = "price not known" if spent["dollars"] is None else f"${spent['dollars']:.4f}"
+        yield (
+            f"{who}: {spent['calls']} calls and {spent['kept_from_before']} kept from before, {spent['retries']} "
+            f"retries, {spent['tokens_read']:,} + {spent['tokens_written']:,} tokens, {cost}"
+        )

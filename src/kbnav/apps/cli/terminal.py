@@ -1,78 +1,65 @@
-"""What commands that ask share: the answer printed, Ctrl-C taken, an error said."""
+"""What commands share at a terminal: errors, JSON, Ctrl-C, and what is seen while work goes on."""
 
 from __future__ import annotations
 
-import errno
+import json
 import logging
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
-    from kbnav.agents.common.agent import Agent
-    from kbnav.knowledge.evidence import Provenance
+    from kbnav.agents.machine import Event
     from kbnav.models.cancellation import Brake
-    from kbnav.runs.trajectory import Run
-    from kbnav.settings.model import Settings
+    from kbnav.runs.trajectory import Call
 
-DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
-"""Errors of a disk: no bug, and mended by who runs the program."""
+_SOON = 1.0
+"""Seconds after which the waiting line shows how long it has been."""
+_EVERY = 10.0
+"""Seconds between lines of progress where standard error is no terminal."""
 
 
-def print_outcome(
-    run: Run, settings: Settings, as_json: bool, as_csv: bool, evidence: Provenance | None = None
-) -> None:
-    """Print the answer, for people or for programs; with what makes it true where that was looked up."""
-    from kbnav.apps.console import answer_json, print_answer, printable, spent_words
-    from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
+def print_error(error: object) -> None:
+    """One line, or a few, on standard error."""
+    from kbnav.apps.console import printable
 
-    page = settings.endpoints.query_page
-    saved = (settings.home / "runs" / f"{run.id}.json").is_file()
-    table = answer_table(run.outcome)
-    if as_json:
-        print(answer_json(run, page, **({"evidence": evidence_data(evidence, table)} if evidence else {})))
-    elif as_csv:
-        if run.outcome.table is not None:
-            sys.stdout.write(run.outcome.table.to_csv())
-        elif run.outcome.ranking is not None:
-            sys.stdout.write(run.outcome.ranking.to_csv())
-        if not saved:
-            print(f"kbnav: {printable(run.outcome.error)}", file=sys.stderr)
-    else:
-        from rich.console import Console
-
-        console = Console()
-        console.rule()
-        print_answer(console, run, page)
-        for line in evidence_lines(evidence, table) if evidence else ():
-            console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-        steps = f"every step: kbnav show {run.id}" if saved else "not saved"
-        console.print(f"{spent_words(run)}; {steps}", style="dim", highlight=False, soft_wrap=True)
+    print(f"kbnav: {printable(str(error))}", file=sys.stderr)
 
 
 def print_json(value: object) -> None:
     """Plain data, for programs."""
-    import json
-
     print(json.dumps(value, ensure_ascii=False, indent=1))
 
 
-def from_csv(text: str) -> list[dict[str, str]]:
-    """The rows of a table that is written as CSV, by column."""
-    import csv
-    import io
+def emit(as_json: bool, value: object, *lines: str) -> None:
+    """The result of a command: ``value`` for programs, the lines for people."""
+    if as_json:
+        print_json(value)
+    else:
+        print("\n".join(lines))
 
-    return list(csv.DictReader(io.StringIO(text)))
+
+def stderr() -> Console:
+    """A console on standard error."""
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 @contextmanager
-def ended_by_ctrl_c() -> Iterator[Brake]:
-    """A brake that Ctrl-C pulls, so that the run ends in good order and is saved; a second Ctrl-C ends the program."""
+def stopped_by_ctrl_c() -> Iterator[Brake]:
+    """Ctrl-C stops the run by the brake, so that it ends in good order and is saved; a second one ends the program."""
     from kbnav.models.cancellation import Brake
 
     brake = Brake()
@@ -89,37 +76,220 @@ def ended_by_ctrl_c() -> Iterator[Brake]:
         signal.signal(signal.SIGINT, usual)
 
 
-def say_baseline(console: Console, agent: Agent) -> None:
-    """Say that the answer comes without a language model, where it does."""
-    from kbnav.settings.model import OFFLINE
+@contextmanager
+def stop_on_signals(message: str = "waiting for the questions under way") -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets, printing ``message``; a second one ends the process at once.
 
-    if agent.model == OFFLINE:
-        console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
+    That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up.
+    """
+    stop = threading.Event()
+
+    def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+        os.write(2, f"\n{message}; once more to leave at once\n".encode())
+
+    usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 class _Retries(logging.Handler):
-    """Says that a call of a model is made again, which its client keeps to itself."""
+    """Prints that a call of a model is tried again, which its client only logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if str(record.msg).startswith("Retrying request"):
-            seconds = next((part for part in reversed(_args(record)) if isinstance(part, float)), 0.0)
+            values = record.args if isinstance(record.args, tuple) else ()
+            seconds = next((value for value in reversed(values) if isinstance(value, float)), 0.0)
             print(f"the model's endpoint did not answer well; trying again in {seconds:.0f} s", file=sys.stderr)
 
 
-def _args(record: logging.LogRecord) -> Sequence[object]:
-    return record.args if isinstance(record.args, tuple) else ()
-
-
-def tell_of_retries() -> None:
-    """Let people see why it takes long."""
+def show_retries() -> None:
+    """Print a line on standard error for each call of a model that is tried again."""
     client = logging.getLogger("openai._base_client")
     if not any(isinstance(one, _Retries) for one in client.handlers):
         client.addHandler(_Retries())
         client.setLevel(logging.INFO)
 
 
-def say_error(error: Exception) -> None:
-    """One line, or a few, on standard error."""
-    from kbnav.apps.console import printable
+class RunProgress:
+    """Prints the steps of a run as they happen, and on a terminal a line with what is awaited and for how long."""
 
-    print(f"kbnav: {printable(str(error))}", file=sys.stderr)
+    def __init__(self, console: Console, model: str, *, steps: bool = True) -> None:
+        from kbnav.settings.model import OFFLINE
+
+        self._console, self._steps = console, steps
+        self._thinking = "looking for the next step" if model == OFFLINE else f"waiting for {model}"
+        self._awaited, self._since = "", time.monotonic()
+        self._running: list[Call] = []
+        self._together = False
+        self._live: Any = None
+        if console.is_terminal:
+            from rich.live import Live
+            from rich.spinner import Spinner
+
+            self._live = Live(Spinner("dots", self), console=console, transient=True)
+
+    def __enter__(self) -> Self:
+        show_retries()
+        if self._live:
+            self._live.start()
+        self._wait_for(self._thinking)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show an event. Where calls run side by side, each observation is headed by its call."""
+        from rich.text import Text
+
+        from kbnav.apps.console import call_lines, drop_line, observation_lines, printable, short_arguments
+
+        if event.call:
+            self._running.append(event.call)
+            self._together = len(self._running) > 1
+            self._print(call_lines, event.call)
+        for step in event.steps:
+            if event.kind == "dropped":
+                self._print(drop_line, step)
+                continue
+            if self._together:
+                head = f"← {printable(step.call.tool)} {short_arguments(step.call.arguments)}"
+                self._print(lambda text: Text(text, style="cyan"), head)
+            self._print(observation_lines, step)
+            self._running = [call for call in self._running if call is not step.call]
+        tools = dict.fromkeys(printable(call.tool) for call in self._running)
+        self._wait_for(f"running {', '.join(tools)}" if tools else self._thinking)
+
+    def _print(self, lines: Callable[[Any], Any], what: Any) -> None:
+        if self._steps:
+            self._console.print(lines(what), crop=False)
+
+    def _wait_for(self, what: str) -> None:
+        self._awaited, self._since = what, time.monotonic()
+        if self._live:
+            self._live.refresh()
+
+    def __rich__(self) -> Any:
+        from rich.text import Text
+
+        seconds = time.monotonic() - self._since
+        return Text(f"{self._awaited} … {seconds:.0f} s" if seconds >= _SOON else f"{self._awaited} …", style="dim")
+
+
+class StageProgress:
+    """Shows each stage of a build, its rate and the time left; where there is no terminal, a line for each that ended.
+
+    Called as ``kbnav.knowledge.skb.schema.Progress``.
+    """
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        from kbnav.knowledge.skb.schema import TRIPLES
+
+        self._beside = TRIPLES
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=600,  # an encoder may take minutes from one report to the next
+            disable=not console.is_terminal,
+        )
+        self._stages: dict[str, _Stage] = {}
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            for name in list(self._stages):
+                self._end(name)
+        self._bars.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """That ``done`` of ``total`` are done; 0 where the total is not known.
+
+        Stages follow one another, but for the triples, which a thread of their own makes beside the others.
+        """
+        with self._lock:
+            if stage not in self._stages:
+                if stage != self._beside:
+                    for name in [one for one in self._stages if one != self._beside]:
+                        self._end(name)
+                self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
+            current = self._stages[stage]
+            current.done = done
+            self._bars.update(current.bar, completed=done, total=total or None, rate=current.rate())
+            if stage == self._beside and done == total:
+                self._end(stage)
+
+    def _end(self, name: str) -> None:
+        stage = self._stages.pop(name)
+        self._bars.update(stage.bar, total=stage.done, completed=stage.done)
+        if not self._console.is_terminal:
+            line = f"{name}: {stage.done:,} in {time.monotonic() - stage.began:.1f} s {stage.rate()}"
+            self._console.print(line.rstrip(), highlight=False)
+
+
+@dataclass
+class _Stage:
+    bar: TaskID
+    began: float
+    done: int = 0
+
+    def rate(self) -> str:
+        seconds = time.monotonic() - self.began
+        return f"{self.done / seconds:,.0f}/s" if seconds > 0.5 else ""
+
+
+class Counter:
+    """So many of so many, on one line of standard error: written over on a terminal, else now and then."""
+
+    def __init__(self, what: str = "") -> None:
+        self._what = what
+        self._terminal = sys.stderr.isatty()
+        self._last = 0.0
+        self._open = ""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the count."""
+        self.show(f"{done}/{total} {self._what}", ended=done == total)
+
+    def show(self, text: str, *, ended: bool) -> None:
+        """Show a text in place of the last."""
+        self._open = "" if ended else text
+        if self._terminal:
+            print(f"\r\x1b[K{text}", end="\n" if ended else "", file=sys.stderr, flush=True)
+        elif ended or time.monotonic() - self._last >= _EVERY:
+            self._last = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the last text standing, where the work stopped before its end."""
+        if self._open:
+            self.show(self._open, ended=True)

@@ -12,7 +12,7 @@ from typing import Any
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.evaluation.datasets.records import File, Question, Record, kind
 from kbnav.knowledge.skb.importers.files import cells
-from kbnav.knowledge.skb.records import MEMORY, Losses
+from kbnav.knowledge.skb.schema import MEMORY, Losses
 
 KBS = ("amazon", "mag", "prime")
 HUMAN = "stark_qa_human_generated_eval.csv"

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.answers.language import FUNCTION_WORDS, singular
-from kbnav.knowledge.skb.parts import TextSearch
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
 
 FILE = Path(__file__).parent / "synonyms.txt"
 FUNCTION = frozenset(FUNCTION_WORDS["en"].split())

@@ -2,59 +2,115 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
-from kbnav.answers.tables import AnswerTable, Ranking
-from kbnav.errors import BadArguments, QuerySyntaxError, QueryTimeout, UnknownId, UsageError
+from kbnav.answers.tables import AnswerTable, Ranking, Term
+from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, UnknownId, UsageError
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
     ClassProfile,
     ClassShape,
     Direction,
+    Edge,
     Entity,
     Entry,
     Example,
+    Meter,
     Neighborhood,
     PropertyProfile,
+    Qualifier,
     SearchKind,
     SearchResult,
     Share,
+    Statement,
+    Value,
 )
-from kbnav.knowledge.endpoint import entries, neighbors, published, search, shapes, vocabulary
-from kbnav.knowledge.endpoint import index as naming
-from kbnav.knowledge.endpoint.known import Address, Data
-from kbnav.knowledge.endpoint.labels import Select, described, told_query
-from kbnav.knowledge.endpoint.vocabulary import Word
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.metering import Meter
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.endpoint import search, shapes
+from kbnav.knowledge.endpoint.data import (
+    ALIASES,
+    DESCRIPTIONS,
+    OF_VOCABULARY,
+    TYPE,
+    UNNAMED,
+    Address,
+    Data,
+    Select,
+    View,
+    Word,
+    fitting,
+    whole,
+)
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
-from kbnav.knowledge.sparql.vocabulary import add_prefixes, names_in, words_of
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
+from kbnav.settings.model import SparqlSource
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
 
 LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
+_TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
+"""Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
-_CALLS: tuple[Capability, ...] = (
-    "search_entities",
-    "get_entry",
-    "get_property_examples",
-    "execute_query",
-    "search_neighbors",
+_CALLS: frozenset[Capability] = frozenset(
+    ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
 )
+
+
+def checked_url(url: str) -> str:
+    """The address of an endpoint. Raises UsageError where it is none, or holds a user's name and password."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise UsageError(f"not the address of a SPARQL endpoint: {error}") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError(f"not the address of a SPARQL endpoint: {url!r}; it begins with http:// or https://")
+    if parts.username or parts.password:
+        raise UsageError(
+            "the address of an endpoint may hold no password: give it a name in kbnav.toml, [sparql.NAME], with "
+            "user_variable and password_variable, the environment variables that hold them"
+        )
+    return url
+
+
+def authorization(source: SparqlSource) -> str:
+    """The header of the credentials that an endpoint wants; empty where it wants none.
+
+    Raises CredentialsError where a variable is not set, UsageError where there is a user without a password.
+    """
+    if source.token_variable:
+        return f"Bearer {_credential(source.token_variable)}"
+    if bool(source.user_variable) != bool(source.password_variable):
+        raise UsageError(f"{source.url}: user_variable and password_variable belong together; one is missing")
+    if not source.user_variable:
+        return ""
+    pair = f"{_credential(source.user_variable)}:{_credential(source.password_variable)}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def _credential(variable: str) -> str:
+    value = os.environ.get(variable, "")
+    if not value:
+        raise CredentialsError(f"the environment variable {variable}, which is to hold a credential, is not set")
+    if not (value.isprintable() and value.isascii()):
+        raise CredentialsError(f"the environment variable {variable} must be plain ASCII on one line")
+    return value
 
 
 class EndpointKB:
@@ -75,24 +131,24 @@ class EndpointKB:
         self.name = address.name or address.url
         self._address = address
         self._http = http
-        self._data = Data(self._select, address, dialect)
+        self._data = Data(self.select, address, dialect)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Everything; ``vector_query`` only where there is a name index with vectors."""
         vectors = self._index is not None and "vector_query" in self._index.capabilities
-        return frozenset(_CALLS) | (frozenset({"vector_query"}) if vectors else frozenset())
+        return _CALLS | (frozenset({"vector_query"}) if vectors else frozenset())
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
         address = self._address
-        names, dialect = self._data.found_names, self._data.found_dialect
+        prefixes, dialect = self._data.known.get("prefixes"), self._data.known.get("dialect")
         return {
             "kind": "sparql",
             "url": address.url,
             **({"dialect": dialect.name} if dialect else {}),
             **({"graph": address.graph} if address.graph else {}),
-            "prefixes": dict(names.own if names else address.prefixes or {}),
+            "prefixes": dict(prefixes.own if prefixes else address.prefixes or {}),
             "query_page": address.query_page,
             **({"index": self._index.state()["files"]} if self._index else {}),
         }
@@ -108,128 +164,124 @@ class EndpointKB:
         if kind == "property":
             return SearchResult((), tuple(properties), rung="exact" if properties else "none")
         classes = self._like(self._data.classes, phrase, code, limit // 2)
+        short = self._data.prefixes.short
         if self._index is not None:
-            return naming.searched(self._index, phrase, limit, classes, properties, self._data.names.short)
-        found = search.by_label(self._select, phrase, self._data.labels.predicates, code, self._containing)
+            return search.by_index(self._index, phrase, limit, classes, properties, short)
+        found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         own = {one.id for one in (*classes, *properties)}
-        things = [one for one in found if self._data.names.short(one.iri) not in own]
-        rung, matched, dropped, things = _rung(things, phrase, bool(classes or properties))
-        entities = [*classes, *self._told(things[: limit - len(classes)], code)]
-        return SearchResult(tuple(entities), tuple(properties), rung=rung, matched=matched, dropped=dropped)
+        things = [one for one in found if short(one.iri) not in own]
+        result, things = search.best_rung(things, phrase, bool(own))
+        entities = (*classes, *self._things(things[: limit - len(classes)], code))
+        return replace(result, entities=entities, properties=tuple(properties))
 
-    def paging(self, *, language: str = "en", page: int = naming.PAGE) -> tuple[Select, naming.Paging]:
-        """What ``index.collect`` needs to page this endpoint's names. Raises UsageError where nothing has a label."""
-        code, address = _code(language), self._address
-        if not self._data.labels.predicates:
+    def paging(self, *, language: str = "en", page: int = search.PAGE) -> tuple[Select, search.Paging]:
+        """What ``search.collect`` needs to page this endpoint's names. Raises UsageError where nothing has a label."""
+        code, address, predicates = _code(language), self._address, list(self._data.labels.predicates)
+        if not predicates:
             raise UsageError(
                 f"{self.name}: nothing has a label by rdfs:label, skos:prefLabel or the like: name the predicates of "
                 "its labels in kbnav.toml, labels of [sparql.NAME]"
             )
-        classes = {word.iri: self._named(code, word.iri).label for word in self._data.classes(code)}
-        predicates = list(self._data.labels.predicates)
-        return self._select, naming.Paging(address.url, address.graph, code, predicates, page, classes=classes)
+        words = self._data.classes(code)
+        view = self._data.view([word.iri for word in words], code)
+        classes = {word.iri: view.entity(word.iri).label for word in words}
+        return self.select, search.Paging(address.url, address.graph, code, predicates, page, classes=classes)
 
-    def _containing(self, words: Sequence[str]) -> AnswerTable:
-        return search.containing(self._select, words, self._data.labels.predicates, self._data.dialect)
+    def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
+        """Classes or properties by name, each with what is declared of it and how much it is used."""
+        words = of(code)
+        view = self._data.view([word.iri for word in words], code)
+        is_property = of == self._data.properties
+        found = []
+        for word in search.like(words, view.labels, phrase, limit):
+            counted = [] if word.count is None else [f"{word.count:,} {'uses' if is_property else 'members'}"]
+            ends = ((name, ", ".join(map(view.short, word.declared.get(name, ())))) for name in ("domain", "range"))
+            declared = [f"{name}: {iris}" for name, iris in ends if iris]
+            about = [*([] if is_property else ["class"]), *counted, *declared, word.description]
+            kind = "property" if is_property else "class"
+            found.append(view.entity(word.iri, "; ".join(filter(None, about)), kind))
+        return found
 
-    def _like(self, found: Any, phrase: str, code: str, limit: int) -> list[Entity]:
-        """Classes or properties by name."""
-        words: Sequence[Word] = found(code)
-        labels = self._data.labels.of([word.iri for word in words], code)
-        return [self._word(word, labels) for _, word in search.like(words, labels, phrase, limit)]
-
-    def _word(self, word: Word, labels: Mapping[str, str]) -> Entity:
-        """A class or property with what is declared of it and how much it is used."""
-        is_property = any(word.iri == one.iri for one in self._data.properties("en"))
-        counted = [] if word.count is None else [f"{word.count:,} {'uses' if is_property else 'members'}"]
-        declared = [f"{name}: {self._called(iris)}" for name in ("domain", "range") if (iris := word.declared(name))]
-        head = [] if is_property else ["class"]
-        about = "; ".join([*head, *counted, *declared, *filter(None, [word.description])])
-        label = labels.get(word.iri) or words_of(word.iri)
-        return Entity(self._data.names.short(word.iri), label, about, kind="property" if is_property else "class")
-
-    def _called(self, iris: Iterable[str]) -> str:
-        return ", ".join(self._data.names.short(iri) for iri in iris)
-
-    def _told(self, matches: Sequence[search.Match], code: str) -> list[Entity]:
+    def _things(self, matches: Sequence[search.Match], code: str) -> list[Entity]:
         """Things that were found, each with a line on it."""
         if not matches:
             return []
-        labels = self._data.labels.of([one.iri for one in matches], code)
-        about = described(
-            self._select(told_query([one.iri for one in matches], code)), partial(self._data.labels.of, code=code)
-        )
+        iris = [one.iri for one in matches]
+        view, about = self._data.view(iris, code), self._data.descriptions(iris, code)
+        named = ((one, view.labels.get(one.iri) or one.label) for one in matches)
         return [
-            Entity(
-                self._data.names.short(one.iri),
-                labels.get(one.iri) or one.label,
-                about.get(one.iri, ""),
-                alias=one.label if one.label != labels.get(one.iri, one.label) else "",
-            )
-            for one in matches
+            Entity(view.short(one.iri), label, about.get(one.iri, ""), alias=one.label if one.label != label else "")
+            for one, label in named
         ]
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        """See ``KnowledgeBase``. Nodes without a name are shown by what is said of them, as qualifiers."""
-        code, iri = _code(language), self._data.names.iri(entity_id)
-        rows = [(row[0], row[1]) for row in self._select(entries.triples_query(iri)).rows if row[0] and row[1]]
-        if not rows and not self._select(f"ASK {{ ?s ?p <{iri}> }}").boolean:
-            raise UnknownId(
-                f"{self._data.names.short(iri)} is not in this endpoint: search for the name to find its id"
-            )
-        nested = None
+        """See ``KnowledgeBase``. Nodes without a name are presented by what is said of them, as qualifiers."""
+        code, iri = _code(language), self._data.prefixes.iri(entity_id)
+        rows = self._pairs(f"SELECT ?p ?o WHERE {{ <{iri}> ?p ?o }} LIMIT {_TRIPLES + 1}")
+        if not rows and not self.select(f"ASK {{ ?s ?p <{iri}> }}").boolean:
+            raise self._unknown(iri)
+        unnamed = AnswerTable()
         if any(value.type == "bnode" for _, value in rows):
-            nested = self._select(entries.nested_query(iri))
-        inner = [cell for row in (nested.rows if nested else ()) for cell in row[2:] if cell]
-        named = [cell.value for cell in (*chain.from_iterable(rows), *inner) if cell.type == "uri"]
-        labels = self._data.labels.of([iri, *named], code)
-        about = (
-            described(self._select(told_query([iri], code)), partial(self._data.labels.of, code=code)) if rows else {}
+            nodes = f"<{iri}> ?p ?b . FILTER(isBlank(?b)) ?b ?q ?o"
+            unnamed = self.select(f"SELECT ?p ?b ?q ?o WHERE {{ {nodes} }} LIMIT {_TRIPLES}")
+        cells = chain(chain.from_iterable(rows), (cell for row in unnamed.rows for cell in row[2:] if cell))
+        view = self._data.view([iri, *(cell.value for cell in cells if cell.type == "uri")], code)
+        about = self._data.descriptions([iri], code).get(iri, "") if rows else ""
+        return _entry(
+            view.entity(iri, about), rows, _qualifiers(unnamed, view), view, code, self._data.labels.predicates
         )
-        entity = Entity(self._data.names.short(iri), labels.get(iri) or words_of(iri), about.get(iri, ""))
-        shown = entries.Shown(self._data.names.short, labels)
-        return entries.entry(entity, rows, nested, shown, code, self._data.labels.predicates)
+
+    def _pairs(self, query: str) -> list[tuple[Term, Term]]:
+        """The rows of two columns that have both."""
+        return [(row[0], row[1]) for row in self.select(query).rows if row[0] and row[1]]
+
+    def _unknown(self, iri: str) -> UnknownId:
+        return UnknownId(
+            f"{self._data.prefixes.short(iri)} is not in this endpoint: search for the name to find its id"
+        )
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """See ``KnowledgeBase``; uses by different things first."""
-        code, iri = _code(language), self._data.names.iri(property_id)
-        table = self._select(neighbors.examples_query(iri, 20 * limit))
+        iri = self._data.prefixes.iri(property_id)
+        table = self.select(f"SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {20 * limit}")
         if not table.rows:
-            raise UnknownId(f"nothing here uses {self._data.names.short(iri)}: search for the relation by its name")
-        labels = self._data.labels.of([iri, *_iris(table)], code)
-        shown = entries.Shown(self._data.names.short, labels)
-
-        def subject(one: str) -> Entity:
-            return Entity(self._data.names.short(one), labels.get(one) or words_of(one))
-
-        return neighbors.examples(table, shown.property(iri), subject, shown.value, limit)
+            raise UnknownId(f"nothing here uses {self._data.prefixes.short(iri)}: search for the relation by its name")
+        view = self._data.view([iri, *_iris(table)], _code(language))
+        seen: set[tuple[str, str]] = set()
+        first: list[tuple[Term, Term]] = []
+        later: list[tuple[Term, Term]] = []
+        for subject, value in ((row[0], row[1]) for row in table.rows):
+            if subject and value and subject.type == "uri":
+                ends = {("subject", subject.value), ("value", value.value)}
+                (later if ends & seen else first).append((subject, value))
+                seen |= ends
+        relation = view.entity(iri, kind="property")
+        chosen = (first + later)[:limit]
+        return tuple(Example(view.entity(one.value), relation, view.value(other)) for one, other in chosen)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
-        sent = self.declared(query)
+        sent, code = self.declared(query), _code(language)
         added = sent.count("\n") - query.count("\n")
         try:
-            prepared = prepare(sent, self._data.dialect, services=self._address.services, language=_code(language))
+            prepared = prepare(sent, self._data.dialect, services=self._address.services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
         triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
         try:
-            table = self._select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
+            table = self.select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
             if prepared.changed:  # its places are not those of the query
                 raise QuerySyntaxError(f"syntax error: {error}") from error
             raise _placed(error, added) from error
         half = LABELLED // 2
         ends = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-        labels = self._data.labels.of(_iris(replace(table, rows=tuple(ends))), _code(language))
-        named = {self._data.names.short(iri): label for iri, label in labels.items()}
-        return replace(table, labels=named, prefixes=self._data.names.prefixes)
+        view = self._data.view(_iris(replace(table, rows=tuple(ends))), code)
+        labels = {view.short(iri): label for iri, label in view.labels.items()}
+        return replace(table, labels=labels, prefixes=self._data.prefixes.all)
 
-    def select(self, query: str) -> AnswerTable:
+    def select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
         """The rows of a query that is sent as it is, without labels; ``execute_query`` is for queries of others."""
-        return self._select(query)
-
-    def _select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
         parameters = {"query": query}
         if self._address.graph:
             parameters["default-graph-uri"] = self._address.graph
@@ -247,28 +299,33 @@ class EndpointKB:
         limit: int = 20,
     ) -> Neighborhood:
         """See ``KnowledgeBase``; ``total`` counts the edges fetched, at most 500 for each direction."""
-        code, iri = _code(language), self._data.names.iri(entity_id)
-        chosen = self._data.names.iri(relation) if relation else ""
-        ways: tuple[neighbors.Way, ...] = ("out", "in") if direction == "both" else (direction,)
-        fetched = [(way, self._select(neighbors.edges_query(iri, way, chosen))) for way in ways]
-        found = [one for way, table in fetched for one in neighbors.found(table, way)]
+        iri = self._data.prefixes.iri(entity_id)
+        chosen = self._data.prefixes.iri(relation) if relation else ""
+        ways: tuple[Literal["out", "in"], ...] = ("out", "in") if direction == "both" else (direction,)
+        found: list[tuple[Literal["out", "in"], str, Term]] = []
+        for way in ways:
+            edge = f"<{chosen}>" if chosen else "?p"
+            triple = f"<{iri}> {edge} ?x" if way == "out" else f"?x {edge} <{iri}>"
+            bound = f" BIND(<{chosen}> AS ?p)" if chosen else ""
+            pairs = self._pairs(f"SELECT ?p ?x WHERE {{ {triple} .{bound} }} LIMIT {_EDGES}")
+            found += dict.fromkeys((way, predicate.value, other) for predicate, other in pairs)
         if not found and not chosen and direction == "both":
-            raise UnknownId(
-                f"{self._data.names.short(iri)} is not in this endpoint: search for the name to find its id"
-            )
-        named = [one.value for _, _, one in found if one.type == "uri"]
-        labels = self._data.labels.of([iri, *(edge for _, edge, _ in found), *named], code)
-        shown = entries.Shown(self._data.names.short, labels)
-        candidates = neighbors.edges(found, shown.property, shown.value)
-        entity = Entity(self._data.names.short(iri), labels.get(iri) or words_of(iri))
-        return Neighborhood(
-            entity, ranking.rank(candidates, query, limit), len(candidates), ranking.counted(candidates)
-        )
+            raise self._unknown(iri)
+        named = [other.value for _, _, other in found if other.type == "uri"]
+        view = self._data.view([iri, *(predicate for _, predicate, _ in found), *named], _code(language))
+        # What is of this kind is no neighbour of a class.
+        candidates = [
+            (Edge(way, view.entity(predicate, kind="property"), view.value(other)), "")
+            for way, predicate, other in found
+            if predicate != TYPE or way == "out"
+        ]
+        ranked = ranking.rank(candidates, query, limit)
+        return Neighborhood(view.entity(iri), ranked, len(candidates), ranking.counted(candidates))
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
-        code, iri = _code(language), self._data.names.iri(property_id)
-        return shapes.property_profile(self._select, partial(self._learn, code=code), partial(self._named, code), iri)
+        iri = self._data.prefixes.iri(property_id)
+        return shapes.property_profile(self.select, partial(self._data.view, code=_code(language)), iri)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
@@ -278,60 +335,43 @@ class EndpointKB:
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
         """See ``Shaped``. As the endpoint publishes it (VoID), else worked out, else as it should be (SHACL)."""
-        code, iri = _code(language), self._data.names.iri(class_id)
-
-        def find() -> ClassShape:
-            ways = self._select, partial(self._learn, code=code), partial(self._named, code), iri
-            if told := published.by_void(*ways):
-                return told
-            try:
-                return shapes.class_shape(*ways)
-            except QueryTimeout:
-                if told := published.by_shacl(*ways):
-                    return told
-                raise
-
-        shape: ClassShape = self._data.once(("shape", iri, code), find)
+        code, iri = _code(language), self._data.prefixes.iri(class_id)
+        views = partial(self._data.view, code=code)
+        shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
         return shape
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``; of the first 5,000 edges."""
-        code, iri = _code(language), self._data.names.iri(entity_id)
-        counts = neighbors.counted(self._select(neighbors.counts_query(iri, "in")))
-        self._learn([one for one, _ in counts], code=code)
-        return tuple(Share(self._named(code, one), number) for one, number in counts)
-
-    def _learn(self, iris: Sequence[str], *, code: str) -> None:
-        self._data.labels.of(iris, code)
-
-    def _named(self, code: str, iri: str) -> Entity:
-        return Entity(self._data.names.short(iri), self._data.labels.of([iri], code).get(iri) or words_of(iri))
+        iri = self._data.prefixes.iri(entity_id)
+        edges = f"SELECT ?p WHERE {{ ?x ?p <{iri}> }} LIMIT {_COUNTED}"
+        pairs = self._pairs(
+            f"SELECT ?p (COUNT(*) AS ?n) WHERE {{ {{ {edges} }} }} GROUP BY ?p ORDER BY DESC(?n) LIMIT 50"
+        )
+        view = self._data.view([predicate.value for predicate, _ in pairs], _code(language))
+        return tuple(Share(view.entity(predicate.value), whole(number)) for predicate, number in pairs)
 
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """See ``Shaped``. Classes of vocabularies (owl:Class and the like) are left out."""
         code = _code(language)
-        own = [word for word in self._data.classes(code) if not word.iri.startswith(vocabulary.OF_VOCABULARY)]
-        self._learn([word.iri for word in own], code=code)
-        return [Share(self._named(code, word.iri), word.count or 0) for word in own]
+        own = [word for word in self._data.classes(code) if not word.iri.startswith(OF_VOCABULARY)]
+        view = self._data.view([word.iri for word in own], code)
+        return [Share(view.entity(word.iri), word.count or 0) for word in own]
 
     def classes_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[str]:
         """See ``Shaped``."""
-        scored = [
-            (search.within(question, share.entity.label), share.entity.id) for share in self.classes(language=language)
-        ]
-        return [one for score, one in sorted(scored, key=lambda pair: -pair[0]) if score > 0][:limit]
+        classes = (share.entity for share in self.classes(language=language))
+        scored = [(search.named_in(question, one.label), one.id) for one in classes]
+        return [one for score, one in sorted(scored, key=lambda pair: -pair[0]) if score][:limit]
 
     def ids_in(self, query: str) -> Sequence[str]:
         """See ``Shaped``."""
-        return [
-            self._data.names.short(iri)
-            for iri in names_in(query, self._data.names.prefixes)
-            if not iri.startswith((*vocabulary.OF_VOCABULARY, "http://www.w3.org/2001/XMLSchema#"))
-        ]
+        known = (*OF_VOCABULARY, STANDARD_PREFIXES["xsd"])
+        named = names_in(query, self._data.prefixes.all)
+        return [self._data.prefixes.short(iri) for iri in named if not iri.startswith(known)]
 
     def declared(self, query: str) -> str:
         """See ``Shaped``."""
-        missing = add_prefixes(query, self._data.names.prefixes).removesuffix(query).strip()
+        missing = add_prefixes(query, self._data.prefixes.all).removesuffix(query).strip()
         return f"{missing.replace(' PREFIX ', chr(10) + 'PREFIX ')}\n{query}" if missing else query
 
     def vector_query(
@@ -346,14 +386,14 @@ class EndpointKB:
         if self._index is None:
             raise BadArguments("vector_query: this endpoint has no name index (kbnav endpoint index)")
         found = self._index.vector_query(text, kind=kind, limit=limit)
-        return Ranking(tuple(node._replace(id=self._data.names.short(node.id)) for node in found.nodes))
+        return Ranking(tuple(node._replace(id=self._data.prefixes.short(node.id)) for node in found.nodes))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """See ``KnowledgeBase``; ids that are none are left out."""
         iris: dict[str, str] = {}
         for one in ids:
             try:
-                iris[one] = self._data.names.iri(one)
+                iris[one] = self._data.prefixes.iri(one)
             except UnknownId:
                 continue
         found = self._data.labels.of(iris.values(), _code(language))
@@ -372,32 +412,53 @@ class EndpointKB:
         return other
 
 
+def _entry(
+    entity: Entity,
+    rows: Sequence[tuple[Term, Term]],
+    nested: Mapping[str, Sequence[tuple[Qualifier, ...]]],
+    view: View,
+    code: str,
+    labelled_by: Iterable[str],
+) -> Entry:
+    """The entry of a thing from its triples; what its label and description are is not repeated."""
+    grouped: dict[str, list[Term]] = {}
+    for predicate, value in rows[:_TRIPLES]:
+        grouped.setdefault(predicate.value, []).append(value)
+    statements: list[Statement] = []
+    aliases: list[str] = []
+    other = 0
+    for edge in sorted(grouped, key=lambda one: one != TYPE):
+        terms = fitting(grouped[edge], code)
+        other += len(grouped[edge]) - len(terms)
+        if edge in ALIASES:
+            aliases += [term.value for term in terms]
+            continue
+        if edge in labelled_by or edge in DESCRIPTIONS:
+            terms = [term for term in terms if term.value not in (entity.label, entity.description)]
+        relation = view.entity(edge, kind="property")
+        statements += [Statement(relation, view.value(term)) for term in terms if term.type != "bnode"]
+        statements += [Statement(relation, Value(UNNAMED), qualifiers=own) for own in nested.get(edge, ())]
+    omitted = {"other language": other, "beyond the limit": max(0, len(rows) - _TRIPLES)}
+    left = {name: number for name, number in omitted.items() if number}
+    return Entry(entity, tuple(statements), aliases=tuple(dict.fromkeys(aliases)), omitted=left)
+
+
+def _qualifiers(nested: AnswerTable, view: View) -> dict[str, list[tuple[Qualifier, ...]]]:
+    """What is said of each node without a name, by the predicate that leads to it."""
+    nodes: dict[tuple[str, str], list[Qualifier]] = {}
+    for predicate, node, edge, value in nested.rows:
+        if predicate and node and edge and value and edge.value != TYPE:
+            one = Qualifier(view.entity(edge.value, kind="property"), view.value(value))
+            nodes.setdefault((predicate.value, node.value), []).append(one)
+    found: dict[str, list[tuple[Qualifier, ...]]] = {}
+    for (predicate_iri, _), qualifiers in nodes.items():
+        found.setdefault(predicate_iri, []).append(tuple(qualifiers))
+    return found
+
+
 def _iris(table: AnswerTable) -> list[str]:
     cells = chain.from_iterable(table.rows)
     return list(dict.fromkeys(cell.value for cell in cells if cell is not None and cell.type == "uri"))
-
-
-def _rung(found: Sequence[search.Match], phrase: str, named: bool) -> tuple[Any, str, str, list[search.Match]]:
-    """Which rung of the search matched, by what, what was left out, and the matches that hold most of the phrase."""
-    if not found:
-        return ("exact" if named else "none"), "", "", []
-    wanted = search.words(phrase)
-    most = max(len(one.words) for one in found)
-    best = [one for one in found if one.exact or len(one.words) == most]
-    if any(one.exact for one in best) or most == len(wanted):
-        return "exact", "", "", best
-    if named:
-        return "exact", "", "", []
-    held = [word for word in wanted if word in best[0].words]
-    left = [word for word in wanted if word not in held]
-    part = " ".join(held)
-    alike = [one for one in best if one.words == best[0].words]
-    return (
-        "shorter",
-        part,
-        " ".join(left),
-        sorted(alike, key=lambda one: (one.label.casefold() != part, one.label not in phrase)),
-    )
 
 
 def _code(language: str) -> str:

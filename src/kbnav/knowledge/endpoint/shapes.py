@@ -1,41 +1,137 @@
-"""Shapes worked out from the data: what the members of a class have, and how a property is used; all from samples.
+"""What members of a class have, and how a property is used: as the endpoint publishes it, or from samples.
 
 The shape of a class is what a ShEx or SHACL shape of it would say: which properties, for how many of the members, how
-many values a member, and of which datatype or class they are.
+many values a member, and of which datatype or class they are. VoID's partitions have counts and cost one look-up, so
+they go before a scan; SHACL says what should be, and serves where the scan takes too long. ShEx is published as files,
+not as triples, and is not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import ceil
 
-from kbnav.answers.tables import AnswerTable
-from kbnav.errors import QueryTimeout
-from kbnav.knowledge.base import ClassShape, Entity, PropertyProfile, ShapeProperty, Share
-from kbnav.knowledge.endpoint.labels import Select
-from kbnav.knowledge.endpoint.names import SUBCLASS, TYPE
+from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.errors import QueryTimeout, TellModel
+from kbnav.knowledge.base import ClassShape, PropertyProfile, ShapeProperty, Share
+from kbnav.knowledge.endpoint.data import SUBCLASS, TYPE, Select, View, whole
 
 COUNTED = 20_000
 """Up to how many members or uses are counted."""
-SAMPLES = (1_000, 100)
+_SAMPLES = (1_000, 100)
 """Members, or uses, that are looked at; the smaller number where the larger takes too long."""
-_PROPERTIES = 40
-_INCOMING = 12
-_LISTED = 6
+_PROPERTIES, _INCOMING, _LISTED, _RANGES = 40, 12, 6, 3
 _LITERAL = "http://www.w3.org/2000/01/rdf-schema#Literal"
 _NODE = "http://www.w3.org/2000/01/rdf-schema#Resource"
 _RANGE = (
     "OPTIONAL { ?o a ?class } BIND(COALESCE(?class, "
     f"IF(isLiteral(?o), IF(LANG(?o) != '', <{_LITERAL}>, DATATYPE(?o)), <{_NODE}>)) AS ?x)"
 )
+_ROWS = 2_000
+_VOID = f"""PREFIX void: <http://rdfs.org/ns/void#> PREFIX ext: <http://ldf.fi/void-ext#>
+SELECT ?members ?p ?triples ?subjects ?x ?n WHERE {{
+  ?part void:class <{{iri}}> ; void:propertyPartition ?property .
+  ?property void:property ?p .
+  OPTIONAL {{ ?part void:entities ?members }}
+  OPTIONAL {{ ?property void:triples ?triples }}
+  OPTIONAL {{ ?property void:distinctSubjects ?subjects }}
+  OPTIONAL {{
+    {{ ?property void:classPartition ?of . ?of void:class ?x }}
+    UNION {{ ?property ext:datatypePartition ?of . ?of ext:datatype ?x }}
+    OPTIONAL {{ ?of void:triples ?n }}
+  }}
+}} LIMIT {_ROWS}"""
+_SHACL = f"""PREFIX sh: <http://www.w3.org/ns/shacl#>
+SELECT ?p ?min ?max ?x WHERE {{
+  {{ ?shape sh:targetClass <{{iri}}> }} UNION {{ <{{iri}}> a sh:NodeShape BIND(<{{iri}}> AS ?shape) }}
+  ?shape sh:property ?property .
+  ?property sh:path ?p FILTER(isIRI(?p))
+  OPTIONAL {{ ?property sh:minCount ?min }}
+  OPTIONAL {{ ?property sh:maxCount ?max }}
+  OPTIONAL {{ ?property sh:datatype|sh:class ?x }}
+}} LIMIT {_ROWS}"""
 
-Name = Callable[[str], Entity]
-"""From an IRI to the entity as it is shown; labels are known by then."""
-Learn = Callable[[Sequence[str]], None]
-"""Fetches labels of IRIs."""
+Views = Callable[[Iterable[str]], View]
+"""How some IRIs are presented."""
+_Record = Mapping[str, Cell]
 
 
-def class_query(iri: str, sample: int, *, below: bool = False) -> str:
+def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
+    """The shape of a class. Raises what the queries raise, QueryTimeout among it."""
+    if found := _by_void(select, views, iri):
+        return found
+    try:
+        return _worked_out(select, views, iri)
+    except QueryTimeout:
+        if found := _by_shacl(select, views, iri):
+            return found
+        raise
+
+
+def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
+    """How a property is used. Raises what the query raises, QueryTimeout among it."""
+    rows = _smaller(select, partial(_property_query, iri))
+    view = views([x for _, _, x, _ in rows if x])
+    counts = {what: number for what, _, x, number in rows if not x}
+    subjects, values = (
+        tuple(Share(view.entity(x), number) for what, _, x, number in rows if what == wanted and x)
+        for wanted in ("subject", "value")
+    )
+    return PropertyProfile(
+        direct=counts.get("uses", 0),
+        statements=0,
+        limit=COUNTED,
+        sampled=counts.get("sampled", 0),
+        subjects=counts.get("subjects", 0),
+        subject_classes=subjects,
+        value_classes=values,
+    )
+
+
+# Worked out
+
+
+def _worked_out(select: Select, views: Views, iri: str) -> ClassShape:
+    rows = _smaller(select, partial(_class_query, iri, below=False))
+    counts = {what: number for what, p, x, number in rows if not p and not x}
+    below = bool(counts.get("below")) and not counts.get("members")
+    if below:  # it has members by its subclasses alone
+        rows = _smaller(select, partial(_class_query, iri, below=True))
+        counts = {what: number for what, p, x, number in rows if not p and not x}
+    rows += _smaller(select, partial(_ranges_query, iri, below=below))
+    view = views([one for _, p, x, _ in rows for one in (p, x) if one])
+    most = {p: number for what, p, _, number in rows if what == "most"}
+    ranges: dict[str, list[Share]] = {}
+    for what, p, x, number in rows:
+        if what == "range" and x:
+            ranges.setdefault(p, []).append(Share(view.entity(x), number))
+    properties = tuple(
+        ShapeProperty(view.entity(p), number, most.get(p, 1), _commonest(ranges.get(p, ())))
+        for what, p, _, number in rows
+        if what == "have" and p != TYPE
+    )
+    return ClassShape(
+        views([iri]).entity(iri),
+        members=counts.get("members", 0),
+        below=counts.get("below", 0),
+        limit=COUNTED,
+        sampled=counts.get("sampled", 0),
+        properties=properties,
+        subclasses=tuple(Share(view.entity(x), number) for what, _, x, number in rows if what == "subclass" and x),
+        incoming=tuple(
+            (Share(view.entity(p), number), view.entity(x) if x else None)
+            for what, p, x, number in rows
+            if what == "incoming"
+        ),
+    )
+
+
+def _commonest(shares: Iterable[Share]) -> tuple[Share, ...]:
+    return tuple(sorted(shares, key=lambda one: -one.count)[:_RANGES])
+
+
+def _class_query(iri: str, sample: int, *, below: bool) -> str:
     """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: members of a class, and what they have.
 
     With ``below`` the sample is of the members of its subclasses.
@@ -43,136 +139,150 @@ def class_query(iri: str, sample: int, *, below: bool = False) -> str:
     members = _members(iri, sample, below)
     each = f"SELECT ?s ?p (COUNT(*) AS ?k) WHERE {{ {members} ?s ?p ?o }} GROUP BY ?s ?p"
     lower = f"?class <{SUBCLASS}>+ <{iri}>"
-    parts = [
-        _one("members", f"SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {COUNTED + 1}"),
-        _one("sampled", members),
-        _one("below", f"SELECT DISTINCT ?s WHERE {{ {lower} . ?s a ?class }} LIMIT {COUNTED + 1}"),
+    return _union(
+        _counted("members", f"{{ SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {COUNTED + 1} }}"),
+        _counted("sampled", members),
+        _counted("below", f"{{ SELECT DISTINCT ?s WHERE {{ {lower} . ?s a ?class }} LIMIT {COUNTED + 1} }}"),
         f"SELECT ('have' AS ?what) ?p (COUNT(*) AS ?n) WHERE {{ {{ {each} }} }} GROUP BY ?p "
         f"ORDER BY DESC(?n) ?p LIMIT {_PROPERTIES}",
         f"SELECT ('most' AS ?what) ?p (MAX(?k) AS ?n) WHERE {{ {{ {each} }} }} GROUP BY ?p",
         f"SELECT ('subclass' AS ?what) (?class AS ?x) (COUNT(?s) AS ?n) WHERE {{ {lower} . ?s a ?class }} "
         f"GROUP BY ?class ORDER BY DESC(?n) LIMIT {_LISTED * 2}",
-    ]
-    return _union(parts)
+    )
 
 
 def _members(iri: str, sample: int, below: bool) -> str:
-    lower = f"?class <{SUBCLASS}>+ <{iri}> . ?s a ?class"
-    return f"{{ SELECT DISTINCT ?s WHERE {{ {lower if below else f'?s a <{iri}>'} }} LIMIT {sample} }}"
+    pattern = f"?class <{SUBCLASS}>+ <{iri}> . ?s a ?class" if below else f"?s a <{iri}>"
+    return f"{{ SELECT DISTINCT ?s WHERE {{ {pattern} }} LIMIT {sample} }}"
 
 
-def ranges_query(iri: str, sample: int, *, below: bool = False) -> str:
+def _ranges_query(iri: str, sample: int, *, below: bool) -> str:
     """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: classes and datatypes of values, and what comes in."""
     members = _members(iri, sample, below)
-    parts = [
+    return _union(
         f"SELECT ('range' AS ?what) ?p ?x (COUNT(*) AS ?n) WHERE {{ {members} ?s ?p ?o . FILTER(?p != <{TYPE}>) "
         f"{_RANGE} }} GROUP BY ?p ?x",
         f"SELECT ('incoming' AS ?what) ?p ?x (COUNT(*) AS ?n) WHERE {{ {members} ?o ?p ?s . OPTIONAL {{ ?o a ?x }} }} "
         f"GROUP BY ?p ?x ORDER BY DESC(?n) LIMIT {_INCOMING}",
-    ]
-    return _union(parts)
+    )
 
 
-def property_query(iri: str, sample: int) -> str:
+def _property_query(iri: str, sample: int) -> str:
     """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: how a property is used."""
     uses = f"{{ SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {sample} }}"
-    subjects = f"SELECT DISTINCT ?s WHERE {{ {uses} }}"
-    parts = [
-        _one("uses", f"SELECT ?s WHERE {{ ?s <{iri}> ?o }} LIMIT {COUNTED + 1}"),
-        _one("sampled", f"SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {sample}"),
-        _one("subjects", subjects),
+    return _union(
+        _counted("uses", f"{{ SELECT ?s WHERE {{ ?s <{iri}> ?o }} LIMIT {COUNTED + 1} }}"),
+        _counted("sampled", uses),
+        _counted("subjects", f"{{ SELECT DISTINCT ?s WHERE {{ {uses} }} }}"),
         f"SELECT ('subject' AS ?what) ?x (COUNT(*) AS ?n) WHERE {{ {uses} ?s a ?x }} GROUP BY ?x "
         f"ORDER BY DESC(?n) LIMIT {_LISTED}",
         f"SELECT ('value' AS ?what) ?x (COUNT(*) AS ?n) WHERE {{ {uses} {_RANGE} }} GROUP BY ?x "
         f"ORDER BY DESC(?n) LIMIT {_LISTED}",
-    ]
-    return _union(parts)
+    )
 
 
-def _one(what: str, query: str) -> str:
-    group = query if query.startswith("{") else f"{{ {query} }}"
+def _counted(what: str, group: str) -> str:
     return f"SELECT ('{what}' AS ?what) (COUNT(*) AS ?n) WHERE {{ {group} }}"
 
 
-def _union(parts: Sequence[str]) -> str:
+def _union(*parts: str) -> str:
     return f"SELECT ?what ?p ?x ?n WHERE {{ {' UNION '.join(f'{{ {part} }}' for part in parts)} }}"
 
 
-Row = tuple[str, str, str, int]
-"""What is counted, the property, the class or datatype, and the count."""
+def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str, str, int]]:
+    """The rows of a query on the larger sample or, where that takes too long, on the smaller. Raises QueryTimeout.
 
-
-def read(table: AnswerTable) -> list[Row]:
-    """The rows of such a query; an empty string stands for what is not bound."""
+    What is counted, the property and the class or datatype, empty where not bound, and the count.
+    """
+    try:
+        table = select(query(_SAMPLES[0]))
+    except QueryTimeout:
+        table = select(query(_SAMPLES[1]))
     found = []
-    for row in table.rows:
-        cells = dict(zip(table.columns, row, strict=True))
-        what, number = cells.get("what"), cells.get("n")
+    for row in _records(table):
+        what, number = row.get("what"), row.get("n")
         if what and number:
-            texts = [cell.value if (cell := cells.get(name)) else "" for name in ("p", "x")]
-            found.append((what.value, texts[0], texts[1], int(float(number.value))))
+            p, x = (cell.value if (cell := row.get(name)) else "" for name in ("p", "x"))
+            found.append((what.value, p, x, whole(number)))
     return found
 
 
-def smaller(select: Select, query: Callable[[str, int], str], iri: str) -> AnswerTable:
-    """A query on the larger sample or, where that takes too long, on the smaller. Raises QueryTimeout."""
-    for sample in SAMPLES[:-1]:
-        try:
-            return select(query(iri, sample))
-        except QueryTimeout:
-            continue
-    return select(query(iri, SAMPLES[-1]))
+# Published
 
 
-def class_shape(select: Select, learn: Learn, name: Name, iri: str) -> ClassShape:
-    """The shape of a class. Raises what the queries raise, QueryTimeout among it."""
-    rows = read(smaller(select, class_query, iri))
-    counts = {what: number for what, p, x, number in rows if not p and not x}
-    below = bool(counts.get("below")) and not counts.get("members")
-    if below:  # it has members by its subclasses alone
-        rows = read(smaller(select, partial(class_query, below=True), iri))
-        counts = {what: number for what, p, x, number in rows if not p and not x}
-    rows += read(smaller(select, partial(ranges_query, below=below), iri))
-    most = {p: number for what, p, _, number in rows if what == "most"}
-    have = [(p, number) for what, p, _, number in rows if what == "have" and p != TYPE]
-    learn([one for _, p, x, _ in rows for one in (p, x) if one])
-    ranges: dict[str, list[Share]] = {}
-    for what, p, x, number in rows:
-        if what == "range" and x:
-            ranges.setdefault(p, []).append(Share(name(x), number))
-    properties = tuple(
-        ShapeProperty(name(p), number, most.get(p, 1), tuple(sorted(ranges.get(p, []), key=lambda one: -one.count))[:3])
-        for p, number in have
-    )
-    return ClassShape(
-        name(iri),
-        members=counts.get("members", 0),
-        below=counts.get("below", 0),
-        limit=COUNTED,
-        sampled=counts.get("sampled", 0),
-        properties=properties,
-        subclasses=tuple(Share(name(x), number) for what, _, x, number in rows if what == "subclass" and x),
-        incoming=tuple(
-            (Share(name(p), number), name(x) if x else None) for what, p, x, number in rows if what == "incoming"
-        ),
-    )
+def _by_void(select: Select, views: Views, iri: str) -> ClassShape | None:
+    """The shape by the endpoint's VoID description; None where it has none of this class."""
+    rows = _published(select, _VOID, iri)
+    if not rows:
+        return None
+    view = _viewed(views, rows)
+    members = max(_number(row["members"]) for row in rows)
+    properties = []
+    for p, own in _by_property(rows).items():
+        triples, subjects = (max(_number(row[key]) for row in own) for key in ("triples", "subjects"))
+        # VoID gives a mean and no maximum: more triples than subjects, and somebody has several.
+        most = ceil(triples / subjects) if subjects else 0
+        have = min(subjects or triples, members or triples)
+        properties.append(ShapeProperty(view.entity(p), have, most, _ranges(own, view)))
+    properties.sort(key=lambda one: -(one.have or 0))
+    name = views([iri]).entity(iri)
+    return ClassShape(name, members, 0, members + 1, members, tuple(properties), published="VoID")
 
 
-def property_profile(select: Select, learn: Learn, name: Name, iri: str) -> PropertyProfile:
-    """How a property is used. Raises what the query raises, QueryTimeout among it."""
-    rows = read(smaller(select, property_query, iri))
-    learn([x for _, _, x, _ in rows if x])
-    counts = {what: number for what, _, x, number in rows if not x}
-    listed = {
-        wanted: tuple(Share(name(x), number) for what, _, x, number in rows if what == wanted and x)
-        for wanted in ("subject", "value")
-    }
-    return PropertyProfile(
-        direct=counts.get("uses", 0),
-        statements=0,
-        limit=COUNTED,
-        sampled=counts.get("sampled", 0),
-        subjects=counts.get("subjects", 0),
-        subject_classes=listed["subject"],
-        value_classes=listed["value"],
-    )
+def _by_shacl(select: Select, views: Views, iri: str) -> ClassShape | None:
+    """The shape by the endpoint's SHACL shapes, nothing counted; None where it has none of this class."""
+    rows = _published(select, _SHACL, iri)
+    if not rows:
+        return None
+    view = _viewed(views, rows)
+    properties = [
+        ShapeProperty(
+            view.entity(p),
+            None,
+            max(_number(row["max"]) for row in own),
+            _ranges(own, view),
+            required=any(_number(row["min"]) for row in own),
+        )
+        for p, own in _by_property(rows).items()
+    ]
+    properties.sort(key=lambda one: not one.required)
+    return ClassShape(views([iri]).entity(iri), 0, 0, 0, 0, tuple(properties), published="SHACL")
+
+
+def _records(table: AnswerTable) -> list[dict[str, Cell]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def _published(select: Select, query: str, iri: str) -> list[dict[str, Cell]]:
+    try:
+        table = select(query.replace("{iri}", iri))
+    except TellModel:
+        return []
+    return [row for row in _records(table) if row["p"] and row["p"].value != TYPE]
+
+
+def _viewed(views: Views, rows: Iterable[_Record]) -> View:
+    return views(cell.value for row in rows for key in ("p", "x") if (cell := row[key]))
+
+
+def _by_property(rows: Iterable[_Record]) -> dict[str, list[_Record]]:
+    found: dict[str, list[_Record]] = {}
+    for row in rows:
+        if p := row["p"]:
+            found.setdefault(p.value, []).append(row)
+    return found
+
+
+def _ranges(rows: Sequence[_Record], view: View) -> tuple[Share, ...]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        if x := row["x"]:
+            counts[x.value] = max(counts.get(x.value, 0), _number(row.get("n")))
+    return _commonest(Share(view.entity(x), number) for x, number in counts.items())
+
+
+def _number(cell: Cell) -> int:
+    try:
+        return whole(cell) if cell else 0
+    except ValueError:
+        return 0

@@ -9,48 +9,70 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.arrays import open_array
-from kbnav.knowledge.skb.folder import file_info, forget, only_builder, prepare, remove_unused
+from kbnav.knowledge.skb.files import (
+    Array,
+    file_info,
+    forget,
+    only_builder,
+    open_array,
+    prepare,
+    remove_unused,
+    write_strings,
+)
 from kbnav.knowledge.skb.graph import Graph, write_graph
-from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
-from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.records import Losses, Source
-from kbnav.knowledge.skb.resume import STATE, BuildState
+from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes
+from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
+    EXAMPLES,
     FORMAT,
     LSA,
+    NAMES,
+    RELATIONAL_TEXT,
+    RELATIONAL_VECTORS,
+    TEXT,
     TRIPLES,
+    VECTORS,
     WORK,
-    Dropped,
+    EdgeArrays,
+    EdgeRecord,
     FileInfo,
+    Losses,
     Meta,
+    NodeRecord,
     NodeText,
-    NodeType,
     Progress,
-    Relation,
-    TypeTuple,
+    Source,
     no_progress,
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, VECTORS
-from kbnav.knowledge.skb.texts import Texts, Workers
+from kbnav.knowledge.skb.store import GRAPH, SKB, LocalStore
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
-    from kbnav.knowledge.skb import embedding
+    from kbnav.knowledge.skb.vectors import Made, Window
 
-POSITIONS = "positions.npy"
+POSITIONS, STATE = "positions.npy", "progress.json"
+"""Files of a build under way, which are no part of the SKB."""
 REPORT_EVERY = 10_000
+_CHUNK = 1 << 20
+
+Stage = Callable[[], dict[str, Any]]
+"""Writes its files, and returns what later stages must know."""
 
 
 class Options(NamedTuple):
@@ -77,6 +99,41 @@ class Options(NamedTuple):
         return (self.encoder.name if self.encoder else LSA) if self.vectors else ""
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What the indexes are built from, short enough to be sent to the worker that renders it."""
+
+    folder: Path
+    meta: Meta
+    """Of what is built so far: nodes, documents and graph."""
+    relations: bool
+    """Whether documents have their relations at their end."""
+
+    def opened(self) -> SKB:
+        """What is built so far, as if it were finished. Raises OSError where the folder is not to be seen."""
+        return SKB(LocalStore(self.folder, self.meta))
+
+    def rendered(self) -> Iterator[NodeText]:
+        """Every node in number order."""
+        with self.opened() as skb:
+            yield from indexed_texts(skb, relations=self.relations)
+
+
+class Workers(Protocol):
+    """Who renders and encodes; the files are written by the process that builds."""
+
+    def rendered(self, texts: Texts) -> Iterator[NodeText]:
+        """As ``Texts.rendered``."""
+
+    def encoded(
+        self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
+    ) -> Iterator[Made]:
+        """As ``vectors.encode`` gives for each window, in any order.
+
+        ``folder`` has what the encoder was fitted to, ``previous`` vectors that may be used again.
+        """
+
+
 def build(
     source: Source,
     out: Path,
@@ -95,24 +152,23 @@ def build(
     """
     options = options or Options()
     if options.ann:
-        from kbnav.knowledge.skb import ann
+        from kbnav.knowledge.skb.vectors import require_faiss
 
-        ann.require()
+        require_faiss()
         if not options.vectors:
             raise UsageError("an approximate index is one of vectors, and none are to be built")
     made = prepare(out)
     try:
         with only_builder(out):
-            work = out / WORK
-            state = BuildState.resume(work, fingerprint(source, options, previous))
-            job = _Job(source, options, work, state, previous, progress)
+            state = _State.resume(out / WORK, fingerprint(source, options, previous))
+            job = _Job(source, options, out / WORK, state, previous, progress)
             try:
-                _run(job, state)
+                job.run()
             except DataError as error:
-                if "graph" not in state.done and not isinstance(error.__cause__, (OSError, MemoryError)):
+                if GRAPH not in state.done and not isinstance(error.__cause__, (OSError, MemoryError)):
                     forget(out, made=made)  # the input must be mended, and is another one then
                 raise
-            meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
+            meta = job.put_in_place(out, name or out.name.removesuffix(".skb"))
             remove_unused(out, meta.data)
             return meta
     except OSError as error:  # a full disk, no right to write
@@ -121,249 +177,8 @@ def build(
 
 def unfinished(source: Source, out: Path, options: Options) -> bool:
     """Whether ``build`` with these goes on behind what an earlier one, which was killed, did of the same input."""
-    return BuildState.begun(out / WORK, fingerprint(source, options))
-
-
-def _run(job: _Job, state: BuildState) -> None:
-    """Run the stages that are not done; the triples, which a library sorts on its own threads, beside the indexes."""
-    triples: Future[None] | None = None
-    with ThreadPoolExecutor(1) as beside:
-        try:
-            for stage, run in job.stages():
-                if stage in state.done:
-                    continue
-                if stage == TRIPLES:
-                    triples = beside.submit(lambda run=run: state.finish(TRIPLES, run()))  # type: ignore[misc]
-                    continue
-                if triples is not None and triples.done():
-                    triples.result()  # a full disk should not be told after hours of embedding
-                state.finish(stage, run())
-            if triples is not None:
-                triples.result()
-        except BaseException:
-            job.stopped.set()
-            raise
-
-
-class _Job:
-    """One build: its input, its folder, and a method for each stage, which returns what later stages must know."""
-
-    def __init__(
-        self, source: Source, options: Options, work: Path, state: BuildState, previous: Path | None, progress: Progress
-    ) -> None:
-        self.source = source
-        self.options = options
-        self.work = work
-        self.progress = progress
-        self.stopped = Event()
-        self._state = state
-        self._previous = previous
-
-    def stages(self) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-        """The stages in their order; a later one may read what the earlier ones wrote."""
-        yield "nodes", self._nodes
-        yield "graph", self._graph
-        if self.options.sparql:
-            yield TRIPLES, self._rdf
-        if self.options.text and self.options.indexes:
-            yield "text", self._text
-        if self.options.text:
-            yield "names", self._names
-        if not self.options.indexes:
-            return
-        if self.options.vectors:
-            yield VECTORS, self._vectors
-            yield from self._approximate(VECTORS)
-        if self.options.relations and self.options.text:
-            yield RELATIONAL_TEXT, self._relational_text
-        if self.options.relations and self.options.vectors:
-            yield RELATIONAL_VECTORS, self._relational_vectors
-            yield from self._approximate(RELATIONAL_VECTORS)
-
-    @property
-    def types(self) -> list[NodeType]:
-        """Node types, known after the stage ``nodes``."""
-        return [NodeType(name=name, count=count) for name, count in self._state.done["nodes"]["types"]]
-
-    @property
-    def relations(self) -> list[Relation]:
-        """Relations, known after the stage ``graph``."""
-        return [Relation(name=name, count=count) for name, count in self._state.done["graph"]["relations"]]
-
-    @property
-    def tuples(self) -> list[TypeTuple]:
-        """Which relation leads from which type to which, known after the stage ``graph``."""
-        return [TypeTuple.model_validate(item) for item in self._state.done["graph"]["tuples"]]
-
-    @property
-    def dropped(self) -> dict[str, Dropped]:
-        """What was left out, by reason."""
-        both = self._state.done["nodes"]["dropped"] | self._state.done["graph"]["dropped"]
-        return {reason: Dropped.model_validate(item) for reason, item in sorted(both.items())}
-
-    def open_nodes(self) -> Nodes:
-        """The nodes that the first stage wrote."""
-        return Nodes.open(self.work, type_starts([kind.count for kind in self.types]), self.source.alias_fields)
-
-    def meta(self, name: str, files: Mapping[str, FileInfo], data: str) -> Meta:
-        """The description of what was built, known after the stage ``graph``."""
-        return Meta(
-            name=name,
-            source=self.source.description,
-            data=data,
-            style=self.source.style,
-            indexed=self.source.style,
-            alias_fields=tuple(self.source.alias_fields),
-            types=tuple(self.types),
-            relations=tuple(self.relations),
-            tuples=tuple(self.tuples),
-            dropped=self.dropped,
-            encoder=self.options.encoder_name,
-            sparql=self.options.sparql,
-            tokens=self._state.done.get("text", {}).get("tokens"),
-            files=files,
-        )
-
-    def _folder(self, name: str) -> Path:
-        folder = self.work / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        return folder
-
-    def _nodes(self) -> dict[str, Any]:
-        losses, done = Losses(), 0
-        writer = NodeWriter(self._folder("nodes"), self._folder("documents"), self.source.types)
-        for done, record in enumerate(self.source.nodes(losses), 1):
-            writer.add(record, losses)
-            if done % REPORT_EVERY == 0:
-                self.progress("nodes", done, 0)
-        self.progress("nodes", done, done)
-        positions, types = writer.finish()
-        if not any(count for _, count in types):
-            raise DataError(f"no nodes in {self.source.description}")
-        np.save(self.work / POSITIONS, positions)
-        return {"types": types, "dropped": _plain(losses)}
-
-    def _graph(self) -> dict[str, Any]:
-        losses = Losses()
-        nodes = self.open_nodes()
-        folder = self._folder("graph")
-        collector = EdgeCollector(nodes, open_array(self.work / POSITIONS, np.int32), self.source.relations, losses)
-        for item in self.source.edges(losses):
-            collector.add(item)
-            if collector.edges % REPORT_EVERY == 0:
-                self.progress("edges", collector.edges, 0)
-        self.progress("edges", collector.edges, collector.edges)
-        relations, edges = collector.finish()
-        repeated = write_graph(folder, len(nodes), len(relations), edges)
-        if repeated:
-            losses.add("edge given twice", "the same source, relation and target", repeated)
-        graph = Graph(folder, len(relations))
-        tuples = graph.tuple_counts(nodes.type_start)
-        counts = np.zeros(len(relations), np.int64)
-        for (_, relation, _), count in tuples.items():
-            counts[relation] += count
-        types = [kind.name for kind in self.types]
-        return {
-            "relations": list(zip(relations, counts.tolist(), strict=True)),
-            "tuples": [
-                {"source": types[source], "relation": relations[relation], "target": types[target], "count": count}
-                for (source, relation, target), count in tuples.items()
-            ],
-            "dropped": _plain(losses),
-        }
-
-    def _text(self) -> dict[str, Any]:
-        tokens = 0
-
-        def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
-            nonlocal tokens
-            for text in texts:
-                tokens += len(text.document.split())
-                yield text
-
-        self._index_text(counted(self._rendered(self._texts())), "text")
-        return {"tokens": tokens}
-
-    def _relational_text(self) -> dict[str, Any]:
-        self._index_text(self._rendered(self._texts(relations=True)), RELATIONAL_TEXT)
-        return {}
-
-    def _names(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb import names
-
-        nodes = self.open_nodes()
-        named = (node for node, _ in nodes.named())
-        names.build(named, self._folder("names"), type_start=nodes.type_start, progress=self.progress)
-        return {}
-
-    def _vectors(self) -> dict[str, Any]:
-        self._embed(self._texts(), VECTORS)
-        return {}
-
-    def _relational_vectors(self) -> dict[str, Any]:
-        self._embed(self._texts(relations=True), RELATIONAL_VECTORS)
-        return {}
-
-    def _texts(self, *, relations: bool = False) -> Texts:
-        meta = self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
-        return Texts(self.work.parent.resolve(), meta, relations)
-
-    def _rendered(self, texts: Texts) -> Iterator[NodeText]:
-        workers = self.options.workers
-        return workers.rendered(texts) if workers else texts.rendered()
-
-    def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
-        from kbnav.knowledge.skb import text
-
-        starts = type_starts([kind.count for kind in self.types])
-        text.build(texts, self._folder(part), type_start=starts, progress=self.progress)
-
-    def _embed(self, texts: Texts, part: str) -> None:
-        from kbnav.knowledge.skb.embedding import build
-
-        folder, workers = self.work / part, self.options.workers
-        folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
-        previous = self._previous and self._previous / part
-
-        def elsewhere(encoder: Encoder, windows: Iterable[embedding.Window]) -> Iterator[embedding.Made]:
-            assert workers is not None
-            return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
-
-        build(
-            lambda: self._rendered(texts),
-            folder,
-            encoder=self.options.encoder,
-            type_start=texts.meta.type_start,
-            previous=previous,
-            progress=self.progress,
-            elsewhere=elsewhere if workers else None,
-        )
-
-    def _approximate(self, part: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-        """The stage behind that of ``part``, where it is wanted."""
-        from kbnav.knowledge.skb import ann, embedding
-
-        def run() -> dict[str, Any]:
-            embedding.build_approximate(self.work / part, self._folder(ann.folder(part)), progress=self.progress)
-            return {}
-
-        if self.options.ann:
-            yield ann.folder(part), run
-
-    def _rdf(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb import rdf
-
-        relations = [relation.name for relation in self.relations]
-        graph = Graph(self.work / "graph", len(relations))
-        types = [kind.name for kind in self.types]
-        source = rdf.triples(self.open_nodes(), graph, types, relations, self.progress, self.stopped.is_set)
-        rdf.build(source, self._folder(TRIPLES))
-        return {}
-
-
-def _plain(losses: Losses) -> dict[str, Any]:
-    return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
+    saved = _saved(out / WORK)
+    return saved.get("fingerprint") == fingerprint(source, options) and bool(saved["done"])
 
 
 def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
@@ -374,17 +189,474 @@ def fingerprint(source: Source, options: Options, previous: Path | None = None) 
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _put_in_place(job: _Job, out: Path, name: str) -> Meta:
-    """Checksum everything, rename ``build/`` to its final name, and let ``meta.json`` name it."""
-    leftovers = (POSITIONS, STATE)
-    paths = sorted(path for path in job.work.rglob("*") if path.is_file() and path.name not in leftovers)
-    files = {}
-    for done, path in enumerate(paths, 1):
-        files[path.relative_to(job.work).as_posix()] = file_info(path, sync=True)
-        job.progress("checksums", done, len(paths))
-    meta = job.meta(name, files, f"data-{os.urandom(6).hex()}")
-    job.work.rename(out / meta.data)
-    write_meta(out, meta)
-    for leftover in leftovers:
-        (out / meta.data / leftover).unlink()
-    return meta
+class _State:
+    """Which stages of a build are done, and what later ones must know of them; kept in ``build/progress.json``."""
+
+    def __init__(self, work: Path, fingerprint: str, done: dict[str, dict[str, Any]]) -> None:
+        self._work, self._fingerprint, self.done = work, fingerprint, done
+        self._lock = Lock()
+
+    @classmethod
+    def resume(cls, work: Path, fingerprint: str) -> _State:
+        """Take up a build of the same input, or begin a new one."""
+        saved = _saved(work)
+        if saved.get("fingerprint") != fingerprint:
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
+            saved = {"done": {}}
+        state = cls(work, fingerprint, saved["done"])
+        state._save()
+        return state
+
+    def finish(self, stage: str, found: dict[str, Any]) -> None:
+        """Remember a finished stage."""
+        with self._lock:
+            self.done[stage] = found
+            self._save()
+
+    def _save(self) -> None:
+        new = self._work / f"{STATE}.new"
+        new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
+        new.replace(self._work / STATE)
+
+
+def _saved(work: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((work / STATE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+class _Job:
+    """One build: its input, its folder, and its stages."""
+
+    def __init__(
+        self, source: Source, options: Options, work: Path, state: _State, previous: Path | None, progress: Progress
+    ) -> None:
+        self._source, self._options, self._work = source, options, work
+        self._state, self._previous, self._progress = state, previous, progress
+        self._stopped = Event()
+
+    def run(self) -> None:
+        """Run the stages that are not done; the triples, which a library sorts on threads of its own, beside others."""
+        triples: Future[None] | None = None
+        with ThreadPoolExecutor(1) as beside:
+            try:
+                for stage, work in self._stages():
+                    if stage in self._state.done:
+                        continue
+                    if stage == TRIPLES:
+                        triples = beside.submit(lambda work=work: self._state.finish(TRIPLES, work()))  # type: ignore[misc]
+                        continue
+                    if triples is not None and triples.done():
+                        triples.result()  # a full disk should show before hours of embedding
+                    self._state.finish(stage, work())
+                if triples is not None:
+                    triples.result()
+            except BaseException:
+                self._stopped.set()
+                raise
+
+    def put_in_place(self, out: Path, name: str) -> Meta:
+        """Checksum everything, rename ``build/`` to its final name, and let ``meta.json`` name it."""
+        leftovers = (POSITIONS, STATE)
+        paths = sorted(path for path in self._work.rglob("*") if path.is_file() and path.name not in leftovers)
+        files = {}
+        for done, path in enumerate(paths, 1):
+            files[path.relative_to(self._work).as_posix()] = file_info(path, sync=True)
+            self._progress("checksums", done, len(paths))
+        meta = self._meta(name, files, f"data-{os.urandom(6).hex()}")
+        self._work.rename(out / meta.data)
+        write_meta(out, meta)
+        for leftover in leftovers:
+            (out / meta.data / leftover).unlink()
+        return meta
+
+    def _stages(self) -> Iterator[tuple[str, Stage]]:
+        """The stages in their order; a later one may read what the earlier ones wrote."""
+        options = self._options
+        yield "nodes", self._nodes
+        yield GRAPH, self._graph
+        if options.sparql:
+            yield TRIPLES, self._triples
+        if options.text and options.indexes:
+            yield TEXT, self._text
+        if options.text:
+            yield NAMES, self._names
+        for part, relations in ((VECTORS, False), (RELATIONAL_VECTORS, True)):
+            if not options.indexes or (relations and not options.relations):
+                continue
+            if relations and options.text:
+                yield RELATIONAL_TEXT, self._relational_text
+            if options.vectors:
+                yield part, partial(self._vectors, part, relations=relations)
+            if options.vectors and options.ann:
+                from kbnav.knowledge.skb.vectors import approximate_folder
+
+                yield approximate_folder(part), partial(self._approximate, part, approximate_folder(part))
+
+    def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
+        """The description of what was built, known after the stage ``graph``."""
+        nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
+        found = {
+            "types": [{"name": kind, "count": count} for kind, count in nodes["types"]],
+            "relations": [{"name": relation, "count": count} for relation, count in graph["relations"]],
+            "tuples": graph["tuples"],
+            "dropped": dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
+            "tokens": self._state.done.get(TEXT, {}).get("tokens"),
+        }
+        return Meta(
+            name=name,
+            source=self._source.description,
+            data=data,
+            style=self._source.style,
+            indexed=self._source.style,
+            alias_fields=tuple(self._source.alias_fields),
+            encoder=self._options.encoder_name,
+            sparql=self._options.sparql,
+            files=files,
+            **found,
+        )
+
+    @property
+    def _type_start(self) -> list[int]:
+        return type_starts([count for _, count in self._state.done["nodes"]["types"]])
+
+    def _open_nodes(self) -> Nodes:
+        return Nodes.open(self._work, self._type_start, self._source.alias_fields)
+
+    def _folder(self, name: str) -> Path:
+        folder = self._work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def _nodes(self) -> dict[str, Any]:
+        losses, done = Losses(), 0
+        writer = _NodeWriter(self._folder("nodes"), self._folder("documents"), self._source.types)
+        for done, record in enumerate(self._source.nodes(losses), 1):
+            writer.add(record, losses)
+            if done % REPORT_EVERY == 0:
+                self._progress("nodes", done, 0)
+        self._progress("nodes", done, done)
+        positions, types = writer.finish()
+        if not any(count for _, count in types):
+            raise DataError(f"no nodes in {self._source.description}")
+        np.save(self._work / POSITIONS, positions)
+        return {"types": types, "dropped": _dropped(losses)}
+
+    def _graph(self) -> dict[str, Any]:
+        losses = Losses()
+        nodes = self._open_nodes()
+        folder = self._folder(GRAPH)
+        collector = _EdgeCollector(nodes, open_array(self._work / POSITIONS, np.int32), self._source.relations, losses)
+        for item in self._source.edges(losses):
+            collector.add(item)
+            if collector.edges % REPORT_EVERY == 0:
+                self._progress("edges", collector.edges, 0)
+        self._progress("edges", collector.edges, collector.edges)
+        relations, edges = collector.finish()
+        repeated = write_graph(folder, len(nodes), len(relations), edges)
+        if repeated:
+            losses.add("edge given twice", "the same source, relation and target", repeated)
+        tuples = Graph(folder, len(relations)).tuple_counts(nodes.type_start)
+        counts = [0] * len(relations)
+        for (_, relation, _), count in tuples.items():
+            counts[relation] += count
+        types = [kind for kind, _ in self._state.done["nodes"]["types"]]
+        return {
+            "relations": list(zip(relations, counts, strict=True)),
+            "tuples": [
+                {"source": types[source], "relation": relations[relation], "target": types[target], "count": count}
+                for (source, relation, target), count in tuples.items()
+            ],
+            "dropped": _dropped(losses),
+        }
+
+    def _triples(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb import rdf
+
+        types = [kind for kind, _ in self._state.done["nodes"]["types"]]
+        relations = [relation for relation, _ in self._state.done[GRAPH]["relations"]]
+        graph = Graph(self._work / GRAPH, len(relations))
+        source = rdf.triples(self._open_nodes(), graph, types, relations, self._progress, self._stopped.is_set)
+        rdf.build(source, self._folder(TRIPLES))
+        return {}
+
+    def _text(self) -> dict[str, Any]:
+        tokens = 0
+
+        def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
+            nonlocal tokens
+            for text in texts:
+                tokens += len(text.document.split())
+                yield text
+
+        self._index_text(counted(self._rendered(self._texts())), TEXT)
+        return {"tokens": tokens}
+
+    def _relational_text(self) -> dict[str, Any]:
+        self._index_text(self._rendered(self._texts(relations=True)), RELATIONAL_TEXT)
+        return {}
+
+    def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
+        from kbnav.knowledge.skb import text
+
+        text.build(texts, self._folder(part), type_start=self._type_start, progress=self._progress)
+
+    def _names(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb import names
+
+        named = (node for node, _ in self._open_nodes().named())
+        names.build(named, self._folder(NAMES), type_start=self._type_start, progress=self._progress)
+        return {}
+
+    def _texts(self, *, relations: bool = False) -> Texts:
+        meta = self._meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
+        return Texts(self._work.parent.resolve(), meta, relations)
+
+    def _rendered(self, texts: Texts) -> Iterator[NodeText]:
+        workers = self._options.workers
+        return workers.rendered(texts) if workers else texts.rendered()
+
+    def _vectors(self, part: str, *, relations: bool) -> dict[str, Any]:
+        from kbnav.knowledge.skb import vectors
+
+        texts, folder, workers = self._texts(relations=relations), self._work / part, self._options.workers
+        folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
+        previous = self._previous and self._previous / part
+
+        def elsewhere(encoder: Encoder, windows: Iterable[Window]) -> Iterator[Made]:
+            assert workers is not None
+            return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
+
+        vectors.build(
+            lambda: self._rendered(texts),
+            folder,
+            encoder=self._options.encoder,
+            type_start=self._type_start,
+            previous=previous,
+            progress=self._progress,
+            elsewhere=elsewhere if workers else None,
+        )
+        return {}
+
+    def _approximate(self, part: str, folder: str) -> dict[str, Any]:
+        from kbnav.knowledge.skb.vectors import build_approximate
+
+        build_approximate(self._work / part, self._folder(folder), progress=self._progress)
+        return {}
+
+
+def _dropped(losses: Losses) -> dict[str, Any]:
+    return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
+
+
+class _NodeWriter:
+    """Writes ``nodes/`` and ``documents/`` from records in any order."""
+
+    def __init__(self, nodes: Path, documents: Path, types: Sequence[str]) -> None:
+        self._folder = nodes
+        self._documents = DocumentWriter(documents)
+        self._seen: set[str] = set()
+        self._types = {name: number for number, name in enumerate(types)}
+        self._ids: list[list[str]] = [[] for _ in self._types]
+        self._names: list[list[str]] = [[] for _ in self._types]
+        self._kind = array("i")
+        self._index = array("i")
+
+    def add(self, record: NodeRecord, losses: Losses) -> None:
+        """Take the next record, or count the reason it is left out for."""
+        reason = self._left_out(record)
+        if reason:
+            losses.add(reason, f"{record.id} {record.name}".strip())
+            self._kind.append(-1)
+            self._index.append(-1)
+            return
+        self._seen.add(record.id)
+        kind = self._types.setdefault(record.type or "node", len(self._types))
+        if kind == len(self._ids):
+            self._ids.append([])
+            self._names.append([])
+        if not record.name:
+            losses.add("node without a name (kept, its id is shown)", record.id)
+        self._kind.append(kind)
+        self._index.append(len(self._ids[kind]))
+        self._ids[kind].append(record.id)
+        self._names[kind].append(record.name)
+        self._documents.add(kind, record.fields)
+
+    def _left_out(self, record: NodeRecord) -> str:
+        """The reason a node is left out for; empty where it is not."""
+        if not record.id:
+            return "node without an id"
+        try:
+            record.id.encode()
+        except UnicodeEncodeError:  # halves of characters, which JSON may hold
+            return "node whose id is no text"
+        if record.deleted:
+            return "node deleted"
+        return "node id given twice" if record.id in self._seen else ""
+
+    def finish(self) -> tuple[npt.NDArray[np.int32], list[tuple[str, int]]]:
+        """Returns each record's node number, -1 where it was left out, and the types with their counts."""
+        self._documents.finish(len(self._types))
+        write_strings(self._folder, "ids", chain.from_iterable(self._ids), searchable=True)
+        write_strings(self._folder, "names", chain.from_iterable(self._names))
+        counts = [len(ids) for ids in self._ids]
+        kind, index = _column(self._kind), _column(self._index)
+        # The number of nodes stands behind the last type, where kind -1 finds it.
+        positions = np.where(kind < 0, -1, np.array(type_starts(counts), np.int32)[kind] + index)
+        return positions.astype(np.int32), list(zip(self._types, counts, strict=True))
+
+
+class _EdgeCollector:
+    """Turns edges by id or by position into numbers."""
+
+    def __init__(self, nodes: Nodes, positions: Array, relations: Sequence[str], losses: Losses) -> None:
+        self._nodes = nodes
+        self._positions = positions
+        self._relations = {name: number for number, name in enumerate(relations)}
+        self._declared = len(self._relations)
+        self._losses = losses
+        self._columns = (array("i"), array("i"), array("i"))
+        self.edges = 0
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {node_id: number for number, node_id in enumerate(self._nodes.ids)}
+
+    def add(self, item: EdgeRecord | EdgeArrays) -> None:
+        """Take an edge, or many; those with an end that does not exist are counted and left out."""
+        if isinstance(item, EdgeArrays):
+            self._add_arrays(item)
+            return
+        self.edges += 1
+        source, target = self._numbers.get(item.source), self._numbers.get(item.target)
+        if item.deleted or source is None or target is None or not item.relation:
+            missing = "edge without a relation" if not item.relation else "edge to a node that does not exist"
+            reason = "edge deleted" if item.deleted else missing
+            self._losses.add(reason, f"{item.source} {item.relation} {item.target}")
+            return
+        relation = self._relations.setdefault(item.relation, len(self._relations))
+        sources, relations, targets = self._columns
+        sources.append(source)
+        relations.append(relation)
+        targets.append(target)
+
+    def _add_arrays(self, item: EdgeArrays) -> None:
+        self.edges += len(item.source)
+        relation = self._in_range(item.relation, self._declared, "relation").astype(np.int32)
+        source, target = (
+            self._positions[self._in_range(side, len(self._positions), "node")] for side in (item.source, item.target)
+        )
+        missing = (source < 0) | (target < 0)
+        if missing.any():
+            first = int(missing.argmax())
+            case = f"{item.source[first]} {item.relation[first]} {item.target[first]}"
+            self._losses.add("edge to a node that does not exist", case, int(missing.sum()))
+        for column, values in zip(self._columns, (source, relation, target), strict=True):
+            column.frombytes(np.ascontiguousarray(values[~missing], np.int32).tobytes())
+
+    def _in_range(self, values: Array, size: int, what: str) -> Array:
+        if len(values) and (values.min() < 0 or values.max() >= size):
+            raise DataError(f"edges name {what} {values.min()} to {values.max()}; there are {size}, numbered from 0")
+        return values
+
+    def finish(self) -> tuple[list[str], tuple[Array, Array, Array]]:
+        """The relations by number, and the columns: source, relation, target, shape [edges] each."""
+        source, relation, target = map(_column, self._columns)
+        return list(self._relations), (source, relation, target)
+
+
+def _column(values: array[int]) -> npt.NDArray[np.int32]:
+    return np.frombuffer(values, np.int32) if values else np.empty(0, np.int32)
+
+
+def same_encoder(place: str, meta: Meta, options: Options) -> None:
+    """Raise UsageError where the options of an update name another encoder than the SKB has."""
+    if options.encoder_name != meta.encoder:
+        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
+        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
+
+
+class Updated:
+    """An SKB with the records of another source over it, as a source."""
+
+    def __init__(self, skb: SKB, source: Source) -> None:
+        self._skb, self._source = skb, source
+        self.description = f"{skb.meta.source}; then {source.description}"
+        self.fingerprint = hashlib.sha256(f"{skb.meta.data} {source.fingerprint}".encode()).hexdigest()
+        self.style = skb.meta.style
+        self.types: Sequence[str] = skb.type_names
+        self.relations: Sequence[str] = skb.relation_names
+        self.alias_fields: Sequence[str] = skb.meta.alias_fields
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
+        changed = self._changed(losses)
+        for number, fields in enumerate(self._skb.documents):
+            node_id = self._skb.id(number)
+            old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
+            new = changed.pop(node_id, old)
+            yield new._replace(type=new.type or old.type)
+        for record in changed.values():
+            if record.deleted:
+                losses.add("deletion of a node that does not exist", record.id)
+            else:
+                yield record
+
+    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
+        return {record.id: record for record in self._source.nodes(losses)}
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """The SKB's edges but for those deleted, then the new ones."""
+        changed: dict[EdgeRecord, EdgeRecord] = {}
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeArrays):
+                raise DataError("an SKB is updated with records, not with arrays of positions")
+            changed[item._replace(deleted=False)] = item
+        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
+        yield from (item for item in changed.values() if not item.deleted)
+
+    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
+        graph = self._skb.graph
+        gone = self._edge_numbers(deleted, losses)
+        without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
+        numbers = (self._skb.nodes.ids.find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        without[[number for number in numbers if number >= 0]] = True
+        sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
+        _, targets, relations = graph.arrays("out")
+        for first in range(0, graph.edges, _CHUNK):
+            part = slice(first, first + _CHUNK)
+            keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
+            asked = np.isin(keys, gone)
+            dangling = (without[sources[part]] | without[targets[part]]) & ~asked
+            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
+                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                relation = self.relations[int(relations[part][place])]
+                losses.add("edge of a deleted node", f" {relation} ".join(ends))
+            more = int(dangling.sum()) - EXAMPLES
+            if more > 0:
+                losses.add("edge of a deleted node", "", more)
+            kept = ~(asked | dangling)
+            yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
+
+    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
+        """The numbers of edges that the SKB has; others are counted."""
+        found = []
+        for edge in edges:
+            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
+            case = f"{edge.source} {edge.relation} {edge.target}"
+            if source < 0 or target < 0 or edge.relation not in self.relations:
+                losses.add("deletion of an edge that does not exist", case)
+                continue
+            relation = self._skb.relation_number(edge.relation)
+            there = self._skb.graph.has_edge(source, relation, target)
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            found.append(self._edge_number(source, relation, target))
+        return np.array(found, np.int64)
+
+    def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
+        """One number for an edge, for numbers or for arrays of them."""
+        return (source * len(self.relations) + relation) * self._skb.graph.nodes + target

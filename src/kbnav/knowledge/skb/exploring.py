@@ -1,26 +1,34 @@
-"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, ways between two nodes."""
+"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, paths between two nodes, evidence."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.knowledge.base import INVERSE, Entity, Value
-from kbnav.knowledge.skb.graph import WAYS, Hop, Nodes
+from kbnav.answers.tables import Term, node_term
+from kbnav.knowledge.base import Entity, Value
+from kbnav.knowledge.evidence import Evidence, Provenance
+from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 
 LOOKED_AT = 5_000_000
-"""Edges that are looked at for a way; behind hubs there may be more."""
+"""Edges that are looked at for a path; behind hubs there may be more."""
 _ANY = Hop()
+_LONGEST = 3
+"""Edges of a path that is evidence."""
+_ROW = 512
+"""Neighbours of a node that are looked at for evidence, in one direction: a hub's are no reason."""
+_VISITED = 20_000
 
 
 @dataclass(frozen=True)
-class Kin:
+class RelatedNodes:
     """The neighbours of a node by one relation, ``^`` before it where it comes in: how many, and the first of them."""
 
     relation: str
@@ -29,7 +37,7 @@ class Kin:
 
 
 @dataclass(frozen=True)
-class Listed:
+class NodePage:
     """Some of ``total`` nodes."""
 
     nodes: tuple[Value, ...]
@@ -37,21 +45,21 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Tie:
-    """One hop of a way: the relations that it follows, ``^`` before those followed backwards, and the node there."""
+class PathHop:
+    """One hop of a path: the relations that it follows, ``^`` before those followed backwards, and the node there."""
 
     relations: tuple[str, ...]
     node: Value
 
 
 @dataclass(frozen=True)
-class Ways:
-    """The shortest ways from one node to another, those over nodes with few edges first; none where there is none.
+class ShortestPaths:
+    """The shortest paths from one node to another, those over nodes with few edges first; none where there is none.
 
     ``hops`` are theirs; ``cut`` says that too many edges were in the way, so that there may be one all the same.
     """
 
-    ways: tuple[tuple[Tie, ...], ...]
+    ways: tuple[tuple[PathHop, ...], ...]
     hops: int
     cut: bool = False
 
@@ -60,36 +68,29 @@ class Explorer:
     """What can be seen from each place of an SKB; threads may share it."""
 
     def __init__(self, kb: SkbKB) -> None:
-        self.kb, self.skb = kb, kb.skb
+        self.kb, self.skb, self.value = kb, kb.skb, kb.value
 
-    def value(self, node: int) -> Value:
-        """A node by its number, its type as the datatype."""
-        return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))
-
-    def around(self, node_id: str, first: int) -> list[Kin]:
+    def around(self, node_id: str, first: int) -> list[RelatedNodes]:
         """The relations of a node, those with most neighbours first. Raises UnknownId."""
-        node = self.skb.number(node_id)
-        found = []
-        for way in WAYS:
-            row = self.skb.graph.row(node, way)
-            for relation in np.unique(row.relations).tolist():
-                nodes = row.nodes[row.relations == relation]
-                shown = tuple(map(self.value, nodes[:first].tolist()))
-                found.append(Kin(self._name(relation, way == "in"), len(nodes), shown))
-        return sorted(found, key=lambda kin: -kin.count)
+        found = [
+            RelatedNodes(
+                self.kb.relations.directed(relation, way), len(nodes), tuple(map(self.value, nodes[:first].tolist()))
+            )
+            for way, relation, nodes in self.kb.relations.around(self.skb.number(node_id))
+        ]
+        return sorted(found, key=lambda one: -one.count)
 
-    def neighbors(self, node_id: str, relation: str, start: int, count: int) -> Listed:
+    def neighbors(self, node_id: str, relation: str, start: int, count: int) -> NodePage:
         """Neighbours by one relation, ``^`` before it followed backwards. Raises UnknownId."""
         node = self.skb.number(node_id)
-        number, back = self.kb.relations.asked(relation)
+        number, back = self.kb.relations.resolve(relation)
         nodes = self.skb.graph.row(node, "in" if back else "out", number).nodes
-        return Listed(tuple(map(self.value, nodes[start : start + count].tolist())), len(nodes))
+        return NodePage(tuple(map(self.value, nodes[start : start + count].tolist())), len(nodes))
 
-    def of_type(self, kind: str, start: int, count: int) -> Listed:
+    def of_type(self, kind: str, start: int, count: int) -> NodePage:
         """Nodes of a type, in the order of the SKB. Raises UnknownId."""
-        first, end = self.skb.type_range(kind)
-        numbers = range(min(first + start, end), min(first + start + count, end))
-        return Listed(tuple(map(self.value, numbers)), end - first)
+        numbers = range(*self.skb.type_range(kind))
+        return NodePage(tuple(map(self.value, numbers[start : start + count])), len(numbers))
 
     def find(self, text: str) -> list[Entity]:
         """What is meant by an id or a name: one node, or those that it may be. Raises BadArguments for no text."""
@@ -99,23 +100,23 @@ class Explorer:
         named = [one for one in found.entities if one.label.casefold() == text.strip().casefold()]
         return named if len(named) == 1 else list(found.entities)
 
-    def two_hops(self, node_id: str, count: int, seed: str = "") -> list[tuple[Tie, ...]]:
-        """Ways of two hops from a node, each by another pair of relations, drawn with ``seed``. Raises UnknownId."""
+    def two_hops(self, node_id: str, count: int, seed: str = "") -> list[tuple[PathHop, ...]]:
+        """Paths of two hops from a node, each by another pair of relations, drawn with ``seed``. Raises UnknownId."""
         node, chance = self.skb.number(node_id), random.Random(seed)
-        found: dict[tuple[tuple[str, ...], ...], tuple[Tie, ...]] = {}
+        found: dict[tuple[tuple[str, ...], ...], tuple[PathHop, ...]] = {}
         for _ in range(4 * count):
             near = self._step(node, chance, {node})
             far = self._step(near, chance, {node, near}) if near is not None else None
             if near is not None and far is not None:
-                way = self._way((node, near, far))
-                found.setdefault(tuple(tie.relations for tie in way), way)
+                path = self._path((node, near, far))
+                found.setdefault(tuple(hop.relations for hop in path), path)
         return list(found.values())[:count]
 
-    def ways(self, start_id: str, end_id: str, limit: int) -> Ways:
-        """The shortest ways between two nodes, whatever the direction of their edges. Raises UnknownId."""
+    def ways(self, start_id: str, end_id: str, limit: int) -> ShortestPaths:
+        """The shortest paths between two nodes, whatever the direction of their edges. Raises UnknownId."""
         start, end = self.skb.number(start_id), self.skb.number(end_id)
         if start == end:
-            return Ways(((),), 0)
+            return ShortestPaths(((),), 0)
         sides = [[np.array([one], np.int32)] for one in (start, end)]
         looked = 0
         while True:
@@ -126,14 +127,14 @@ class Explorer:
             side = sides[int(np.argmin(costs))]
             looked += min(costs)
             if not min(costs) or looked > LOOKED_AT:
-                return Ways((), 0, looked > LOOKED_AT)
+                return ShortestPaths((), 0, looked > LOOKED_AT)
             side.append(np.setdiff1d(self.skb.graph.expand(side[-1], _ANY), np.concatenate(side)))
         layers = self._between(sides, meeting)
-        walks = self._walks((start,), layers[1:])
-        return Ways(tuple(self._way(walk) for walk, _ in zip(walks, range(limit), strict=False)), len(layers) - 1)
+        walks = islice(self._walks((start,), layers[1:]), limit)
+        return ShortestPaths(tuple(map(self._path, walks)), len(layers) - 1)
 
-    def _between(self, sides: Sequence[Sequence[Nodes]], meeting: Nodes) -> list[Nodes]:
-        """The nodes that lie on a shortest way, by their distance from its start."""
+    def _between(self, sides: Sequence[Sequence[NodeNumbers]], meeting: NodeNumbers) -> list[NodeNumbers]:
+        """The nodes that lie on a shortest path, by their distance from its start."""
         layers = [meeting]
         for layer in reversed(sides[0][:-1]):
             layers.insert(0, np.intersect1d(layer, self.skb.graph.expand(layers[0], _ANY)))
@@ -141,7 +142,7 @@ class Explorer:
             layers.append(np.intersect1d(layer, self.skb.graph.expand(layers[-1], _ANY)))
         return layers
 
-    def _walks(self, walk: tuple[int, ...], layers: Sequence[Nodes]) -> Iterator[tuple[int, ...]]:
+    def _walks(self, walk: tuple[int, ...], layers: Sequence[NodeNumbers]) -> Iterator[tuple[int, ...]]:
         if not layers:
             yield walk
             return
@@ -151,29 +152,91 @@ class Explorer:
 
     def _step(self, node: int, chance: random.Random, but: set[int]) -> int | None:
         """A neighbour by a relation drawn first, so that those of few edges are met as well."""
-        rows = [self.skb.graph.row(node, way) for way in WAYS]
-        kinds = [(way, one) for way, row in enumerate(rows) for one in np.unique(row.relations).tolist()]
+        kinds = [nodes for _, _, nodes in self.kb.relations.around(node)]
         if not kinds:
             return None
-        way, relation = chance.choice(kinds)
-        nodes = rows[way].nodes[rows[way].relations == relation]
+        nodes = chance.choice(kinds)
         step = int(nodes[chance.randrange(len(nodes))])
         return None if step in but else step
 
-    def _way(self, walk: Sequence[int]) -> tuple[Tie, ...]:
-        return tuple(Tie(tuple(self._between_two(one, other)), self.value(other)) for one, other in pairwise(walk))
+    def _path(self, walk: Sequence[int]) -> tuple[PathHop, ...]:
+        names = self.kb.relations
+        return tuple(
+            PathHop(
+                tuple(names.directed(relation, way) for way, relation in _links(self.skb.graph, one, other)),
+                self.value(other),
+            )
+            for one, other in pairwise(walk)
+        )
 
-    def _between_two(self, one: int, other: int) -> Iterator[str]:
-        for way in WAYS:
-            row = self.skb.graph.row(one, way)
-            for relation in row.relations[row.nodes == other].tolist():
-                yield self._name(relation, way == "in")
-
-    def _degrees(self, nodes: Nodes) -> npt.NDArray[np.int64]:
+    def _degrees(self, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
         """How many edges each has, shape [nodes]."""
         starts = [self.skb.graph.arrays(way)[0] for way in WAYS]
         counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
         return counts
 
-    def _name(self, relation: int, back: bool) -> str:
-        return f"{INVERSE if back else ''}{self.kb.relations.shown[relation]}"
+
+def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:
+    """The edges between two nodes: direction, seen from the first, and relation."""
+    for way in WAYS:
+        row = graph.row(one, way)
+        for relation in row.relations[row.nodes == other].tolist():
+            yield way, relation
+
+
+def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], about: str) -> Provenance:
+    """What links nodes with those that a question is about, and what their documents say of it.
+
+    The edges are those of a shortest path; where there are several of the same length, of the first that is found.
+
+    Args:
+        kb: where the nodes are.
+        nodes: ids of the nodes of an answer; what is no node has no evidence.
+        starts: ids of the nodes that the search began at.
+        about: the question, by which the sentence is chosen.
+    """
+    skb = kb.skb
+    begun = {number for one in starts if (number := skb.nodes.ids.find(one)) >= 0}
+    sentences = kb.excerpts(nodes, about)
+    rows: list[tuple[Evidence, ...]] = []
+    named: dict[str, str] = {}
+    for node in nodes:
+        number = skb.nodes.ids.find(node)
+        path = _path_to(skb.graph, number, begun - {number}) if number >= 0 else []
+        found: list[Evidence] = []
+        for one, other in pairwise(path):
+            ends = [skb.id(end) for end in (one, other)]
+            named |= kb.labels(ends)
+            for way, relation in _links(skb.graph, one, other):
+                name = skb.relation_names[relation]
+                named[name] = name.replace("_", " ")
+                source, target = ends if way == "out" else reversed(ends)
+                found.append(Evidence(node_term(source), name, node_term(target)))
+        if sentence := sentences.get(node):
+            found.append(Evidence(node_term(node), "", Term("literal", sentence), source="document"))
+        rows.append(tuple(found))
+        named |= kb.labels([node])
+    return Provenance(tuple(rows), labels=named)
+
+
+def _path_to(graph: Graph, node: int, goals: Collection[int]) -> list[int]:
+    """The nodes of a shortest path from one of the goals to a node; none where it is long."""
+    came: dict[int, int] = {node: node}
+    front = [node]
+    for _ in range(_LONGEST if goals else 0):
+        found: list[int] = []
+        for here in front:
+            for there in (other for way in WAYS for other in graph.row(here, way).nodes[:_ROW].tolist()):
+                if there in came:
+                    continue
+                came[there] = here
+                if there in goals:
+                    path = [there]
+                    while path[-1] != node:
+                        path.append(came[path[-1]])
+                    return path
+                found.append(there)
+            if len(came) > _VISITED:
+                return []
+        front = found
+    return []

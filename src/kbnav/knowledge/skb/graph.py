@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from kbnav.errors import DataError
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.arrays import Array, check_numbers, check_starts, consecutive, open_array
+from kbnav.knowledge.skb.files import Array, check_numbers, check_starts, consecutive, open_array
 
-Nodes = npt.NDArray[np.int32]
+NodeNumbers = npt.NDArray[np.int32]
 """Node numbers, shape [n]."""
 MAX_RELATIONS = 65_534
 _CHUNK = 1 << 22
@@ -32,7 +32,7 @@ WAYS: tuple[Literal["out"], Literal["in"]] = ("out", "in")
 class Row(NamedTuple):
     """Edges of one node in one direction, shape [edges] both: neighbours and relations. Views; not to be written to."""
 
-    nodes: Nodes
+    nodes: NodeNumbers
     relations: Array
 
 
@@ -69,6 +69,11 @@ class Graph:
             check_numbers(folder / f"{way}-nodes.npy", nodes, self.nodes)
             check_numbers(folder / f"{way}-relations.npy", kinds, relations)
 
+    def check_counts(self, place: str, nodes: int, edges: int) -> None:
+        """Raise DataError, which begins with ``place``, where there are other numbers of nodes or edges."""
+        if (self.nodes, self.edges) != (nodes, edges):
+            raise DataError(f"{place}: {self.nodes} nodes and {self.edges} edges where {nodes}, {edges} were written")
+
     @property
     def nodes(self) -> int:
         """Number of nodes."""
@@ -91,32 +96,28 @@ class Graph:
         begin, end = relations.searchsorted(self._keys[relation : relation + 2])
         return Row(nodes[begin:end], relations[begin:end])
 
-    def neighbors(self, node: int, relation: int | None = None, direction: Direction = "both") -> Nodes:
+    def neighbors(self, node: int, relation: int | None = None, direction: Direction = "both") -> NodeNumbers:
         """The nodes next to one, each once, ascending."""
         if direction != "both" and relation is not None:
             return self.row(node, direction, relation).nodes  # one relation, one way: sorted and without repeats
-        return _distinct([self.row(node, way, relation).nodes for way in _ways(direction)])
+        return _distinct([self.row(node, way, relation).nodes for way in ways(direction)])
 
     def degree(self, node: int, direction: Direction = "both", relation: int | None = None) -> int:
         """How many edges a node has; an edge from a node to itself counts once a direction."""
         if relation is not None:
-            return sum(len(self.row(node, way, relation).nodes) for way in _ways(direction))
+            return sum(len(self.row(node, way, relation).nodes) for way in ways(direction))
         return sum(
-            int(start[node + 1] - start[node]) for start in (self._start[way == "in"] for way in _ways(direction))
+            int(start[node + 1] - start[node]) for start in (self._start[way == "in"] for way in ways(direction))
         )
 
     def degrees(self, direction: Literal["out", "in"]) -> npt.NDArray[np.int64]:
         """The number of edges of every node in one direction, shape [nodes]."""
         return np.diff(self._start[direction == "in"])
 
-    def arrays(self, direction: Literal["out", "in"]) -> tuple[npt.NDArray[np.int64], Nodes, Array]:
+    def arrays(self, direction: Literal["out", "in"]) -> tuple[npt.NDArray[np.int64], NodeNumbers, Array]:
         """The rows of one direction as they are stored: starts [nodes + 1], neighbours and relations [edges]."""
         way = direction == "in"
         return self._start[way], self._nodes[way], self._relations[way]
-
-    def all_edges(self) -> Row:
-        """Targets and relations of all edges, in the order of their sources: those of node 0 come first."""
-        return Row(self._nodes[0], self._relations[0])
 
     def has_edge(self, source: int, relation: int, target: int) -> bool:
         """Whether there is this very edge."""
@@ -124,24 +125,24 @@ class Graph:
         place = nodes.searchsorted(np.int32(target))
         return bool(place < len(nodes) and nodes[place] == target)
 
-    def expand(self, nodes: Nodes, hop: Hop, limit: int | None = None) -> Nodes:
+    def expand(self, nodes: NodeNumbers, hop: Hop, limit: int | None = None) -> NodeNumbers:
         """The nodes one hop away from any of ``nodes``, each once, ascending.
 
         With ``limit``, the search goes through ``nodes`` in their order and ends once that many are found.
         """
-        ways = _ways(hop.direction)
+        both = ways(hop.direction)
         if limit is None:
-            return _distinct([self._gather(nodes, hop, way) for way in ways])
+            return _distinct([self._gather(nodes, hop, way) for way in both])
         # Marks stay cheap where the same nodes are met again and again, as behind hubs.
         seen = np.zeros(self.nodes, bool)
         for part in self._batches(nodes, 2 * limit):
-            for way in ways:
+            for way in both:
                 seen[self._gather(part, hop, way)] = True
             if np.count_nonzero(seen) >= limit:
                 break
         return np.flatnonzero(seen)[:limit].astype(np.int32)
 
-    def ends(self, node: int, path: Sequence[Hop], limit: int | None = None) -> Nodes:
+    def ends(self, node: int, path: Sequence[Hop], limit: int | None = None) -> NodeNumbers:
         """The nodes that a metapath leads to from a node, each once, ascending; a walk may come back to a node."""
         nodes = np.array([node], np.int32)
         for hop in path:
@@ -196,7 +197,7 @@ class Graph:
             (key // kinds // relations, key // kinds % relations, key % kinds): totals[key] for key in sorted(totals)
         }
 
-    def _batches(self, nodes: Nodes, edges: int) -> Iterator[Nodes]:
+    def _batches(self, nodes: NodeNumbers, edges: int) -> Iterator[NodeNumbers]:
         """Consecutive parts of ``nodes``, each with about so many edges, so that a limit is met with little waste."""
         ends = np.cumsum(sum(start[nodes + 1] - start[nodes] for start in self._start))
         first = 0
@@ -206,7 +207,7 @@ class Graph:
             yield nodes[first:last]
             first = last
 
-    def _gather(self, nodes: Nodes, hop: Hop, way: Literal["out", "in"]) -> Nodes:
+    def _gather(self, nodes: NodeNumbers, hop: Hop, way: Literal["out", "in"]) -> NodeNumbers:
         """Neighbours of many nodes in one direction, repeats and all, without a loop over nodes in Python."""
         if len(nodes) == 1:
             found = self.row(int(nodes[0]), way, hop.relation).nodes
@@ -228,14 +229,15 @@ def relation_dtype(relations: int) -> npt.DTypeLike:
     return np.uint8 if relations < np.iinfo(np.uint8).max else np.uint16
 
 
-def _distinct(parts: Sequence[Nodes]) -> Nodes:
+def _distinct(parts: Sequence[NodeNumbers]) -> NodeNumbers:
     """Each value once, ascending. NumPy's own ``unique`` goes by hashes, which is twenty times slower here."""
     values = np.concatenate(parts)
     values.sort()
     return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
 
 
-def _ways(direction: Direction) -> tuple[Literal["out", "in"], ...]:
+def ways(direction: Direction) -> tuple[Literal["out", "in"], ...]:
+    """The directions that are followed, outgoing edges first."""
     return WAYS if direction == "both" else (direction,)
 
 

@@ -1,8 +1,15 @@
-"""An SKB behind the protocol of knowledge bases."""
+"""An SKB behind the protocol of knowledge bases, and the names of its relations.
+
+A relation has one name wherever it is shown, written or looked up, as short as tells it apart: of a path
+(``/people/person/place_of_birth``) the last part, without ``_`` at its ends, and with ``_`` for a space, as SPARQL
+writes it. Where two would be the same, both keep their whole names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,8 +17,9 @@ import numpy as np
 
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking
-from kbnav.errors import BadArguments, UsageError
+from kbnav.errors import BadArguments, UnknownId, UsageError
 from kbnav.knowledge.base import (
+    INVERSE,
     Capability,
     Direction,
     Edge,
@@ -25,16 +33,168 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
-from kbnav.knowledge.skb.both import CANDIDATES, SENTENCE, search_both
-from kbnav.knowledge.skb.damage import reading
-from kbnav.knowledge.skb.excerpts import excerpt
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
-from kbnav.knowledge.skb.rdf import local_names
-from kbnav.knowledge.skb.relations import Relations
-from kbnav.knowledge.skb.rendering import get_doc_info
-from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
+from kbnav.knowledge.skb.files import reading
+from kbnav.knowledge.skb.graph import WAYS, NodeNumbers, ways
+from kbnav.knowledge.skb.rdf import SparqlStore, local_names, node_ids
+from kbnav.knowledge.skb.rendering import excerpt, get_doc_info
+from kbnav.knowledge.skb.schema import TypeTuple
+from kbnav.knowledge.skb.search import CANDIDATES, SENTENCE, reciprocal_rank_fusion, search_both
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.systems import NEEDS_SKB
+
+_NAMED = 20
+"""Relations that are named where one is asked for that is none."""
+_EXAMPLE = 60
+"""Characters of a node's name that stands for others."""
+
+
+class RelationNames:
+    """The names that are shown, what else is understood for them, and how SPARQL's store has them."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        short = [_short(name) for name in names]
+        spread = Counter([*short, *(_tidy(name) for name in names)])
+        whole = [_tidy(name) for name in names]
+        # A short name counts for itself and, where it is the whole one too, once more.
+        self.shown = tuple(
+            brief if spread[brief] == 1 + (brief == full) else (full if whole.count(full) == 1 else name)
+            for name, brief, full in zip(names, short, whole, strict=True)
+        )
+        self._numbers: dict[str, int] = {}
+        for forms in (self.shown, names, whole, local_names(names)):
+            for number, form in enumerate(forms):
+                self._numbers.setdefault(form, number)
+        stored = dict(zip(self.shown, local_names(names), strict=True))
+        self._stored = {one: local for one, local in stored.items() if one != local}
+        longest = sorted(map(re.escape, self._stored), key=len, reverse=True)
+        self._written = re.compile(rf"\brel:({'|'.join(longest)})(?![\w:%-]|\.\w)") if longest else None
+
+    def find(self, name: str) -> int | None:
+        """The number of a relation by any of its names, spaces for ``_`` allowed; None where there is none."""
+        wanted = name.strip().removeprefix("rel:")
+        return next((self._numbers[one] for one in (wanted, wanted.replace(" ", "_")) if one in self._numbers), None)
+
+    def display(self, name: str) -> str:
+        """Any name of a relation as it is shown, with the ``^`` that may stand before it; unknown ones as they are."""
+        back = "^" if name.startswith("^") else ""
+        number = self.find(name.removeprefix(back))
+        return name if number is None else f"{back}{self.shown[number]}"
+
+    def stored(self, query: str) -> str:
+        """A SPARQL query with ``rel:`` and a name as it is shown put as the store has it."""
+        return self._written.sub(lambda found: f"rel:{self._stored[found[1]]}", query) if self._written else query
+
+
+class Relations(RelationNames):
+    """The relations of one SKB, by their names, by words, and those of a node."""
+
+    def __init__(self, skb: SKB) -> None:
+        super().__init__(skb.relation_names)
+        self._skb = skb
+
+    def number(self, name: str) -> int:
+        """The number of a relation by any of its names. Raises UnknownId, which names the nearest."""
+        return self.resolve(name)[0]
+
+    def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
+        """Number of a relation, and whether it is followed backwards; ``rel:`` and ``_`` for a space are accepted.
+
+        Raises UnknownId, which says ``otherwise`` or names the nearest.
+        """
+        number = self.find(name.removeprefix(INVERSE))
+        if number is not None:
+            return number, name.startswith(INVERSE)
+        where = self._skb.meta.name
+        if otherwise:
+            raise UnknownId(f"{otherwise} in {where}")
+        near = [one.id for one in self.like(name, _NAMED)] or self.shown[:_NAMED]
+        raise UnknownId(f"there is no relation {name!r} in {where}; the nearest by name: {', '.join(near)}")
+
+    def entity(self, relation: int, *, inverse: bool = False) -> Entity:
+        """A relation as what entries and edges name."""
+        name = self.directed(relation, "in" if inverse else "out")
+        return Entity(name, name, kind="property")
+
+    def text(self, relation: int) -> str:
+        """What a relation links how often, a line for each pair of types."""
+        name = self._skb.relation_names[relation]
+        lines = [
+            f"{item.source} -> {item.target}: {item.count} edges"
+            for item in self._skb.meta.tuples
+            if item.relation == name
+        ]
+        return "\n".join(lines)
+
+    def like(self, query: str, limit: int) -> tuple[Entity, ...]:
+        """The relations whose names or types have words of a query, best first."""
+        entities = [self.entity(number) for number in range(len(self.shown))]
+        described = [
+            replace(entity, description=self.text(number).replace("\n", "; ")) for number, entity in enumerate(entities)
+        ]
+        texts = [f"{entity.label} {entity.description}" for entity in described]
+        scored = sorted(zip(relevance(query, texts), described, strict=True), key=lambda pair: -pair[0])
+        return tuple(entity for score, entity in scored if score > 0)[:limit]
+
+    def ranked(self, query: str) -> list[tuple[TypeTuple, float]]:
+        """All kinds of links with how well relation and types fit a query, best first, then those with most links."""
+        tuples = sorted(self._skb.meta.tuples, key=lambda one: -one.count)
+        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
+        return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
+
+    def leads_to(self, name: str, kind: str) -> list[str]:
+        """The types that a relation, ``^`` before it if followed backwards, leads to from a type, those of most first.
+
+        Raises UnknownId.
+        """
+        number, back = self.resolve(name)
+        stored = self._skb.relation_names[number]
+        own = [one for one in self._skb.meta.tuples if one.relation == stored]
+        ends = [(one.count, one.source if back else one.target, one.target if back else one.source) for one in own]
+        return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
+
+    def kinds_like(self, query: str, limit: int) -> list[str]:
+        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``."""
+        return [
+            f"- {one.source} -- {self.display(one.relation)} --> {one.target}: {one.count:,}"
+            for one, score in self.ranked(query)[:limit]
+            if score > 0
+        ]
+
+    def around(self, node: int) -> Iterator[tuple[Literal["out", "in"], int, NodeNumbers]]:
+        """The direction and the relation of a node's edges, with the neighbours by them: outgoing edges first."""
+        for way in WAYS:
+            row = self._skb.graph.row(node, way)
+            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
+                yield way, relation, row.nodes[row.relations == relation]
+
+    def directed(self, relation: int, way: Literal["out", "in"]) -> str:
+        """The name of a relation, with ``^`` before it where it comes in."""
+        return f"{INVERSE if way == 'in' else ''}{self.shown[relation]}"
+
+    def of_node(self, entity_id: str, query: str, limit: int) -> list[str]:
+        """A node's relations with their counts and an example of each, those like the query first; what was cut said.
+
+        Raises UnknownId.
+        """
+        node = self._skb.number(entity_id)
+        found = []
+        for way, relation, nodes in self.around(node):
+            name, example = self.directed(relation, way), self._skb.nodes.label(int(nodes[0]))[:_EXAMPLE]
+            found.append((name, len(nodes), f"- {name}: {len(nodes):,}, such as {example}"))
+        scores = relevance(query, [name.replace("_", " ") for name, _, _ in found])
+        order = sorted(range(len(found)), key=lambda place: (-scores[place], -found[place][1]))
+        head = f"{self._skb.nodes.label(node)} ({entity_id}){':' if found else ' has no links.'}"
+        cut = [f"and {len(found) - limit} more, with fewer links"] if len(found) > limit else []
+        return [head, *(found[place][2] for place in order[:limit]), *cut]
+
+
+def _tidy(name: str) -> str:
+    return name.replace(" ", "_")
+
+
+def _short(name: str) -> str:
+    return _tidy(re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ")) or _tidy(name)
+
 
 EDGES_PER_RELATION = 50
 """Edges of one relation and direction that an entry lists; ``omitted`` counts the rest."""
@@ -69,18 +229,7 @@ class SkbKB:
         self.skb, self._closed = skb, closed
         self.relations = Relations(skb)
         self._sparql = (
-            SparqlStore(
-                skb.store.triples(),
-                Vocabulary(
-                    skb.meta.name,
-                    local_names(skb.type_names),
-                    local_names(skb.relation_names),
-                    lambda node: skb.nodes.ids.find(node) >= 0,
-                ),
-                timeout=query_timeout,
-                memory_limit=memory_limit,
-                size=workers,
-            )
+            SparqlStore(skb, timeout=query_timeout, memory_limit=memory_limit, size=workers)
             if skb.meta.sparql
             else None
         )
@@ -158,18 +307,15 @@ class SkbKB:
         """A node's document and edges, incoming ones under ``^relation``; of a relation, what it links how often."""
         node = self.skb.nodes.ids.find(entity_id)
         if node < 0:
-            relation, _ = self.relations.asked(entity_id, f"there is no node or relation {entity_id!r}")
+            relation, _ = self.relations.resolve(entity_id, f"there is no node or relation {entity_id!r}")
             return Entry(self.relations.entity(relation), document=self.relations.text(relation))
         statements: list[Statement] = []
         omitted: dict[str, int] = {}
-        for way in ("out", "in"):
-            row = self.skb.graph.row(node, "in" if way == "in" else "out")
-            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
-                nodes = row.nodes[row.relations == relation]
-                about = self.relations.entity(relation, inverse=way == "in")
-                statements += [Statement(about, self._value(other)) for other in nodes[:EDGES_PER_RELATION].tolist()]
-                if len(nodes) > EDGES_PER_RELATION:
-                    omitted[f"{about.id} edges"] = len(nodes) - EDGES_PER_RELATION
+        for way, relation, nodes in self.relations.around(node):
+            about = self.relations.entity(relation, inverse=way == "in")
+            statements += [Statement(about, self.value(other)) for other in nodes[:EDGES_PER_RELATION].tolist()]
+            if len(nodes) > EDGES_PER_RELATION:
+                omitted[f"{about.id} edges"] = len(nodes) - EDGES_PER_RELATION
         return Entry(
             entity=self._entity(node),
             statements=tuple(statements),
@@ -187,7 +333,7 @@ class SkbKB:
         limit: int = 5,
     ) -> Sequence[Example]:
         """Edges of a relation, from every pair of node types it links where ``limit`` allows."""
-        relation, _ = self.relations.asked(property_id)
+        relation, _ = self.relations.resolve(property_id)
         about = self.relations.entity(relation)
         name = self.skb.relation_names[relation]
         tuples = [item for item in self.skb.meta.tuples if item.relation == name]
@@ -198,7 +344,7 @@ class SkbKB:
             edges = self.skb.graph.sample(
                 relation, self.skb.type_range(item.source), self.skb.type_range(item.target), wanted
             )
-            found += [Example(self._entity(source), about, self._value(target)) for source, target in edges]
+            found += [Example(self._entity(source), about, self.value(target)) for source, target in edges]
         return found
 
     @_read
@@ -227,21 +373,20 @@ class SkbKB:
         node = self.skb.number(entity_id)
         number = None
         if relation:
-            number, inverse = self.relations.asked(relation)
+            number, inverse = self.relations.resolve(relation)
             if inverse:
                 direction = {"out": "in", "in": "out", "both": "in"}[direction]  # type: ignore[assignment]
         edges = [
             (way, kind, other)
-            for way in ("out", "in")
-            if direction in (way, "both")
-            for row in [self.skb.graph.row(node, "in" if way == "in" else "out", number)]
+            for way in ways(direction)
+            for row in [self.skb.graph.row(node, way, number)]
             for kind, other in zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
         ]
         ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in _in_turn(edges)]
         shown = tuple(
-            Edge("in" if way == "in" else "out", self.relations.entity(kind), value, round(score, 4))
+            Edge(way, self.relations.entity(kind), value, round(score, 4))
             for (way, kind, other), score in ranked[:limit]
-            for value in [replace(self._value(other), description=self._excerpt(other, query))]
+            for value in [replace(self.value(other), description=self._excerpt(other, query))]
         )
         return Neighborhood(self._described(node, query), shown, len(edges))
 
@@ -292,22 +437,23 @@ class SkbKB:
     @_read
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:  # noqa: ARG002
         """See ``KnowledgeBase``."""
-        numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
-        names = {node_id: str(self.skb.nodes.names[number]) for node_id, number in numbers.items() if number >= 0}
+        names = {node_id: str(self.skb.nodes.names[number]) for node_id, number in self._numbers(ids).items()}
         return {node_id: name for node_id, name in names.items() if name}
 
     @_read
     def entities(self, ids: Sequence[str]) -> Mapping[str, Entity]:
         """Name and type of many nodes; ids that are none are left out."""
-        numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
-        return {node_id: self._entity(number) for node_id, number in numbers.items() if number >= 0}
+        return {node_id: self._entity(number) for node_id, number in self._numbers(ids).items()}
 
     @_read
     def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:
         """A line of what each node's document says, of ``about`` where it speaks of that; ids without one left out."""
-        numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
-        lines = {node_id: self._excerpt(number, about) for node_id, number in numbers.items() if number >= 0}
+        lines = {node_id: self._excerpt(number, about) for node_id, number in self._numbers(ids).items()}
         return {node_id: line for node_id, line in lines.items() if line}
+
+    def _numbers(self, ids: Iterable[str]) -> dict[str, int]:
+        numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
+        return {node_id: number for node_id, number in numbers.items() if number >= 0}
 
     def _excerpt(self, node: int, about: str = "") -> str:
         return excerpt(
@@ -323,7 +469,8 @@ class SkbKB:
         entity, line = self._entity(node), self._excerpt(node, about)
         return replace(entity, description=f"{entity.kind}; {line}" if line else entity.kind)
 
-    def _value(self, node: int) -> Value:
+    def value(self, node: int) -> Value:
+        """A node by its number, its type as the datatype."""
         return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))
 
     def _ranked(self, edges: Sequence[_Edge], query: str, limit: int) -> list[tuple[_Edge, float]]:
@@ -342,7 +489,7 @@ class SkbKB:
         return [*fused, *((edge, 0.0) for edge in edges if edge not in seen)]
 
 
-_Edge = tuple[str, int, int]
+_Edge = tuple[Literal["out", "in"], int, int]
 """Direction, relation, neighbour."""
 
 
@@ -355,10 +502,9 @@ def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:
 
 def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:
     """The first edge of each relation and direction, then the second of each, and so on."""
-    count: dict[tuple[str, int], int] = {}
+    turns: Counter[tuple[str, int]] = Counter()
     placed = []
     for way, kind, other in edges:
-        turn = count[way, kind] = count.get((way, kind), 0) + 1
-        placed.append((turn, way, kind, other))
-    placed.sort(key=lambda item: item[0])
-    return [(way, kind, other) for _, way, kind, other in placed]
+        turns[way, kind] += 1
+        placed.append((turns[way, kind], (way, kind, other)))
+    return [edge for _, edge in sorted(placed, key=lambda item: item[0])]

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.folder import file_info, tidy
-from kbnav.knowledge.skb.opening import is_tables, open_store, split_version
-from kbnav.knowledge.skb.records import EXAMPLES, EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
-from kbnav.knowledge.skb.schema import Meta, Progress, Style, no_progress, read_meta
-from kbnav.knowledge.skb.store import SKB
-
-_CHUNK = 1 << 20
+from kbnav.errors import DataError
+from kbnav.knowledge.skb.build import Options, Updated, build, same_encoder
+from kbnav.knowledge.skb.files import file_info, tidy
+from kbnav.knowledge.skb.schema import Meta, Progress, Source, no_progress, read_meta
+from kbnav.knowledge.skb.store import SKB, is_tables, open_store, split_version
 
 
 class Version(NamedTuple):
@@ -47,7 +38,7 @@ class Info:
     versions: tuple[Version, ...] = ()
     """Of an SKB on LanceDB, the oldest first."""
     outdated: str = ""
-    """Why the indexes should be built anew, and the command; empty where they are as they should be."""
+    """The reason to build the indexes anew, and the command; empty where they are as they should be."""
 
     def record(self) -> dict[str, Any]:
         """As plain JSON data: the description without its files, and what is worked out from it (STaRK, Table 2)."""
@@ -67,6 +58,12 @@ class Info:
 
 def info(place: Path | str, home: Path | None = None) -> Info:
     """Describe an SKB, wherever it is; ``home`` as of ``open_store``. Raises as that."""
+    versions: tuple[Version, ...] = ()
+    if is_tables(str(place)):
+        from kbnav.knowledge.skb.lance.tables import read_builds
+
+        builds = read_builds(split_version(str(place))[0])
+        versions = tuple(Version(one.number, one.written, one.meta.nodes, one.meta.edges) for one in builds)
     with SKB(open_store(str(place), home)) as skb:
         degrees = skb.graph.degrees("out") + skb.graph.degrees("in")
         largest = int(degrees.argmax()) if len(degrees) else -1
@@ -77,18 +74,9 @@ def info(place: Path | str, home: Path | None = None) -> Info:
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             approximate=skb.store.approximate,
-            versions=_versions(str(place)),
+            versions=versions,
             outdated=skb.outdated,
         )
-
-
-def _versions(place: str) -> tuple[Version, ...]:
-    from kbnav.knowledge.skb.lance.tables import read_builds
-
-    if not is_tables(place):
-        return ()
-    builds = read_builds(split_version(place)[0])
-    return tuple(Version(one.number, one.written, one.meta.nodes, one.meta.edges) for one in builds)
 
 
 def check(path: Path | str, home: Path | None = None, *, progress: Progress = no_progress) -> list[str]:
@@ -99,7 +87,7 @@ def check(path: Path | str, home: Path | None = None, *, progress: Progress = no
     """
     place = str(path)
     if is_tables(place):
-        from kbnav.knowledge.skb.lance.check import check as check_tables
+        from kbnav.knowledge.skb.lance.build import check as check_tables
 
         faults = check_tables(*split_version(place), progress)
     else:
@@ -141,130 +129,9 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     """
     with SKB.open(path) as skb:
         same_encoder(str(path), skb.meta, options)
-        combined = Updated(skb, source)
         # An encoder fitted on texts that are rendered otherwise now does not fit the new ones.
         previous = None if skb.meta.outdated else path / skb.meta.data
-        meta = build(combined, path, options, name=skb.meta.name, previous=previous, progress=progress)
+        source = Updated(skb, source)
+        meta = build(source, path, options, name=skb.meta.name, previous=previous, progress=progress)
     tidy(path)  # the data that was read from
     return meta
-
-
-def same_encoder(place: str, meta: Meta, options: Options) -> None:
-    """Raise UsageError where the options of an update name another encoder than the SKB has."""
-    if options.encoder_name != meta.encoder:
-        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
-        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
-
-
-class Updated:
-    """An SKB with the records of another source over it, as a source."""
-
-    def __init__(self, skb: SKB, source: Source) -> None:
-        self._skb = skb
-        self._source = source
-
-    @property
-    def description(self) -> str:
-        """Where both came from."""
-        return f"{self._skb.meta.source}; then {self._source.description}"
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the data in use and of the new source."""
-        return hashlib.sha256(f"{self._skb.meta.data} {self._source.fingerprint}".encode()).hexdigest()
-
-    @property
-    def style(self) -> Style:
-        """That of the SKB."""
-        return self._skb.meta.style
-
-    @property
-    def types(self) -> Sequence[str]:
-        """Those of the SKB first."""
-        return self._skb.type_names
-
-    @property
-    def relations(self) -> Sequence[str]:
-        """Those of the SKB first."""
-        return self._skb.relation_names
-
-    @property
-    def alias_fields(self) -> Sequence[str]:
-        """Those of the SKB."""
-        return self._skb.meta.alias_fields
-
-    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
-        """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
-        changed = self._changed(losses)
-        for number, fields in enumerate(self._skb.documents):
-            node_id = self._skb.id(number)
-            old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
-            new = changed.pop(node_id, old)
-            yield new._replace(type=new.type or old.type)
-        for record in changed.values():
-            if record.deleted:
-                losses.add("deletion of a node that does not exist", record.id)
-            else:
-                yield record
-
-    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
-        return {record.id: record for record in self._source.nodes(losses)}
-
-    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
-        """The SKB's edges but for those deleted, then the new ones."""
-        changed: dict[EdgeRecord, EdgeRecord] = {}
-        for item in self._source.edges(losses):
-            if isinstance(item, EdgeArrays):
-                raise DataError("an SKB is updated with records, not with arrays of positions")
-            changed[item._replace(deleted=False)] = item
-        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
-        yield from (item for item in changed.values() if not item.deleted)
-
-    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
-        graph = self._skb.graph
-        gone = self._edge_numbers(deleted, losses)
-        without = self._deleted_nodes()
-        sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
-        targets, relations = graph.all_edges()
-        for first in range(0, graph.edges, _CHUNK):
-            part = slice(first, first + _CHUNK)
-            keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
-            asked = np.isin(keys, gone)
-            dangling = (without[sources[part]] | without[targets[part]]) & ~asked
-            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
-                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
-                relation = self.relations[int(relations[part][place])]
-                losses.add("edge of a deleted node", f" {relation} ".join(ends))
-            more = int(dangling.sum()) - EXAMPLES
-            if more > 0:
-                losses.add("edge of a deleted node", "", more)
-            kept = ~(asked | dangling)
-            yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
-
-    def _deleted_nodes(self) -> npt.NDArray[np.bool_]:
-        """Which nodes are deleted, shape [nodes]; read anew, for a build that was killed may have done their stage."""
-        deleted = np.zeros(self._skb.graph.nodes, bool)
-        for record in self._changed(Losses()).values():
-            number = self._skb.nodes.ids.find(record.id)
-            if record.deleted and number >= 0:
-                deleted[number] = True
-        return deleted
-
-    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
-        """The numbers of edges that the SKB has; others are counted."""
-        found = []
-        for edge in edges:
-            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
-            case = f"{edge.source} {edge.relation} {edge.target}"
-            if source < 0 or target < 0 or edge.relation not in self.relations:
-                losses.add("deletion of an edge that does not exist", case)
-                continue
-            relation = self._skb.relation_number(edge.relation)
-            there = target in self._skb.graph.row(source, "out", relation).nodes
-            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
-            found.append(self._edge_number(source, relation, target))
-        return np.array(found, np.int64)
-
-    def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
-        """One number for an edge, for numbers or for arrays of them."""
-        return (source * len(self.relations) + relation) * self._skb.graph.nodes + target

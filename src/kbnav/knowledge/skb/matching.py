@@ -1,11 +1,7 @@
 """Node matching: the nodes that a question names, or else those whose documents are nearest to it (PASemiQA, 4.1.1).
 
-Every name and alias of the SKB is looked for in one pass over the question. Names and question are compared as
-``names.normalise`` has them: without case, accents, punctuation and space; an English plural in lower case at a name's
-end is tried in the singular too. Of names that overlap the longest is taken, and of one name all nodes, with their
-types.
-
-Not every word that is somewhere a name is one here:
+Names and question are normalised; an English plural in lower case at a name's end is tried in the singular too. Of
+names that overlap the longest is taken, and of one name all nodes. Not every word that is somewhere a name is one here:
 
 - A span of function words ("the", "it", "which one") or of numbers, and a single character, must stand in quotation
   marks; function words may also be written just like the name, each with a capital ("The Who").
@@ -65,7 +61,7 @@ class MatchedNode:
     """
 
     id: str
-    name: str
+    label: str
     kind: str
     how: Literal["exact", "normalised", "embedding"]
     score: float = 1.0
@@ -160,7 +156,14 @@ class NodeMatcher:
         taken += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
         quoting = any(span.quoted for span, _ in taken)
         return [
-            self._by_name(match, span, sure=not quoting or span.quoted or not span.small)
+            MatchedNode(
+                *self._entity(match.number),
+                "exact" if match.how == "exact" else "normalised",
+                start=span.words[0].start,
+                end=span.words[-1].end,
+                text=span.text,
+                sure=not quoting or span.quoted or not span.small,
+            )
             for span, matches in taken
             for match in matches
         ]
@@ -191,25 +194,22 @@ class NodeMatcher:
 
     def _is_short(self, node: int, key: str) -> bool:
         """Whether all names by which a node was found are abbreviations."""
-        names = [str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node)]
-        found = [name for name in names if normalise(name) == key]
+        found = [name for name in self._names(node) if normalise(name) == key]
         return all(name.isupper() and not any(char.isdecimal() for char in name) for name in found)
 
     def _is_spaced_so(self, node: int, span: _Span) -> bool:
-        names = (str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node))
         spaced = {span.keys, _spaced(span.text)}  # "Parkinsons disease" is Parkinson's disease
-        return any(not spaced.isdisjoint({tuple(word.key for word in _words(name)), _spaced(name)}) for name in names)
+        forms = ({tuple(word.key for word in _words(name)), _spaced(name)} for name in self._names(node))
+        return any(not spaced.isdisjoint(form) for form in forms)
+
+    def _names(self, node: int) -> tuple[str, ...]:
+        return str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node)
 
     def _is_common(self, span: _Span) -> bool:
         text = self._skb.text
         if text is None or span.quoted or not span.plain:
             return False
         return text.holders(span.text) >= max(COMMON * text.nodes, COMMON_AT_LEAST)
-
-    def _by_name(self, match: Match, span: _Span, *, sure: bool) -> MatchedNode:
-        how: Literal["exact", "normalised"] = "exact" if match.how == "exact" else "normalised"
-        start, end = span.words[0].start, span.words[-1].end
-        return MatchedNode(*self._entity(match.number), how, 1.0, start, end, span.text, sure)
 
     def _entity(self, number: int) -> tuple[str, str, str]:
         return self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.arrays import load
-from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.files import load, reading
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
 How = Literal["exact", "normalised", "fuzzy"]
@@ -62,18 +61,14 @@ def normalise(name: str) -> str:
     if name.isascii():  # the same, ten times as fast
         return name.lower().translate(_ASCII_PUNCTUATION) or name.lower().translate(_ASCII_SPACE)
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    marked = [char for char in folded if unicodedata.category(char)[0] not in "ZC" and not _is_accent(char)]
+    # Accents and vowel points have a combining class from 10 on, marks that tell kana or Indic letters apart have not.
+    marked = [char for char in folded if unicodedata.category(char)[0] not in "ZC" and unicodedata.combining(char) < 10]
     kept = [char for char in marked if unicodedata.category(char)[0] != "P"] or marked
     return unicodedata.normalize("NFC", "".join(kept))
 
 
 _ASCII_SPACE = {code: None for code in range(128) if unicodedata.category(chr(code))[0] in "ZC"}
 _ASCII_PUNCTUATION = {code: None for code in range(128) if unicodedata.category(chr(code))[0] in "ZCP"}
-
-
-def _is_accent(char: str) -> bool:
-    """Accents and vowel points, by their combining class; the marks that tell kana or Indic letters apart are not."""
-    return unicodedata.combining(char) >= 10
 
 
 def edits_allowed(length: int) -> int:
@@ -110,7 +105,8 @@ class NameIndex:
     """An open index; safe to share between threads. Use ``open`` of this module."""
 
     def __init__(self, folder: Path) -> None:
-        self._keys = _mapped_bytes(folder / "keys.utf8")
+        keys = folder / "keys.utf8"
+        self._keys = np.memmap(keys, np.uint8, "r").data if keys.stat().st_size else memoryview(b"")
         self._keys_start = _mapped(folder / "keys_start.npy")
         self._key_ends = self._keys_start.data  # the same, five times as quick to read one by one
         self._lengths = _mapped(folder / "lengths.npy")
@@ -199,20 +195,15 @@ class NameIndex:
         return [self._key(place) for place in self._places[:: self._apart]]
 
     def _equal(self, key: str, name: str) -> list[Match]:
-        place = self._place(key)
-        if place is None:
+        wanted = key.encode()  # the keys are in order of their bytes
+        place = self._first(wanted)
+        if place == len(self) or self._key(place) != wanted:
             return []
         held = slice(*self._holders_start[place : place + 2])
         same = self._written[held] == np.uint64(_fingerprint(name))
         numbers = self._holders[held]
         exact = [Match(number, 1.0, "exact") for number in sorted(numbers[same].tolist())]
         return exact + [Match(number, 1.0, "normalised") for number in sorted(numbers[~same].tolist())]
-
-    def _place(self, key: str) -> int | None:
-        """Binary search among the keys, which are in order of their UTF-8 bytes."""
-        wanted = key.encode()
-        place = self._first(wanted)
-        return place if place < len(self) and self._key(place) == wanted else None
 
     def _key(self, place: int) -> bytes:
         return bytes(self._keys[self._key_ends[place] : self._key_ends[place + 1]])
@@ -349,7 +340,3 @@ def _starts(lengths: Iterable[int]) -> Ints:
 def _mapped(path: Path) -> npt.NDArray[Any]:
     """The array as a plain view of the mapped file, which is quicker to index than a memmap object."""
     return np.asarray(load(path))
-
-
-def _mapped_bytes(path: Path) -> memoryview:
-    return np.memmap(path, dtype=np.uint8, mode="r").data if path.stat().st_size else memoryview(b"")

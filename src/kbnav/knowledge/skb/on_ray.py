@@ -23,11 +23,11 @@ from kbnav.encoders import Encoder
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import KbnavError, ServiceError
 from kbnav.knowledge.ray_cluster import connected, share_of
-from kbnav.knowledge.skb.embedding import WINDOW, Made, Reused, Window, encode
+from kbnav.knowledge.skb.build import Texts
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.texts import Texts
+from kbnav.knowledge.skb.vectors import WINDOW, Made, Reused, Window, encode
 from kbnav.settings.plugins import needs
 
 _BLOCKS = 4096

@@ -1,4 +1,4 @@
-"""What ``meta.json`` of an SKB says: format, schema, counts, checksums; and the small types its parts share.
+"""What ``meta.json`` of an SKB says, the records that an SKB is built from, and the types its parts share.
 
 The folder's layout is described in docs/skb-format.md.
 """
@@ -8,14 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 FORMAT = 2
 """Version of the folder format; a higher one is refused. From 2 on ``Meta.indexed`` says what was indexed."""
@@ -24,18 +31,34 @@ WORK = "build"
 """Folder of a build under way, within that of the SKB."""
 TRIPLES = "rdf"
 """The stage of a build, and its folder, that holds what SPARQL runs on; it goes on beside other stages."""
+TEXT, NAMES, VECTORS = "text", "names", "vectors"
+RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
+"""The stages and folders of the indexes; the relational ones are of documents with their relations."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
+ALIAS_FIELDS = ("aliases", "alias", "synonyms")
+"""Document fields that hold other names, where a source does not say otherwise; a dot goes into a nested field."""
+EXAMPLES = 5
+MEMORY = 2 << 30
+"""Bytes that reading one record, pickle or tensor may take, unless a source is given another number."""
+DEEPEST = 100
+"""How deep the values of a record may be nested."""
+_PER_VALUE = 128
 
+Fields = Mapping[str, Any]
+"""A document: plain JSON values by field name."""
+Hit = tuple[int, float]
+"""A node number and its score; higher is better."""
+Range = tuple[int, int]
+"""Node numbers from the first up to, not including, the second."""
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total); total is 0 where it is not known."""
-
 Style = Literal["plain", "stark-amazon", "stark-mag", "stark-prime"]
 """How documents are rendered as text; the ``stark-`` ones reproduce STaRK's own."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 class NodeText(NamedTuple):
@@ -145,14 +168,14 @@ class Meta(_Frozen):
         return self.indexed != self.style
 
     @property
+    def approximate(self) -> bool:
+        """Whether a build in a folder has an approximate index of vectors."""
+        return any(name.split("/")[0].endswith("-ann") for name in self.files)
+
+    @property
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
         return type_starts([kind.count for kind in self.types])
-
-
-def has_approximate(meta: Meta) -> bool:
-    """Whether a build in a folder has an approximate index of vectors."""
-    return any(name.split("/")[0].endswith("-ann") for name in meta.files)
 
 
 def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
@@ -171,7 +194,10 @@ def read_meta(folder: Path) -> Meta:
     try:
         document = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} is not an SKB: {_why_not(folder)}") from error
+        reason = f"it has no {META}" if folder.is_dir() else "there is no such folder"
+        if (folder / WORK).is_dir():
+            reason = "its build was not finished; run it again"
+        raise UsageError(f"{folder} is not an SKB: {reason}") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("format"), int):
@@ -188,12 +214,6 @@ def read_meta(folder: Path) -> Meta:
         raise DataError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
 
 
-def _why_not(folder: Path) -> str:
-    if not folder.is_dir():
-        return "there is no such folder"
-    return "its build was not finished; run it again" if (folder / WORK).is_dir() else f"it has no {META}"
-
-
 def write_meta(folder: Path, meta: Meta) -> None:
     """Put ``meta.json`` in place in one step: a reader sees the old file or the new one."""
     document = meta.model_dump(mode="json")
@@ -208,3 +228,107 @@ def write_meta(folder: Path, meta: Meta) -> None:
 
 def _checksum(document: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+class NodeRecord(NamedTuple):
+    """A node: its id, type, name, and the fields of its document (plain JSON values); or that it is to be deleted."""
+
+    id: str
+    type: str
+    name: str
+    fields: Fields
+    deleted: bool = False
+
+
+class EdgeRecord(NamedTuple):
+    """A directed edge between two node ids; or that it is to be deleted."""
+
+    source: str
+    relation: str
+    target: str
+    deleted: bool = False
+
+
+class EdgeArrays(NamedTuple):
+    """Many edges at once, shape [edges] each.
+
+    Nodes are positions in the order of ``Source.nodes``, relations positions in ``Source.relations``.
+    """
+
+    source: npt.NDArray[np.integer[Any]]
+    relation: npt.NDArray[np.integer[Any]]
+    target: npt.NDArray[np.integer[Any]]
+
+
+class Source(Protocol):
+    """Where an SKB is built from. ``nodes`` is read to its end before ``edges``, each once a build."""
+
+    @property
+    def description(self) -> str:
+        """One line for ``meta.json``: the format and the files' names."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the input does; a build that was cut off goes on only where it is the same."""
+
+    @property
+    def style(self) -> Style:
+        """How documents are rendered."""
+
+    @property
+    def types(self) -> Sequence[str]:
+        """Types to number first, in this order; others follow as they appear."""
+
+    @property
+    def relations(self) -> Sequence[str]:
+        """Relations to number first, in this order; others follow as they appear."""
+
+    @property
+    def alias_fields(self) -> Sequence[str]:
+        """Document fields with other names of the node."""
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """Every node; what is left out is counted in ``losses``. Raises DataError with file and line."""
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """Every edge; what is left out is counted in ``losses``. Raises DataError with file and line."""
+
+
+@dataclass
+class Losses:
+    """Counts what a build leaves out, by reason, and keeps the first few cases of each."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, case: str, count: int = 1) -> None:
+        """Count one case, or ``count`` cases of which ``case`` is the first."""
+        self.counts[reason] += count
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < EXAMPLES:
+            examples.append(encodable(case[:200]))
+
+    def report(self) -> dict[str, Dropped]:
+        """The counts and examples by reason."""
+        return {
+            reason: Dropped(count=count, examples=tuple(self.examples[reason]))
+            for reason, count in sorted(self.counts.items())
+        }
+
+
+def refuse_unbounded(value: Any, memory: int, place: str) -> None:
+    """Raise DataError, which begins with ``place``, where plain data is nested too deep or unfolds to too much.
+
+    Data from a pickle may hold one list many times, or itself; written out, it would have no end.
+    """
+    most = max(memory // _PER_VALUE, 1)
+    left, todo = most, [(value, 0)]
+    while todo:
+        one, depth = todo.pop()
+        if depth > DEEPEST:
+            raise DataError(f"{place}: nested more than {DEEPEST} deep")
+        if isinstance(one, (list, tuple, dict)):
+            left -= len(one)
+            if left < 0:
+                raise DataError(f"{place}: more than {most:,} values in one record")
+            todo += [(inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)]

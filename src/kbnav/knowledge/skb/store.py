@@ -1,65 +1,118 @@
-"""An SKB that is open: graph, nodes, documents and what indexes it has."""
+"""An SKB that is open: graph, nodes, documents and what indexes it has, in a folder or in tables of LanceDB."""
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
+import re
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
+from weakref import finalize
 
-from kbnav.errors import UnknownId
-from kbnav.knowledge.skb.local import LocalStore
-from kbnav.knowledge.skb.parts import Documents, TextSearch, VectorSearch
+from kbnav.errors import DataError, UnknownId, UsageError
+from kbnav.knowledge.skb.graph import Graph
+from kbnav.knowledge.skb.lance.tables import is_lance
+from kbnav.knowledge.skb.nodes import Documents, Nodes
+from kbnav.knowledge.skb.schema import (
+    NAMES,
+    RELATIONAL_TEXT,
+    RELATIONAL_VECTORS,
+    TEXT,
+    TRIPLES,
+    VECTORS,
+    Meta,
+    Range,
+    read_meta,
+)
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
-    from kbnav.knowledge.skb.graph import Graph
+    from kbnav.knowledge.skb.lance.store import LanceStore
     from kbnav.knowledge.skb.names import NameIndex
-    from kbnav.knowledge.skb.nodes import Nodes
-    from kbnav.knowledge.skb.schema import Meta
+    from kbnav.knowledge.skb.text import TextIndex, TextSearch
+    from kbnav.knowledge.skb.vectors import VectorIndex, VectorSearch
 
+Store: TypeAlias = "LocalStore | LanceStore"
+"""One build of an SKB, wherever it is; indexes that it was built without are None."""
+GRAPH = "graph"
+"""Folder of the data."""
+_VERSION = re.compile(r"(.+)@(\d+)")
 _log = logging.getLogger(__name__)
 
-VECTORS = "vectors"
-RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
-"""Names of the indexes of documents with their relations."""
 
+class LocalStore:
+    """An SKB in a folder, mapped into memory. It holds a shared lock on its data, so that no build deletes it."""
 
-class Store(Protocol):
-    """One build of an SKB, wherever it is kept. Parts that it was built without are None."""
+    def __init__(self, folder: Path, meta: Meta) -> None:
+        """Open the build that ``meta`` names; ``open`` is what to call."""
+        self.meta = meta
+        self.place = str(folder)
+        """What ``--kb`` takes."""
+        self.approximate = meta.approximate
+        """Whether there is an approximate index of the vectors."""
+        self.data = folder / meta.data
+        handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
+        self._unlock = finalize(self, os.close, handle)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        for name, info in meta.files.items():
+            size = (self.data / name).stat().st_size
+            if size != info.bytes:
+                raise DataError(f"{self.data / name}: {size} bytes where {info.bytes} were written")
+        self.nodes = Nodes.open(self.data, meta.type_start, meta.alias_fields)
+        self.graph = Graph(self.data / GRAPH, len(meta.relations))
+        self.graph.check_counts(str(self.data), meta.nodes, meta.edges)
 
-    meta: Meta
-    place: str
-    """What ``--kb`` takes."""
-    nodes: Nodes
-    graph: Graph
-    approximate: bool
-    """Whether there is an approximate index of the vectors."""
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open the build in use. Raises UsageError where the folder is no SKB, DataError where it is damaged."""
+        while True:
+            meta = read_meta(folder)
+            try:
+                return cls(folder, meta)
+            except (OSError, DataError) as error:
+                # If a build replaced it after meta.json was read, look again; if not, it is damaged.
+                if read_meta(folder).data == meta.data:
+                    raise error if isinstance(error, DataError) else DataError(f"{folder}: {error}") from error
 
-    def text(self, part: str) -> TextSearch | None:
+    def text(self, part: str) -> TextIndex | None:
         """A BM25 index."""
-        ...
+        from kbnav.knowledge.skb import text
+
+        return text.open(self.data / part) if (self.data / part).is_dir() else None
 
     def names(self) -> NameIndex | None:
         """The index of names."""
-        ...
+        from kbnav.knowledge.skb import names
 
-    def vectors(self, part: str, encoder: Encoder | None) -> VectorSearch | None:
+        return names.open(self.data / NAMES) if (self.data / NAMES).is_dir() else None
+
+    def vectors(self, part: str, encoder: Encoder | None) -> VectorIndex | None:
         """A vector index; ``encoder`` is for queries, and the index finds its own where that is None and it can."""
-        ...
+        from kbnav.knowledge.skb import vectors
+
+        if not (self.data / part).is_dir():
+            return None
+        graph = self.meta.files.get(f"{vectors.approximate_folder(part)}/{vectors.GRAPH}")
+        return vectors.open(self.data / part, encoder, self.data / vectors.approximate_folder(part), graph)
 
     def triples(self) -> Path:
         """The folder of the RDF view on this machine, of an SKB that has one."""
-        ...
+        return self.data / TRIPLES
 
     def sizes(self) -> dict[str, int]:
         """Bytes by part of what is stored."""
-        ...
+        sizes: Counter[str] = Counter()
+        for name, file in self.meta.files.items():
+            sizes[name.split("/")[0]] += file.bytes
+        return dict(sizes)
 
     def close(self) -> None:
-        """Let go of what only one process may hold; what was read stays usable. A second call does nothing."""
-        ...
+        """Release the lock; what was read stays usable. A second call does nothing."""
+        self._unlock()
 
 
 class SKB:
@@ -68,7 +121,7 @@ class SKB:
     def __init__(self, store: Store, encoder: Encoder | None = None) -> None:
         """Read what a store holds; ``encoder`` is for queries by vectors, minilm and lsa need not be given."""
         self._encoder = encoder
-        self._told = False
+        self._warned = False
         self.store = store
         self.meta = store.meta
         self.place = store.place
@@ -76,6 +129,10 @@ class SKB:
         self.graph = store.graph
         self._types = {kind.name: number for number, kind in enumerate(self.meta.types)}
         self._relations = {relation.name: number for number, relation in enumerate(self.meta.relations)}
+        self.type_names: tuple[str, ...] = tuple(self._types)
+        """Node types by number."""
+        self.relation_names: tuple[str, ...] = tuple(self._relations)
+        """Relations by number."""
 
     @classmethod
     def open(cls, path: Path | str, encoder: Encoder | None = None) -> Self:
@@ -89,7 +146,7 @@ class SKB:
         return cls(LocalStore.open(Path(path)), encoder)
 
     def close(self) -> None:
-        """Let go of what only one process may hold; what was read stays usable. A second call does nothing."""
+        """Release the lock on the data; what was read stays usable. A second call does nothing."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -108,12 +165,14 @@ class SKB:
     @cached_property
     def text(self) -> TextSearch | None:
         """The BM25 index; None where the SKB was built without."""
-        return self._text("text")
+        self._warn_outdated()
+        return self.store.text(TEXT)
 
     @cached_property
     def relational_text(self) -> TextSearch | None:
         """The BM25 index of documents with their relations; None where the SKB was built without."""
-        return self._text(RELATIONAL_TEXT)
+        self._warn_outdated()
+        return self.store.text(RELATIONAL_TEXT)
 
     @cached_property
     def names(self) -> NameIndex | None:
@@ -129,16 +188,6 @@ class SKB:
     def relational_vectors(self) -> VectorSearch | None:
         """The vectors of documents with their relations; None where the SKB was built without."""
         return self._vectors(RELATIONAL_VECTORS)
-
-    @cached_property
-    def type_names(self) -> tuple[str, ...]:
-        """Node types by number."""
-        return tuple(self._types)
-
-    @cached_property
-    def relation_names(self) -> tuple[str, ...]:
-        """Relations by number."""
-        return tuple(self._relations)
 
     def number(self, node_id: str) -> int:
         """The number of a node by its id. Raises UnknownId."""
@@ -159,7 +208,7 @@ class SKB:
         """The number of a type. Raises UnknownId naming those there are."""
         return self._known(name, self._types, "node type")
 
-    def type_range(self, name: str) -> tuple[int, int]:
+    def type_range(self, name: str) -> Range:
         """The node numbers of a type: the first, and the one behind the last. Raises UnknownId."""
         number = self.type_number(name)
         return self.nodes.type_start[number], self.nodes.type_start[number + 1]
@@ -170,7 +219,7 @@ class SKB:
 
     @cached_property
     def outdated(self) -> str:
-        """Why indexes that an earlier version built of STaRK's documents are wrong, and what mends them; else empty."""
+        """What is wrong with indexes that an earlier version built of STaRK's documents, and the remedy; else empty."""
         if not self.meta.outdated:
             return ""
         return (
@@ -178,19 +227,14 @@ class SKB:
             f"STaRK renders them; kbnav skb update {self.place} builds the indexes anew"
         )
 
-    def _text(self, part: str) -> TextSearch | None:
-        found = self.store.text(part)
-        self._tell_outdated()
-        return found
-
     def _vectors(self, part: str) -> VectorSearch | None:
         if (found := self.store.vectors(part, self._encoder)) is not None:
-            self._tell_outdated()
+            self._warn_outdated()
         return found
 
-    def _tell_outdated(self) -> None:
-        if self.outdated and not self._told:
-            self._told = True
+    def _warn_outdated(self) -> None:
+        if self.outdated and not self._warned:
+            self._warned = True
             _log.warning(self.outdated)
 
     def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
@@ -199,3 +243,37 @@ class SKB:
         except KeyError as error:
             some = ", ".join(list(numbers)[:50])
             raise UnknownId(f"there is no {what} {name!r} in {self.meta.name}; there are: {some}") from error
+
+
+def cache_of(home: Path) -> Path:
+    """Where what is fetched from tables is kept."""
+    return home / "skbs" / "fetched"
+
+
+def split_version(place: str) -> tuple[str, int | None]:
+    """The place of tables, and the version that ``place@3`` names; None: the last."""
+    if (found := _VERSION.fullmatch(place)) and not Path(place).exists():
+        return found[1], int(found[2])
+    return place, None
+
+
+def is_tables(place: str) -> bool:
+    """Whether a place, with a version or without, is by its looks that of an SKB on LanceDB."""
+    return is_lance(split_version(place)[0])
+
+
+def open_store(place: str, home: Path | None = None) -> Store:
+    """Open an SKB wherever it is; ``home`` is where what is fetched from tables is kept, which need it.
+
+    Raises as ``LocalStore.open`` and ``LanceStore.open``; UsageError for a version of an SKB in a folder.
+    """
+    path, version = split_version(place)
+    if is_lance(path):
+        from kbnav.knowledge.skb.lance.store import LanceStore
+
+        if home is None:
+            raise ValueError(f"{place} is on LanceDB: a home for what is fetched must be given")
+        return LanceStore.open(path, cache_of(home), version)
+    if version is not None and Path(path).is_dir():
+        raise UsageError(f"{path} has no versions: only an SKB on LanceDB does")
+    return LocalStore.open(Path(place))

@@ -3,8 +3,12 @@
 Two fields are searched. ``name`` holds the name and the aliases, ``body`` holds them again with the document, so that a
 word of the question may match either, and a match in ``name`` counts twice. On WordNet, asked with 2,000 of its example
 sentences, this finds more than ``body`` alone (recall@20 0.61 against 0.43), than weights of 1 or 4, and than the
-better of the two fields in place of their sum. Words are spelled as ``spelling.spelled`` does, and stemmed. An index of
-format 1 has them as they were written but for Latin accents, and is searched so.
+better of the two fields in place of their sum.
+
+Words are stemmed, and freed of case, accents, tones and vowel points ("Αθήνας" and "ΑΘΗΝΑΣ", "за́мок" and "замок" are
+one). Scripts that put no space between words are cut into pieces that overlap: Chinese, Japanese and Korean into two
+characters, Thai, Lao, Burmese and Khmer into three. An index of format 1 has words as they were written but for Latin
+accents, and is searched so.
 """
 
 from __future__ import annotations
@@ -13,48 +17,31 @@ import heapq
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
+import unicodedata
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.damage import reading
-from kbnav.knowledge.skb.parts import NAME_WEIGHT, Hit, Range
-from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
-from kbnav.knowledge.skb.spelling import spelled
+from kbnav.answers.language import SCRIPTS
+from kbnav.errors import DataError
+from kbnav.knowledge.skb.files import reading
+from kbnav.knowledge.skb.schema import Hit, NodeText, Progress, Range, no_progress
 
 if TYPE_CHECKING:
     import tantivy
 
-LANGUAGES = frozenset(
-    [
-        "arabic",
-        "danish",
-        "dutch",
-        "english",
-        "finnish",
-        "french",
-        "german",
-        "greek",
-        "hungarian",
-        "italian",
-        "norwegian",
-        "portuguese",
-        "romanian",
-        "russian",
-        "spanish",
-        "swedish",
-        "tamil",
-        "turkish",
-    ]
-)
-"""Languages with a stemmer; in others words match as they are written."""
-
+NAME_WEIGHT = 2.0
+"""What a match in a name counts, one in the body counting 1."""
+LANGUAGE = "english"
+"""Of the stemmer."""
 META = "text.json"
 _FORMAT = 2
 _LONGEST_WORD = 255  # bytes
@@ -64,6 +51,167 @@ _TERM_SET = 2_000  # up to so many nodes are looked up one by one; more are filt
 _MOST_EQUALS = 5_000  # hits of one score that are put in order of their numbers
 _REPORT_EVERY = 5_000
 
+_PIECES = ((f"{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['ko']}", 2), ("\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff", 3))
+"""Characters written without spaces, or with endings glued on, and how many make a piece."""
+_FOREIGN = re.compile("[^\\x00-\\x7f]+")
+_ACCENTED = range(0x80, 0x3000)
+"""Where letters with accents and marks of their own are, of Unicode's scripts but the ideographic ones."""
+_POINTS, _TONES, _ABOVE_AND_BELOW = range(10, 36), (107, 122), 200
+"""Combining classes: of Hebrew's and Arabic's vowels, of Thai's and Lao's tones, and from where on of accents."""
+_SIGNS = frozenset("\u0e47\u0e4c\u0e4e\u0ecc\u1037\u1039\u103a\u17dd") | {chr(code) for code in range(0x17C9, 0x17D4)}
+"""Further marks of scripts without spaces at which the tokenizer would break a piece."""
+_LETTERS = "йў"
+"""Letters of their own, though Unicode takes them apart; Russian endings are known by the first."""
+
+
+class TextSearch(ABC):
+    """BM25 over names and documents; safe to share between threads."""
+
+    def __init__(self, nodes: int, language: str, spell: Callable[[str], str]) -> None:
+        """``language`` names the stemmer, "" is none; ``spell`` is what was done to the indexed texts."""
+        self.nodes = nodes
+        """Number of nodes."""
+        self._analyzer, self._spell = analyzer(language), spell
+
+    @reading("the text index")
+    def words(self, text: str) -> list[str]:
+        """The words of a text in the form they are indexed in."""
+        return list(self._analyzer.analyze(self._spell(text)))
+
+    def holders(self, word: str) -> int:
+        """How many nodes have a word, in any of its forms; of several words, the rarest counts."""
+        return min(self._held(self.words(word)).values(), default=0)
+
+    def shares(self, query: str, texts: Iterable[str]) -> list[float]:
+        """How much of a query each text has, from 0 to 1: its words in any of their forms, rare ones counting more."""
+        weights = {word: self.rarity(held) for word, held in self._held(self.words(query)).items()}
+        whole = math.fsum(weights.values()) or 1.0
+        return [math.fsum(weights[word] for word in weights.keys() & self.words(text)) / whole for text in texts]
+
+    def unread(self, text: str) -> int:
+        """How many different words of a query a search leaves out because it is too long."""
+        return max(len(set(self.words(text))) - _MOST_WORDS, 0)
+
+    def rarity(self, holders: int) -> float:
+        """What BM25 counts a word that so many of the nodes have (its inverse document frequency)."""
+        return math.log(1 + (self.nodes - holders + 0.5) / (holders + 0.5))
+
+    def searched(self, query: str) -> list[tuple[str, int]]:
+        """The words of a query that are searched, with their counts: the first, and the most frequent others.
+
+        What a query is put in front of must not push out its words.
+        """
+        counts = list(Counter(self.words(query)).items())
+        others = Counter(dict(counts[_FIRST_WORDS:]))
+        return counts[:_FIRST_WORDS] + others.most_common(_MOST_WORDS - _FIRST_WORDS)
+
+    @abstractmethod
+    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
+        """How many nodes have each of the indexed words in their bodies."""
+
+    @abstractmethod
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        name_weight: float = NAME_WEIGHT,
+    ) -> list[Hit]:
+        """The best ``limit`` nodes that share a word with the query; equal scores by number.
+
+        ``query`` is plain text: it has no operators. ``ranges`` keeps the nodes in any of the ranges (a node type is
+        one), ``among`` the nodes given; scores are those of a search without a filter. With a ``name_weight`` of 0 a
+        node is one document, in which its name stands as any other words do.
+        """
+
+
+class TextIndex(TextSearch):
+    """An open index in a folder. Use ``open`` of this module."""
+
+    def __init__(self, index: tantivy.Index, type_start: Sequence[int], language: str, version: int) -> None:
+        super().__init__(type_start[-1], language, spelled if version > 1 else str)
+        self._schema = index.schema
+        self._searcher = index.searcher()
+        self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
+        self._types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
+
+    @reading("the text index")
+    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
+        return {word: self._searcher.doc_freq("body", word) for word in words}
+
+    @reading("the text index")
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        name_weight: float = NAME_WEIGHT,
+    ) -> list[Hit]:
+        """See ``TextSearch``."""
+        from tantivy import Query
+
+        words = self._words_query(query, name_weight)
+        if words is None or limit < 1 or ranges == [] or (among is not None and not among):
+            return []
+        if ranges is not None:
+            words = self._filtered(words, [self._range(first, end) for first, end in ranges])
+        if among is None:
+            return self._top(words, limit)
+        if len(among) > _TERM_SET:
+            return self._top_among(words, limit, frozenset(among))
+        wanted = Query.term_set_query(self._schema, "number", [int(number) for number in among])
+        return self._top(self._filtered(words, [wanted]), limit)
+
+    def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
+        from tantivy import Occur, Query
+
+        terms = [
+            (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
+            for word, count in self.searched(text)
+            for field, boost in (("name", name_weight), ("body", 1.0))
+            if boost
+        ]
+        return Query.boolean_query(terms) if terms else None
+
+    def _range(self, first: int, end: int) -> tantivy.Query:
+        from tantivy import FieldType, Query
+
+        if (first, end) in self._types:  # a list of the type's nodes is quicker to follow than a comparison for each
+            return Query.term_query(self._schema, "type", self._types[first, end], "basic")
+        few = end - first <= _TERM_SET
+        return Query.range_query(
+            self._schema, "number", FieldType.Integer, first, end, include_upper=False, use_inverted_index=few
+        )
+
+    @staticmethod
+    def _filtered(words: tantivy.Query, filters: Sequence[tantivy.Query]) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        anyone = Query.boolean_query([(Occur.Should, one) for one in filters])
+        return Query.boolean_query([(Occur.Must, words), (Occur.Must, Query.const_score_query(anyone, 0.0))])
+
+    def _top(self, query: tantivy.Query, limit: int) -> list[Hit]:
+        found = self._searcher.search(query, min(limit + 1, self._depth), count=False).hits
+        if len(found) > limit and found[limit][0] == found[limit - 1][0]:  # the cut falls among equals: see more
+            found = self._searcher.search(query, min(limit + _MOST_EQUALS, self._depth), count=False).hits
+        numbers = self._searcher.fast_field_values("number", [address for _, address in found])
+        hits = [(int(number or 0), float(score)) for number, (score, _) in zip(numbers, found, strict=True)]
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
+
+    def _top_among(self, query: tantivy.Query, limit: int, among: Collection[int]) -> list[Hit]:
+        """Read the ranking of all nodes until enough of it is wanted; at first twice what an even spread would need."""
+        depth = 2 * limit * max(1, self.nodes // len(among))
+        while True:
+            ranking = self._top(query, depth)
+            hits = [hit for hit in ranking if hit[0] in among]
+            if len(hits) >= limit or len(ranking) < depth or depth >= self.nodes:
+                return heapq.nsmallest(limit, hits, key=lambda hit: (-hit[1], hit[0]))
+            depth *= 8
+
 
 def build(
     nodes: Iterable[NodeText],
@@ -71,14 +219,9 @@ def build(
     *,
     type_start: Sequence[int],
     progress: Progress = no_progress,
-    language: str = "english",
+    language: str = LANGUAGE,
 ) -> None:
-    """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none.
-
-    Raises UsageError for an unknown language.
-    """
-    if language and language not in LANGUAGES:
-        raise UsageError(f"no stemmer for {language!r}; there are {', '.join(LANGUAGES)}")
+    """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none."""
     from tantivy import Index
 
     total, done = type_start[-1], 0
@@ -103,146 +246,6 @@ def build(
     (folder / META).write_text(json.dumps(meta))
 
 
-class TextIndex:
-    """An open index; safe to share between threads. Use ``open`` of this module."""
-
-    def __init__(
-        self,
-        index: tantivy.Index,
-        analyzer: tantivy.TextAnalyzer,
-        type_start: Sequence[int],
-        spell: Callable[[str], str] = spelled,
-    ) -> None:
-        self._schema = index.schema
-        self._searcher = index.searcher()
-        self._analyzer = analyzer
-        self._spell = spell
-        self.nodes = type_start[-1]
-        self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
-        self._types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
-
-    @reading("the text index")
-    def words(self, text: str) -> list[str]:
-        """The words of a text in the form they are indexed in."""
-        return list(self._analyzer.analyze(self._spell(text)))
-
-    @reading("the text index")
-    def holders(self, word: str) -> int:
-        """How many nodes have a word, in any of its forms; of several words, the rarest counts."""
-        return min((self._searcher.doc_freq("body", term) for term in self.words(word)), default=0)
-
-    def shares(self, query: str, texts: Iterable[str]) -> list[float]:
-        """How much of a query each text has, from 0 to 1: its words in any of their forms, rare ones counting more."""
-        wanted = set(self.words(query))
-        holders = {word: self._searcher.doc_freq("body", word) for word in wanted}
-        return shares({word: rarity(self.nodes, held) for word, held in holders.items()}, map(self.words, texts))
-
-    @reading("the text index")
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-        name_weight: float = NAME_WEIGHT,
-    ) -> list[Hit]:
-        """See ``TextSearch``."""
-        words = self._words_query(query, name_weight)
-        if words is None or limit < 1 or ranges == [] or (among is not None and not among):
-            return []
-        if ranges is not None:
-            words = self._filtered(words, [self._range(first, end) for first, end in ranges])
-        if among is None:
-            return self._top(words, limit)
-        if len(among) <= _TERM_SET:
-            from tantivy import Query
-
-            wanted = Query.term_set_query(self._schema, "number", [int(number) for number in among])
-            return self._top(self._filtered(words, [wanted]), limit)
-        return self._top_among(words, limit, frozenset(among))
-
-    def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
-        from tantivy import Occur, Query
-
-        counts = kept(self.words(text))
-
-        terms = [
-            (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
-            for word, count in counts
-            for field, boost in (("name", name_weight), ("body", 1.0))
-            if boost
-        ]
-        return Query.boolean_query(terms) if terms else None
-
-    def unread(self, text: str) -> int:
-        """How many different words of a query a search leaves out because it is too long."""
-        return unread(self.words(text))
-
-    def _range(self, first: int, end: int) -> tantivy.Query:
-        from tantivy import FieldType, Query
-
-        if (first, end) in self._types:  # a list of the type's nodes is quicker to follow than a comparison for each
-            return Query.term_query(self._schema, "type", self._types[first, end], "basic")
-        few = end - first <= _TERM_SET
-        return Query.range_query(
-            self._schema, "number", FieldType.Integer, first, end, include_upper=False, use_inverted_index=few
-        )
-
-    def _filtered(self, words: tantivy.Query, filters: Sequence[tantivy.Query]) -> tantivy.Query:
-        from tantivy import Occur, Query
-
-        anyone = Query.boolean_query([(Occur.Should, one) for one in filters])
-        return Query.boolean_query([(Occur.Must, words), (Occur.Must, Query.const_score_query(anyone, 0.0))])
-
-    def _top(self, query: tantivy.Query, limit: int) -> list[Hit]:
-        found = self._searcher.search(query, min(limit + 1, self._depth), count=False).hits
-        if (
-            len(found) > limit and found[limit][0] == found[limit - 1][0]
-        ):  # the cut falls among equals: see more of them
-            found = self._searcher.search(query, min(limit + _MOST_EQUALS, self._depth), count=False).hits
-        numbers = self._searcher.fast_field_values("number", [address for _, address in found])
-        hits = [(int(number or 0), float(score)) for number, (score, _) in zip(numbers, found, strict=True)]
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
-
-    def _top_among(self, query: tantivy.Query, limit: int, among: Collection[int]) -> list[Hit]:
-        """Read the ranking of all nodes until enough of it is wanted; at first twice what an even spread would need."""
-        depth = 2 * limit * max(1, self.nodes // len(among))
-        while True:
-            ranking = self._top(query, depth)
-            hits = [hit for hit in ranking if hit[0] in among]
-            if len(hits) >= limit or len(ranking) < depth or depth >= self.nodes:
-                return heapq.nsmallest(limit, hits, key=lambda hit: (-hit[1], hit[0]))
-            depth *= 8
-
-
-def kept(words: Sequence[str]) -> list[tuple[str, int]]:
-    """The words of a query that are searched, with their counts.
-
-    What a query is put in front of must not push out its words.
-    """
-    counts = Counter(words)
-    first = list(counts.items())[:_FIRST_WORDS]
-    others = Counter(dict(list(counts.items())[_FIRST_WORDS:]))
-    return first + others.most_common(_MOST_WORDS - _FIRST_WORDS)
-
-
-def unread(words: Sequence[str]) -> int:
-    """How many different words of a query ``kept`` leaves out."""
-    return max(len(set(words)) - _MOST_WORDS, 0)
-
-
-def rarity(nodes: int, holders: int) -> float:
-    """What BM25 counts a word that so many of the nodes have (its inverse document frequency)."""
-    return math.log(1 + (nodes - holders + 0.5) / (holders + 0.5))
-
-
-def shares(weights: Mapping[str, float], texts: Iterable[Sequence[str]]) -> list[float]:
-    """How much of weighted words each text has, from 0 to 1."""
-    whole = math.fsum(weights.values()) or 1.0
-    return [math.fsum(weights[word] for word in weights.keys() & words) / whole for words in texts]
-
-
 @reading("the text index")
 def open(folder: Path) -> TextIndex:
     """Open a built index, which may be read-only. Raises DataError where it is missing, damaged or too new."""
@@ -263,7 +266,7 @@ def open(folder: Path) -> TextIndex:
         try:
             index = Index.open(str(links))
             index.config_reader("manual")
-            return TextIndex(index, analyzer(language), type_start, spelled if version > 1 else str)
+            return TextIndex(index, type_start, language, version)
         except (ValueError, OSError) as error:
             raise DataError(f"{folder}: {error}") from error
 
@@ -317,3 +320,36 @@ def analyzer(language: str) -> tantivy.TextAnalyzer:
     if language:
         builder = builder.filter(Filter.stemmer(language))
     return builder.build()
+
+
+def spelled(text: str) -> str:
+    """The text as it is indexed; ASCII is left as it is, for the index folds its case itself."""
+    if text.isascii():
+        return text
+    bare = _bare_letters()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    text = _FOREIGN.sub(lambda letters: letters[0].translate(bare), folded)  # the rest is most of a text, and is quick
+    for characters, size in _PIECES:
+        text = re.sub(f"[{characters}]+", lambda run, size=size: f" {_pieces(run[0], size)} ", text)  # type: ignore[misc]
+    return text
+
+
+def _pieces(run: str, size: int) -> str:
+    return " ".join(run[start : start + size] for start in range(max(1, len(run) - size + 1)))
+
+
+@cache
+def _bare_letters() -> dict[int, str]:
+    """What stands for letters with accents, and for lone marks: nothing."""
+    table = {}
+    for char in map(chr, _ACCENTED):
+        parts = unicodedata.normalize("NFKD", char)
+        bare = unicodedata.normalize("NFC", "".join(part for part in parts if not _is_left_out(part)))
+        if bare != char and char not in _LETTERS:
+            table[ord(char)] = bare
+    return table
+
+
+def _is_left_out(mark: str) -> bool:
+    place = unicodedata.combining(mark)
+    return place in _POINTS or place in _TONES or place >= _ABOVE_AND_BELOW or mark in _SIGNS

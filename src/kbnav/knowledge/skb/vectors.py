@@ -1,54 +1,78 @@
 """The vector index of an SKB: one vector a node, in order of node numbers, mapped into memory and searched exactly.
 
-Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. A
-search of many nodes reads their vectors quantized to int8 first (``quantized``), and then the few full ones that can be
-among the best; with an approximate index (``ann``) that index proposes them. ``embedding`` makes the index.
+Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. Beside
+each vector stands a hash of the text it was made from: a build that was cut off goes on where it was, and an update
+encodes only the texts that changed.
+
+The approximate index, with faiss, is a graph of near neighbours over vectors of a byte a number. It proposes
+candidates, which are compared with the stored float32 vectors: scores are exact, and only a node that was not proposed
+can be missed. Within a node type it would miss many (its recall falls to 0.44 to 0.93), and is not used; the rows of a
+type are soon read. Equal vectors stand in the graph once. A thousand nodes of one text would otherwise be each other's
+only neighbours, and an island that no search leaves.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kbnav import encoders
-from kbnav.encoders import Encoder, Vectors, encode_queries
+from kbnav.encoders import Encoder, Vectors, encode_queries, same
+from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
-from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import ann, quantized
-from kbnav.knowledge.skb.arrays import Mode, load
-from kbnav.knowledge.skb.damage import reading
-from kbnav.knowledge.skb.schema import FileInfo
+from kbnav.errors import DamagedKB, DataError, UsageError
+from kbnav.knowledge.skb.files import Mode, consecutive, file_info, load, open_array, reading
+from kbnav.knowledge.skb.schema import FileInfo, Hit, NodeText, Progress, Range, no_progress
+from kbnav.settings.plugins import missing
 
-META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
-FORMAT = 1
+WINDOW = 512
+"""Nodes encoded before they are written: what a build that is killed loses."""
+MOST_APPROXIMATE = 1_000
+"""Results that are taken from the approximate index at most; more are found sooner by reading all vectors."""
+GRAPH = "graph.faiss"
+"""The file of the approximate index that faiss reads."""
+META, APPROXIMATE_META = "vectors.json", "ann.json"
+FORMAT, APPROXIMATE_FORMAT = 1, 1
+VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
 _EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
-_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are compared in full at once
-
-SURE = 128
-"""Of the scores that ``VectorIndex.scorer`` gives at once, so many are exact."""
+_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
+_KIND = "HNSW32,SQ8"
+_BUILD_WIDTH = 80  # neighbours considered when a vector is linked
+_WIDTH = 192  # vectors that a search of the graph keeps in view, for up to half as many results; else twice the results
+_TRAINING = 65_536  # vectors from which the byte's range is taken, for each number by itself
 
 Hashes = npt.NDArray[np.bytes_]
-_Rows = slice | npt.NDArray[np.int64]
-
+Numbers = npt.NDArray[np.int64]
+_Rows = slice | Numbers
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class Queries:
-    """The encoder that the queries of an index need, and the vectors of the last ones; safe for threads."""
+class VectorSearch(ABC):
+    """Vectors of nodes, searched by cosine, with the encoder that queries need; safe to share between threads."""
 
-    def __init__(self, name: str, folder: Path, encoder: Encoder | None) -> None:
-        """``name`` is of the encoder that made the vectors; ``folder`` has what it fitted. Raises UsageError."""
-        if encoder is not None and not encoders.same(encoder.name, name):
-            raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
-        self.name = name
+    def __init__(self, count: int, dimensions: int, encoder_name: str, folder: Path, encoder: Encoder | None) -> None:
+        """``folder`` has what the encoder fitted. Raises UsageError where ``encoder`` is not that of the vectors."""
+        if encoder is not None and not same(encoder.name, encoder_name):
+            raise UsageError(f"{folder}: made by the encoder {encoder_name}; {encoder.name} cannot search it")
+        self.count = count
+        """Number of vectors, one a node."""
+        self.dimensions = dimensions
+        """Numbers of a vector."""
+        self.encoder_name = encoder_name
         self._folder, self._encoder = folder, encoder
         self._embedded = lru_cache(_EMBEDDED)(self._embed)
 
@@ -59,10 +83,12 @@ class Queries:
         Raises UsageError for others.
         """
         if self._encoder is None:
-            kind = self.name.partition(":")[0]
+            kind = self.encoder_name.partition(":")[0]
             if kind not in ("lsa", "trained", *encoders.WITH_WEIGHTS):
-                raise UsageError(f"{self._folder}: made by the encoder {self.name}, which must be given to search")
-            self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.name)
+                raise UsageError(
+                    f"{self._folder}: made by the encoder {self.encoder_name}, which must be given to search"
+                )
+            self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
         return self._encoder
 
     def embed(self, text: str) -> Vectors:
@@ -74,9 +100,58 @@ class Queries:
         vector.flags.writeable = False
         return vector
 
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
+        if not self.count:
+            return []
+        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
 
-class VectorIndex:
-    """An open index; safe to share between threads. Use ``open`` of this module."""
+    def open_all(self) -> None:  # noqa: B027  # not all have something
+        """Open what is else opened when it is first needed. Raises DataError where it is damaged."""
+
+    @abstractmethod
+    def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
+        """The vectors [n, d] of nodes [n]."""
+
+    @abstractmethod
+    def nearest(
+        self,
+        vector: Vectors,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
+
+        ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
+        given. Without either, an approximate index is used where there is one; with ``exact`` it is not. Raises
+        UsageError for a vector of another length.
+        """
+
+    @abstractmethod
+    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
+        """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1, to be called often."""
+
+    def _query(self, vector: Vectors) -> Vectors:
+        if vector.shape != (self.dimensions,):
+            raise UsageError(
+                f"{self._folder}: vectors have {self.dimensions} numbers, the query's has {vector.shape[-1]}"
+            )
+        return np.asarray(vector, dtype=np.float32)
+
+
+class VectorIndex(VectorSearch):
+    """An open index in a folder. Use ``open`` of this module."""
 
     def __init__(
         self,
@@ -88,60 +163,23 @@ class VectorIndex:
         content: str = "",
         approximate: Path | None = None,
         graph: FileInfo | None = None,
-        int8: quantized.Quantized | None = None,
     ) -> None:
+        super().__init__(len(vectors), int(vectors.shape[1]), encoder_name, folder, encoder)
         self.vectors = vectors
         """Shape [nodes, d], row n for node n; read-only."""
-        self.encoder_name = encoder_name
         self.content = content
         """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
         self._approximate_folder, self._graph = approximate, graph
-        self._int8 = int8
-        self._folder = folder
-        self._queries = Queries(encoder_name, folder, encoder)
-
-    @property
-    def count(self) -> int:
-        """Number of vectors, one a node."""
-        return len(self.vectors)
-
-    @property
-    def dimensions(self) -> int:
-        """Numbers of a vector."""
-        return int(self.vectors.shape[1])
 
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
-        """The vectors [n, d] of nodes [n], copied."""
+        """See ``VectorSearch``; copied."""
         found: Vectors = np.asarray(self.vectors)[nodes]
         return found
 
     @reading("the approximate index")
     def open_all(self) -> None:
-        """Open what is else opened when it is first needed. Raises DataError where it is damaged."""
+        """See ``VectorSearch``."""
         _ = self._approximate
-
-    @property
-    def encoder(self) -> Encoder:
-        """See ``Queries``."""
-        return self._queries.encoder
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
-        return self._queries.embed(text)
-
-    def search(
-        self,
-        text: str,
-        *,
-        limit: int = 20,
-        ranges: Sequence[tuple[int, int]] | None = None,
-        among: Collection[int] | None = None,
-        exact: bool = False,
-    ) -> list[tuple[int, float]]:
-        """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
-        if not len(self.vectors):
-            return []
-        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
 
     @reading("the index of vectors")
     def nearest(
@@ -149,67 +187,39 @@ class VectorIndex:
         vector: Vectors,
         *,
         limit: int = 20,
-        ranges: Sequence[tuple[int, int]] | None = None,
+        ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
         exact: bool = False,
-    ) -> list[tuple[int, float]]:
-        """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
-
-        ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
-        given. Without either, an approximate index is asked where there is one; with ``exact`` it is not. Raises
-        UsageError for a vector of another length.
-        """
-        if vector.shape != self.vectors.shape[1:]:
-            raise UsageError(
-                f"{self._folder}: vectors have {self.vectors.shape[1]} numbers, the query's has {vector.shape[-1]}"
-            )
-        query = np.asarray(vector, dtype=np.float32)
-        best = _Best(limit)
-        for rows, scores in self._scored(query, self._rows(query, limit, ranges, among, exact)):
-            best.add(scores, rows)
-        return best.ranking()
-
-    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
-        """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1, for many nodes many times.
-
-        Of more than ``SURE`` nodes, the best so many are exact; the others may be off by the error of quantization, and
-        are lower.
-        """
-        query, vectors = np.asarray(vector, dtype=np.float32), np.asarray(self.vectors)
-        if self._int8 is None:
-            parts = [scores for _, scores in self._scored(query, self._rows(query, 0, None, None, exact=True))]
-            scores = np.concatenate([np.zeros(0, np.float32), *parts])
-            return lambda nodes: scores[nodes]
-        estimates, span = self._int8.estimates(query)
-
-        def score(nodes: npt.NDArray[np.integer]) -> Vectors:
-            found: Vectors = estimates[nodes]  # a copy
-            cut = len(found) - SURE
-            near = np.flatnonzero(found >= np.partition(found, cut)[cut] - span) if cut > 0 else np.arange(len(found))
-            found[near] = np.vecdot(vectors[nodes[near]], query)
-            return found
-
-        return score
-
-    def _rows(
-        self,
-        query: Vectors,
-        limit: int,
-        ranges: Sequence[tuple[int, int]] | None,
-        among: Collection[int] | None,
-        exact: bool,
-    ) -> list[_Rows]:
-        """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""
-        spans = [(0, len(self.vectors))] if ranges is None else sorted(ranges)
-        wanted: npt.NDArray[np.int64] | None = None
+    ) -> list[Hit]:
+        """See ``VectorSearch``."""
+        query, vectors = self._query(vector), np.asarray(self.vectors)
+        wanted: Numbers | None = None
         if among is not None:
             wanted = np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
-        elif ranges is None and not exact and limit <= ann.MOST and self._approximate is not None:
+        elif ranges is None and not exact and limit <= MOST_APPROXIMATE and self._approximate is not None:
             wanted = self._approximate.candidates(query, limit)
-        elif self._int8 and limit > 0 and sum(end - first for first, end in spans) > _ROWS_AT_ONCE:
-            wanted = self._int8.candidates(query, limit, spans, _threads())
+
+        def score(rows: _Rows) -> tuple[Numbers, Vectors]:
+            numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            return best(numbers, np.vecdot(vectors[rows], query), limit)
+
+        parts = self._each(score, self._parts(ranges, wanted))
+        numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in parts)])
+        scores = np.concatenate([np.zeros(0, np.float32), *(scores for _, scores in parts)])
+        numbers, scores = best(numbers, scores, limit)
+        return list(zip(numbers.tolist(), scores.tolist(), strict=True))
+
+    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
+        """See ``VectorSearch``: all cosines are computed at once."""
+        query, vectors = self._query(vector), np.asarray(self.vectors)
+        parts = self._each(lambda rows: np.asarray(np.vecdot(vectors[rows], query)), self._parts(None, None))
+        scores = np.concatenate([np.zeros(0, np.float32), *parts])
+        return lambda nodes: scores[nodes]
+
+    def _parts(self, ranges: Sequence[Range] | None, wanted: Numbers | None) -> list[_Rows]:
+        """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""
         parts: list[_Rows] = []
-        for first, end in spans:
+        for first, end in [(0, self.count)] if ranges is None else sorted(ranges):
             if wanted is None:
                 parts += [slice(start, min(start + _ROWS_AT_ONCE, end)) for start in range(first, end, _ROWS_AT_ONCE)]
             else:
@@ -217,32 +227,39 @@ class VectorIndex:
                 parts += [inside[n : n + _ROWS_AT_ONCE] for n in range(0, len(inside), _ROWS_AT_ONCE)]
         return parts
 
-    def _scored(self, query: Vectors, parts: Sequence[_Rows]) -> Iterator[tuple[_Rows, Vectors]]:
-        """Each part with its scores.
+    @staticmethod
+    def _each(work: Callable[[_Rows], _T], parts: Sequence[_Rows]) -> list[_T]:
+        """What comes of each part.
 
         A product of matrix and vector would go to the threads of a BLAS library, which make a search of a few thousand
         rows wait for one another longer than it takes. One product a row needs no more time, and gives equal rows equal
         scores wherever they stand.
         """
-        vectors = np.asarray(self.vectors)
-
-        def score(rows: _Rows) -> Vectors:
-            return np.asarray(np.vecdot(vectors[rows], query))
-
         if len(parts) < 2:
-            yield from ((rows, score(rows)) for rows in parts)
-            return
-        with ThreadPoolExecutor(min(_threads(), len(parts))) as threads:
-            yield from zip(parts, threads.map(score, parts), strict=True)
+            return list(map(work, parts))
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as threads:
+            return list(threads.map(work, parts))
 
     @cached_property
-    def _approximate(self) -> ann.Approximate | None:
-        if self._approximate_folder is None or not len(self.vectors):
+    def _approximate(self) -> Approximate | None:
+        folder = self._approximate_folder
+        if folder is None or not folder.is_dir() or not self.count:
             return None
-        if not ann.installed():
-            _log.warning("%s: all vectors are read: %s", self._approximate_folder, ann.absent())
+        if not has_faiss():
+            _log.warning("%s: all vectors are read: %s", folder, _no_faiss())
             return None
-        return ann.open(self._approximate_folder, self.content, self._graph)
+        return Approximate(folder, self.content, self._graph)
+
+
+def best(numbers: Numbers, scores: Vectors, limit: int) -> tuple[Numbers, Vectors]:
+    """The best ``limit`` of scored nodes, shape [n] both, best first; equal ones by number."""
+    if limit < 1:
+        return np.zeros(0, np.int64), np.zeros(0, np.float32)
+    if len(scores) > limit:
+        near = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+        numbers, scores = numbers[near], scores[near]
+    order = np.lexsort((numbers, -scores))[:limit]
+    return numbers[order], scores[order]
 
 
 def open(
@@ -250,8 +267,8 @@ def open(
 ) -> VectorIndex:
     """Open a finished index. ``encoder`` is for queries; without one, minilm and lsa find their own.
 
-    ``approximate`` is the folder of its approximate index, which is opened when it is first needed; a search raises
-    DataError where it is damaged, its graph another than was written, or of other vectors.
+    ``approximate`` is the folder of its approximate index if it has one, which is opened when it is first needed; a
+    search raises DataError where it is damaged, its ``graph`` another than was written, or of other vectors.
 
     Raises UsageError where it is another encoder than the index was made with, DataError where the index is missing,
     unfinished, damaged or too new.
@@ -263,66 +280,315 @@ def open(
             raise DataError(f"{folder}: vector index of format {version}; this version reads {FORMAT}")
         if not meta["finished"]:
             raise DataError(f"{folder}: its build was not finished; run it again")
-        vectors = mapped(folder / VECTORS, shape)
+        vectors = _mapped_vectors(folder, shape)
         content = str(meta.get("content", ""))
-        int8 = _open_quantized(folder, shape, meta.get("quantized"))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
-    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, graph=graph, int8=int8)
+    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, graph=graph)
 
 
-def _open_quantized(folder: Path, shape: tuple[int, int], error: Sequence[float] | None) -> quantized.Quantized | None:
-    """The quantized vectors, where a build wrote them and the package that reads them quickly is there."""
-    if error is None or not quantized.installed():
-        return None
-    return quantized.Quantized(folder, shape, quantized.Error(*map(float, error)))
-
-
-def _threads() -> int:
-    return os.cpu_count() or 1
-
-
-class _Best:
-    """The best few of scores that come in parts, the lower numbers first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._scores = np.zeros(0, dtype=np.float32)
-        self._numbers = np.zeros(0, dtype=np.int64)
-
-    def add(self, scores: Vectors, rows: _Rows) -> None:
-        """``rows`` are those of the scores, ascending."""
-        if self._limit < 1:
-            return
-        if len(self._scores) == self._limit:  # later numbers must be better, not equal
-            places = np.flatnonzero(scores > self._scores[-1])
-        else:
-            places = np.arange(len(scores))
-        if len(places) > self._limit:
-            kept = scores[places]
-            cut = np.partition(kept, len(kept) - self._limit)[len(kept) - self._limit]
-            places = places[kept >= cut]
-        found = places + rows.start if isinstance(rows, slice) else rows[places]
-        self._scores = np.concatenate([self._scores, scores[places]])
-        self._numbers = np.concatenate([self._numbers, found])
-        order = np.lexsort((self._numbers, -self._scores))[: self._limit]
-        self._scores, self._numbers = self._scores[order], self._numbers[order]
-
-    def ranking(self) -> list[tuple[int, float]]:
-        return list(zip(self._numbers.tolist(), self._scores.tolist(), strict=True))
-
-
-def mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
+def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
     """Map an array of a known shape; an empty one cannot be mapped and is read. Raises ValueError for another."""
-    array: Vectors = load(path, mode if all(shape) else None)
+    array: Vectors = load(folder / VECTORS_FILE, mode if all(shape) else None)
     if array.shape != shape or array.dtype != np.float32:
-        raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not float32 {shape}")
+        raise ValueError(f"{VECTORS_FILE} is {array.dtype} {array.shape}, not float32 {shape}")
     return array
 
 
-def mapped_hashes(path: Path, count: int, mode: Mode = "r") -> Hashes:
+def _mapped_hashes(folder: Path, count: int, mode: Mode = "r") -> Hashes:
     """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
-    array: Hashes = load(path, mode if count else None)
+    array: Hashes = load(folder / HASHES_FILE, mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
-        raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not the hashes of {count} texts")
+        raise ValueError(f"{HASHES_FILE} is {array.dtype} {array.shape}, not the hashes of {count} texts")
     return array
+
+
+class Window(NamedTuple):
+    """Nodes that are encoded together."""
+
+    nodes: range
+    written: Hashes | None
+    """Of the texts whose vectors are written already, [nodes]; None where none are."""
+
+
+class Made(NamedTuple):
+    """The vectors that a window lacked."""
+
+    nodes: int
+    """How many the window has."""
+    numbers: Numbers
+    """Of the nodes whose vectors were made, [m]."""
+    hashes: Hashes
+    """Of their texts, [m]."""
+    vectors: Vectors
+    """[m, d]."""
+
+
+Elsewhere = Callable[[Encoder, Iterable[Window]], Iterator[Made]]
+"""Encodes windows as ``encode`` does, wherever it does so, and gives what came of them in any order."""
+
+
+def build(
+    nodes: Callable[[], Iterable[NodeText]],
+    folder: Path,
+    *,
+    type_start: Sequence[int],
+    encoder: Encoder | None = None,
+    previous: Path | None = None,
+    progress: Progress = no_progress,
+    elsewhere: Elsewhere | None = None,
+) -> None:
+    """Encode every node into ``folder``, which is empty or holds a build that was cut off.
+
+    ``nodes`` begins anew at each call. Vectors in ``folder`` and in ``previous``, the vector index that is being
+    replaced, are used again for equal texts where they come from the same encoder. Without an encoder lsa is used: the
+    one of either folder, or a new one, fitted on the nodes. What encodes them ``elsewhere`` finds their texts itself.
+    """
+    count = type_start[-1]
+    if encoder is None:
+        encoder = _lsa(nodes, folder, previous, progress)
+    writer = _Writer(folder, encoder.name, count)
+    made: Iterator[Made]
+    if elsewhere is None:
+        old = Reused.of(previous, encoder.name)
+        texts = iter(nodes())
+        made = (encode(list(islice(texts, WINDOW)), one, encoder, old) for one in writer.windows())
+    else:
+        made = elsewhere(encoder, writer.windows())
+    done = 0
+    progress("vectors", done, count)
+    for one in made:
+        writer.put(one)
+        done += one.nodes
+        progress("vectors", done, count)
+    writer.finish()
+
+
+def encode(nodes: Sequence[NodeText], window: Window, encoder: Encoder, old: Reused) -> Made:
+    """The vectors of a window's ``nodes`` that are not written, those of texts that are known among the ``old``."""
+    texts = [node.document for node in nodes]
+    hashes = np.array([text_hash(text) for text in texts], dtype="S16")
+    lacking = np.arange(len(nodes)) if window.written is None else np.flatnonzero(window.written != hashes)
+    made = np.zeros((0, 0), np.float32)
+    if len(lacking):
+        made = old.encode([texts[place] for place in lacking.tolist()], hashes[lacking], encoder)
+    return Made(len(nodes), lacking + window.nodes.start, hashes[lacking], made)
+
+
+def text_hash(text: str) -> bytes:
+    """Of a text that is encoded."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+class _Writer:
+    """The files of a build under way. The vectors' file is made when their length is known."""
+
+    def __init__(self, folder: Path, encoder_name: str, count: int) -> None:
+        """Go on with what is in the folder where it fits; what does not is overwritten."""
+        self._folder, self._encoder_name, self._count = folder, encoder_name, count
+        self._arrays: tuple[Vectors, Hashes] | None = None
+        try:
+            meta = json.loads((folder / META).read_bytes())
+            if same(meta["encoder"], encoder_name) and (meta["nodes"], meta["format"]) == (count, FORMAT):
+                vectors = _mapped_vectors(folder, (count, meta["dimensions"]), "r+")
+                self._arrays = vectors, _mapped_hashes(folder, count, "r+")
+        except (OSError, EOFError, ValueError, KeyError, TypeError):
+            pass
+
+    def windows(self) -> Iterator[Window]:
+        """All nodes, window by window."""
+        for first in range(0, self._count, WINDOW):
+            end = min(first + WINDOW, self._count)
+            written = None if self._arrays is None else np.array(self._arrays[1][first:end])
+            yield Window(range(first, end), written)
+
+    def put(self, made: Made) -> None:
+        """Put vectors in their places; the hashes are written last, so that they never promise too much."""
+        if not len(made.numbers):
+            return
+        arrays = self._arrays or self._create(made.vectors.shape[1])
+        for array, values in zip(arrays, (made.vectors, made.hashes), strict=True):
+            array[made.numbers] = values
+            if isinstance(array, np.memmap):
+                array.flush()
+
+    def finish(self) -> None:
+        """Say that the index may be opened."""
+        vectors, hashes = self._arrays or self._create(0)
+        content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
+        content.update(hashes.tobytes())
+        self._describe(vectors.shape[1], finished=True, content=content.hexdigest())
+
+    def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
+        make = np.lib.format.open_memmap
+        vectors = make(self._folder / VECTORS_FILE, mode="w+", dtype=np.float32, shape=(self._count, dimensions))
+        hashes = make(self._folder / HASHES_FILE, mode="w+", dtype="S16", shape=(self._count,))
+        self._describe(dimensions, finished=False)
+        self._arrays = vectors, hashes
+        return self._arrays
+
+    def _describe(self, dimensions: int, *, finished: bool, content: str = "") -> None:
+        document = {
+            "format": FORMAT,
+            "encoder": self._encoder_name,
+            "nodes": self._count,
+            "dimensions": dimensions,
+            "finished": finished,
+            "content": content,
+        }
+        new = self._folder / f"{META}.new"
+        new.write_text(json.dumps(document))
+        new.replace(self._folder / META)
+
+
+class Reused:
+    """Vectors that exist already, by the hash of their text."""
+
+    def __init__(self, vectors: Vectors, hashes: Hashes) -> None:
+        self._vectors = vectors
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    @classmethod
+    def of(cls, folder: Path | None, encoder_name: str) -> Reused:
+        """Those of a finished index of the same encoder; none where there is no such index."""
+        if folder is not None and (folder / META).is_file():
+            index = open(folder)
+            if same(index.encoder_name, encoder_name):
+                return cls(index.vectors, np.asarray(_mapped_hashes(folder, index.count)))
+        return cls(np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype="S16"))
+
+    def encode(self, texts: Sequence[str], hashes: Hashes, encoder: Encoder) -> Vectors:
+        """Vectors of the texts: those known, the others from the encoder, each different text once."""
+        unique, first, places = np.unique(hashes, return_index=True, return_inverse=True)
+        at = np.minimum(np.searchsorted(self._hashes, unique), max(len(self._hashes) - 1, 0))
+        known = self._hashes[at] == unique if len(self._hashes) else np.zeros(len(unique), dtype=bool)
+        fresh = encoder.encode([texts[place] for place in first[~known]]) if not known.all() else None
+        width = self._vectors.shape[1] if fresh is None else fresh.shape[1]
+        vectors = np.empty((len(unique), width), dtype=np.float32)
+        if fresh is not None:
+            vectors[~known] = fresh
+        if known.any():
+            vectors[known] = self._vectors[self._order[at[known]]]
+        return np.asarray(vectors[places])
+
+
+def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path | None, progress: Progress) -> LSA:
+    """The fitted encoder of a build, in its folder before any vector is."""
+    fitted = next((place for place in (folder, previous) if place is not None and (place / LSA_FILE).is_file()), None)
+    if fitted is not None:
+        encoder = LSA.load(fitted)
+    else:
+        progress("lsa", 0, 1)
+        encoder = LSA.fit(node.document for node in nodes())
+        progress("lsa", 1, 1)
+    encoder.save(folder)
+    return encoder
+
+
+def approximate_folder(part: str) -> str:
+    """The name of the folder that holds the approximate index of a part of an SKB."""
+    return f"{part}-ann"
+
+
+def has_faiss() -> bool:
+    """Whether faiss is installed."""
+    return find_spec("faiss") is not None
+
+
+def _no_faiss() -> UsageError:
+    return missing("the approximate index", "faiss", extra="ann")
+
+
+def require_faiss() -> None:
+    """Raises UsageError where faiss is not installed."""
+    if not has_faiss():
+        raise _no_faiss()
+
+
+def build_approximate(folder: Path, out: Path, *, progress: Progress = no_progress) -> None:
+    """Write the approximate index of the finished index in ``folder`` into ``out``, which must be empty.
+
+    Raises UsageError without faiss.
+    """
+    require_faiss()
+    import faiss
+
+    index = open(folder)
+    vectors = index.vectors
+    distinct, nodes, start = _distinct(vectors)
+    if len(distinct):
+        graph: Any = faiss.index_factory(vectors.shape[1], _KIND, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = _BUILD_WIDTH
+        graph.train(vectors[distinct[:: len(distinct) // _TRAINING + 1]])
+        for first in range(0, len(distinct), _ROWS_AT_ONCE):
+            graph.add(vectors[distinct[first : first + _ROWS_AT_ONCE]])
+            progress("ann", min(first + _ROWS_AT_ONCE, len(distinct)), len(distinct))
+        faiss.write_index(graph, str(out / GRAPH))
+    np.save(out / "nodes.npy", nodes)
+    np.save(out / "start.npy", start)
+    counts = {"nodes": len(vectors), "distinct": len(distinct)}
+    meta = {"format": APPROXIMATE_FORMAT, "content": index.content, **counts, "kind": _KIND}
+    (out / APPROXIMATE_META).write_text(json.dumps(meta))
+
+
+class Approximate:
+    """An open approximate index, by memory map; safe to share between threads."""
+
+    def __init__(self, path: Path, content: str, written: FileInfo | None = None) -> None:
+        """Open a built index.
+
+        faiss believes what a file says of its sizes, and ends the process where that is wrong. So a graph is read
+        through before, and compared with what was ``written`` where that is known; a gigabyte takes a second or two.
+
+        Raises DamagedKB where it is another, DataError where the index is missing, damaged, too new, or made from other
+        vectors than those ``content`` names; UsageError without faiss.
+        """
+        require_faiss()
+        import faiss
+
+        try:
+            meta = json.loads((path / APPROXIMATE_META).read_bytes())
+            if int(meta["format"]) > APPROXIMATE_FORMAT:
+                raise DataError(
+                    f"{path}: approximate index of format {meta['format']}; this version reads {APPROXIMATE_FORMAT}"
+                )
+            if not content or meta["content"] != content:
+                raise DataError(f"{path}: made from other vectors than those beside it; build it again")
+            self._nodes, self._start = (
+                open_array(path / "nodes.npy", np.int32),
+                open_array(path / "start.npy", np.int64),
+            )
+            if written is not None and (path / GRAPH).is_file() and file_info(path / GRAPH) != written:
+                raise DamagedKB(f"{path / GRAPH}: its content is not what was written; build it again")
+            self._graph: Any = faiss.read_index(str(path / GRAPH), faiss.IO_FLAG_MMAP_IFC)
+            found = (len(self._nodes), len(self._start) - 1, self._graph.ntotal)
+            if found != (meta["nodes"], meta["distinct"], meta["distinct"]):
+                raise ValueError(f"{found[0]} nodes and {found[2]} vectors where other numbers were written")
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise DataError(f"{path}: not an approximate index: {error!r}") from error
+
+    def candidates(self, query: Vectors, limit: int) -> Numbers:
+        """Nodes that are likely to hold the ``limit`` nearest to a vector [d], each once, ascending; a few more."""
+        from faiss import SearchParametersHNSW  # type: ignore[attr-defined]  # its stubs leave it out
+
+        width = max(_WIDTH, 2 * limit)
+        wanted = min(limit + _WIDTH // 4, self._graph.ntotal)
+        _, found = self._graph.search(query[None], wanted, params=SearchParametersHNSW(efSearch=width))
+        places = found[0][found[0] >= 0]
+        # Of nodes with one vector only the first can be in the ranking: its order is by number where scores are equal.
+        sizes = np.minimum(self._start[places + 1] - self._start[places], limit)
+        numbers = self._nodes[consecutive(self._start[places], sizes)].astype(np.int64)
+        numbers.sort()
+        return numbers
+
+
+def _distinct(vectors: Vectors) -> tuple[Numbers, npt.NDArray[np.int32], Numbers]:
+    """The first node of each different vector, ascending; then all nodes, vector by vector, and where each begins."""
+    digests = np.array([hashlib.blake2b(row, digest_size=16).digest() for row in vectors], dtype="S16")
+    _, first, owner = np.unique(digests, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    owner = rank[owner]
+    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(owner, minlength=len(first)))])
+    return np.sort(first), np.argsort(owner, kind="stable").astype(np.int32), start

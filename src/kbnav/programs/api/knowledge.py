@@ -19,7 +19,7 @@ from pydantic import Field
 from kbnav.answers.relevance import words as words_of
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Capability, Direction, KnowledgeBase
-from kbnav.knowledge.skb.graph import WAYS, Hop, Nodes
+from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
 from kbnav.programs.api.functions import Function, Phrase
@@ -314,7 +314,7 @@ class SkbFunctions(KnowledgeFunctions):
         number = self._kb.relations.number(relation.removeprefix(INVERSE))
         return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
 
-    def _ids(self, nodes: Nodes) -> list[str]:
+    def _ids(self, nodes: NodeNumbers) -> list[str]:
         return [self._skb.id(number) for number in nodes.tolist()]
 
     def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:

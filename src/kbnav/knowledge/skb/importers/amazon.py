@@ -26,12 +26,10 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import at, bounded_lines, opened
-from kbnav.knowledge.skb.importers.grouping import Grouped
+from kbnav.knowledge.skb.importers.files import Grouped, at, bounded_lines, opened
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, stark_node
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
-from kbnav.knowledge.skb.records import DEEPEST, MEMORY, EdgeArrays, Losses, NodeRecord, refuse_unbounded
-from kbnav.knowledge.skb.schema import Style
+from kbnav.knowledge.skb.schema import DEEPEST, MEMORY, EdgeArrays, Losses, NodeRecord, Style, refuse_unbounded
 
 CATEGORIES = "category_list.json"
 """STaRK's list of the categories that become nodes; without it all do."""

@@ -26,12 +26,10 @@ import numpy.typing as npt
 
 from kbnav.answers.language import question_language
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import bounded_lines, cells, opened
-from kbnav.knowledge.skb.importers.grouping import Grouped
+from kbnav.knowledge.skb.importers.files import Grouped, bounded_lines, cells, opened
 from kbnav.knowledge.skb.importers.stark import MAG_NODE_TYPES, MAG_RELATIONS, stark_node
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
-from kbnav.knowledge.skb.records import MEMORY, EdgeArrays, Losses, NodeRecord
-from kbnav.knowledge.skb.schema import Style
+from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, Losses, NodeRecord, Style
 
 ANY = "any"
 """In place of a language: all papers that have a text."""

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.records import MEMORY
+from kbnav.knowledge.skb.schema import MEMORY
 
 _STORAGES = {
     "DoubleStorage": "<f8",

@@ -17,8 +17,7 @@ from urllib.parse import unquote
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
-from kbnav.knowledge.skb.records import EdgeRecord, Losses, NodeRecord
-from kbnav.knowledge.skb.schema import Style
+from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Style
 
 if TYPE_CHECKING:
     from pyoxigraph import BlankNode, Literal, NamedNode, Quad

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import DELIMITED, at, bounded_lines, cells, opened, suffix_of
-from kbnav.knowledge.skb.records import (
+from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     DEEPEST,
     MEMORY,
     EdgeRecord,
     Losses,
     NodeRecord,
+    Style,
     refuse_unbounded,
 )
-from kbnav.knowledge.skb.schema import Style
-from kbnav.settings.plugins import needs
+from kbnav.settings.plugins import did_you_mean, needs
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
@@ -186,3 +189,242 @@ def _is_true(value: Any) -> bool:
 def cell_text(value: Any) -> str:
     """An id, a name or the like as a text; empty for none."""
     return "" if value is None else str(value).strip()
+
+
+class EdgeColumn(NamedTuple):
+    """A column whose values are the ends of edges, written ``COLUMN[:RELATION[:TYPE]]``.
+
+    The relation and the type of what it leads to are called as the column where nothing else is said. Where the type
+    is that of a table, the values are ids of its rows; else a node is made of each value.
+    """
+
+    column: str
+    relation: str
+    type: str
+
+    @classmethod
+    def parse(cls, text: str) -> EdgeColumn:
+        """Raises ValueError where it has no column, or more than three parts."""
+        column, *more = (part.strip() for part in text.split(":"))
+        if not column or len(more) > 2:
+            raise ValueError(f"an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE, not {text!r}")
+        relation, kind = (*more, "", "")[:2]
+        return cls(column, relation or column, kind or column)
+
+
+def _edge_columns(given: Any) -> Any:
+    return [EdgeColumn.parse(one) if isinstance(one, str) else one for one in given]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Table(_Strict):
+    """A file of records, and which columns are what."""
+
+    file: Path
+    id: str = ""
+    """Column of the ids; empty: ``id``."""
+    name: str = ""
+    """Column of the names; empty: ``name``, where there is one."""
+    type: str = ""
+    """Type of all its nodes."""
+    type_column: str = ""
+    """Column of the types; without this and ``type`` the column ``type`` or ``kind``, where there is one."""
+    edges: Annotated[tuple[EdgeColumn, ...], BeforeValidator(_edge_columns)] = ()
+    text: tuple[str, ...] = ()
+    """Columns that are the document; empty: all that are nothing else."""
+    split: str = ""
+    """What stands between several values in one cell of an edge column; empty: a cell is one value."""
+    prefix: str = ""
+    """What is put before the ids, to tell them from those of another table."""
+
+    @model_validator(mode="after")
+    def _one_type(self) -> Table:
+        if self.type and self.type_column:
+            raise ValueError("its nodes have one type, or that of a column, and not both")
+        return self
+
+    @property
+    def named(self) -> list[str]:
+        """Every column that the mapping names."""
+        single = [self.id or "id", self.name, self.type_column]
+        return [column for column in (*single, *self.text, *(edge.column for edge in self.edges)) if column]
+
+
+class Links(_Strict):
+    """A file with an edge in each row, as a table of orders or of members is."""
+
+    file: Path
+    source: str
+    """Column with the id of the edge's source."""
+    target: str
+    relation: str = ""
+    """The relation of all its edges."""
+    relation_column: str = ""
+    source_type: str = ""
+    """Type of the table whose ids the column ``source`` has, where that table has a ``prefix``."""
+    target_type: str = ""
+
+    @model_validator(mode="after")
+    def _one_relation(self) -> Links:
+        if bool(self.relation) == bool(self.relation_column):
+            raise ValueError("a table of links has relation or relation_column")
+        return self
+
+    @property
+    def named(self) -> list[str]:
+        """Every column that the mapping names."""
+        return [column for column in (self.source, self.target, self.relation_column) if column]
+
+
+class _Tables(_Strict):
+    table: tuple[Table, ...]
+    links: tuple[Links, ...] = ()
+
+
+@dataclass(frozen=True)
+class MappedSource:
+    """Tables and tables of links; ``edge_files`` are edge records as for ``TableSource``."""
+
+    tables: Sequence[Table]
+    links: Sequence[Links] = ()
+    edge_files: Sequence[Path] = ()
+    alias_fields: Sequence[str] = ALIAS_FIELDS
+    style: Style = "plain"
+    types: Sequence[str] = ()
+    relations: Sequence[str] = ()
+    memory: int = MEMORY
+
+    @property
+    def _files(self) -> list[Path]:
+        return [*(one.file for one in self.tables), *(one.file for one in self.links), *self.edge_files]
+
+    @property
+    def description(self) -> str:
+        """The files' names."""
+        return "tables: " + ", ".join(path.name for path in self._files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the files' names, sizes and times, and of the mapping."""
+        mapping = [one.model_dump_json() for one in (*self.tables, *self.links)]
+        return files_fingerprint(self._files, *mapping, *self.alias_fields)
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """Every row as a node, then the nodes that are made of columns. Raises UsageError, DataError."""
+        prefixes = self._prefixes()
+        owners: dict[str, int] = {}
+        made: dict[tuple[str, str], None] = {}
+        for place, table in enumerate(self.tables):
+            for record in self._rows(table, losses):
+                node = _node_mapped(table, record)
+                owner = owners.setdefault(node.id, place)
+                if owner != place:
+                    both = f"{self.tables[owner].file} and {table.file}"
+                    raise UsageError(f"{both} both have the id {node.id}: give one of them a prefix")
+                yield node
+                for edge in table.edges:
+                    if edge.type not in prefixes:
+                        made.update(((edge.type, value), None) for value in _values(record.get(edge.column), table))
+        for kind, value in made:
+            yield NodeRecord(_made_id(kind, value), kind, value, {})
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
+        """The edges of columns, of tables of links, and of edge records."""
+        prefixes = self._prefixes()
+        for table in self.tables:
+            for record in self._rows(table, Losses()):  # what is lost of it was counted with the nodes
+                source = table.prefix + cell_text(record[table.id or "id"])
+                for edge in table.edges:
+                    known = edge.type in prefixes
+                    for value in _values(record.get(edge.column), table):
+                        target = prefixes[edge.type] + value if known else _made_id(edge.type, value)
+                        yield EdgeRecord(source, edge.relation, target)
+        for links in self.links:
+            before = [self._prefix(links, kind, prefixes) for kind in (links.source_type, links.target_type)]
+            for record in self._rows(links, losses):
+                source, target = (cell_text(record.get(column)) for column in (links.source, links.target))
+                relation = links.relation or cell_text(record.get(links.relation_column))
+                yield EdgeRecord(before[0] + source, relation, before[1] + target)
+        yield from TableSource([], self.edge_files, memory=self.memory).edges(losses)
+
+    def _prefixes(self) -> dict[str, str]:
+        """What the ids of each table begin with, by the type of its nodes."""
+        found: dict[str, str] = {}
+        for table in self.tables:
+            if table.type and found.setdefault(table.type, table.prefix) != table.prefix:
+                raise UsageError(f"the tables of type {table.type} have different prefixes")
+        return found
+
+    @staticmethod
+    def _prefix(links: Links, kind: str, prefixes: Mapping[str, str]) -> str:
+        if kind and kind not in prefixes:
+            raise UsageError(f"{links.file}: no table has the type {kind!r}{did_you_mean(kind, prefixes)}")
+        return prefixes.get(kind, "")
+
+    def _rows(self, table: Table | Links, losses: Losses) -> Iterator[Record]:
+        """The records of a table, in which every column that the mapping names was found."""
+        missing, known = set(table.named), dict[str, None]()
+        same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns
+        for number, record in records(table.file, losses, self.memory):
+            if missing or not same:
+                missing.difference_update(record)
+                known.update(dict.fromkeys(record))
+                if same and missing:
+                    break
+            if isinstance(table, Table) and (table.id or "id") not in record:
+                raise DataError(f"{at(table.file, number)}: a record without {table.id or 'id'}")
+            yield record
+        if missing and known:
+            column = min(missing, key=table.named.index)
+            guess = did_you_mean(column, known)
+            raise UsageError(f"{table.file} has no column {column!r}{guess}; it has {', '.join(known)}")
+        if isinstance(table, Table) and table.text:
+            used = set(table.named)
+            for column in known:
+                if column not in used:
+                    losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
+
+
+def mapped_from_file(path: Path, memory: int = MEMORY) -> MappedSource:
+    """The tables that a TOML file maps (``[[table]]``, ``[[links]]``), with files named from its own folder.
+
+    Raises UsageError where it cannot be opened, DataError where it is not such a file.
+    """
+    try:
+        found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from error
+    tables = [one.model_copy(update={"file": path.parent / one.file}) for one in found.table]
+    links = [one.model_copy(update={"file": path.parent / one.file}) for one in found.links]
+    return MappedSource(tables, links, memory=memory)
+
+
+def _node_mapped(table: Table, record: Record) -> NodeRecord:
+    name = table.name or "name"
+    kind = table.type_column or next((one for one in TYPE_FIELDS if one in record), "")
+    no_text = {table.id or "id", name, *(edge.column for edge in table.edges), "" if table.type else kind}
+    fields = {key: record.get(key) for key in table.text or (key for key in record if key not in no_text)}
+    node_type = table.type or cell_text(record.get(kind))
+    return NodeRecord(
+        table.prefix + cell_text(record[table.id or "id"]), node_type, cell_text(record.get(name)), fields
+    )
+
+
+def _values(cell: Any, table: Table) -> list[str]:
+    """The values of an edge column's cell; of a list each."""
+    many = cell if isinstance(cell, (list, tuple)) else [cell]
+    texts = [part for one in many for part in (cell_text(one).split(table.split) if table.split else [cell_text(one)])]
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _made_id(kind: str, value: str) -> str:
+    return f"{kind}:{value}"

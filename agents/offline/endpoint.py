@@ -1,0 +1,387 @@
+"""The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
+
+It answers questions for the members of one class that are linked to one, two or three named things or values by one
+property or two, how many they are, whether there are any, and which has most or least of something. Of anything else
+(arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbnav.agents.common.state import State
+from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, leaves_too_much, unused_words
+from kbnav.agents.offline.question import Phrase, Question, read_question
+from kbnav.answers.language import fold, singular
+from kbnav.answers.relevance import relevance
+from kbnav.runs.trajectory import FINISH, QUERY, Step, Understood
+from kbnav.tools.context import Context
+
+_SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
+_ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
+_FOUND = re.compile(rf'(?P<label>.*?) \((?P<id>{_ID})\)(?:, also "(?P<also>.*?)")?(?:: (?P<about>.*))?')
+_CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
+_PART = re.compile(r'Nothing is named ".*?"; these match "(.*?)"')
+_PROPERTY = " [property]"
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
+_GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
+_QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
+"""Words that names of numbers have, for words of a question that they do not share."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of a search; ``kind`` is ``class``, ``property`` or ``thing``."""
+
+    id: str
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search and what it found; ``part`` of the phrase, where not for all of it."""
+
+    found: tuple[Found, ...] = ()
+    part: str = ""
+
+    def first(self, kind: str) -> Found | None:
+        """The first of a kind."""
+        return next((one for one in self.found if one.kind == kind), None)
+
+
+@dataclass
+class Seen:
+    """Everything seen so far: searches by phrase, the shown rows of queries as texts, and how many there are.
+
+    ``last`` is the last query with rows on the path.
+    """
+
+    searches: dict[str, Search] = field(default_factory=dict)
+    rows: dict[str, list[list[str]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    last: str = ""
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Seen:
+        """Read the observations of steps, in their order."""
+        seen = cls()
+        for step in steps:
+            query = str(step.call.arguments.get("query", ""))
+            if step.call.tool == "search_entities":
+                seen.searches[query] = read_search(step.observation) if step.ok else Search()
+            elif step.call.tool == "execute_query":
+                seen.rows[query] = read_rows(step.observation) if step.ok and step.rows else []
+                seen.counts[query] = step.rows or 0
+                seen.last = query if step.rows and not step.dropped else seen.last
+        return seen
+
+    def size(self, query: str) -> int:
+        """How many rows a query has, or how many its one row says there are."""
+        rows = self.rows.get(query, [])
+        first = rows[0][0] if len(rows) == 1 and rows[0] else ""
+        return int(first) if first.isdigit() else self.counts.get(query, 0)
+
+
+def read_search(text: str) -> Search:
+    """The observation of search_entities."""
+    found = []
+    for line in text.splitlines():
+        match = _FOUND.fullmatch(line.removesuffix(_PROPERTY))
+        if match:
+            is_class = re.match(r"class(?:;|$)", match["about"] or "")
+            kind = "property" if line.endswith(_PROPERTY) else "class" if is_class else "thing"
+            found.append(Found(match["id"], match["also"] or match["label"], kind))
+    part = _PART.match(text)
+    return Search(tuple(found), part[1] if part else "")
+
+
+def read_rows(text: str) -> list[list[str]]:
+    """The rows of an observation of execute_query; the truth value of an ASK as one row."""
+    lines = text.splitlines()
+    if lines and re.fullmatch(r"(?:Result \d+: )?True", lines[-1]):
+        return [["true"]]
+    start = next((place for place, line in enumerate(lines) if "\t" in line or line == "answer"), len(lines))
+    rows = []
+    for line in lines[start + 1 :]:
+        if re.match(r"(?:Result \d+: )?\d+ rows?[.;]", line):
+            break
+        rows.append(line.split("\t"))
+    return rows
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Something that a question names: a thing by its ``id``, or a text that is a value somewhere.
+
+    ``exact``: the thing has just this name, so that the text is hardly a value of something else.
+    """
+
+    text: str
+    id: str = ""
+    exact: bool = False
+
+    @property
+    def ways(self) -> dict[int, tuple[int, str]]:
+        """Number of properties and pattern of each way between ?answer and it."""
+        one, ways = self.id, dict[int, tuple[int, str]]()
+        if one:
+            ways |= {
+                1: (1, f"?answer ?p {one} ."),
+                2: (1, f"{one} ?p ?answer . FILTER(!isBlank(?answer))"),
+                3: (2, f"?x ?p {one} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
+                4: (2, f"?x ?p {one} . ?answer ?q ?x ."),
+                5: (2, f"{one} ?p ?x . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {one})"),
+                6: (2, f"{one} ?p ?x . ?answer ?q ?x . FILTER(?answer != {one})"),
+            }
+        if not self.exact:
+            text = re.sub(r'["\\\s]+', " ", self.text.casefold())
+            value = f'?v . FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
+            ways |= {
+                7: (1, f"?answer ?p {value}"),
+                8: (2, f"?x ?p {value} ?x ?q ?answer . FILTER(isIRI(?answer))"),
+                9: (2, f"?x ?p {value} ?answer ?q ?x ."),
+            }
+        return ways
+
+
+@dataclass(frozen=True)
+class Link:
+    """How ?answer is linked to something: by one property or two, with their names; ``members`` are linked so."""
+
+    way: int
+    properties: tuple[str, ...]
+    names: tuple[str, ...]
+    members: int
+
+
+@dataclass
+class Reading:
+    """A question with the class it asks for (empty where unknown), what it names, and the links found for these."""
+
+    question: Question
+    target: str
+    label: str
+    anchors: tuple[Anchor, ...]
+    links: list[tuple[Anchor, Link]] = field(default_factory=list)
+    number: Link | None = None
+
+    @property
+    def members(self) -> str:
+        """That ?answer is of the class."""
+        return f"?answer a {self.target} . " if self.target else ""
+
+    @property
+    def beyond(self) -> str:
+        """Why the rules do not reach the question; empty where they may."""
+        said = set(_words(self.question.text))
+        if said & _NEGATIONS:
+            return "it says what is not the case"
+        if self.question.comparative or said & _GROUPS:
+            return "it compares, or asks for something of each"
+        if not self.target and not self.anchors:
+            return "it names no class and no thing that is known here"
+        return ""
+
+    @property
+    def understood(self) -> Understood:
+        """How the question is read, as in ``lamps → supplier → Germany``, and the words that are left out."""
+        ways = [" → ".join([self.label or "?", *reversed(link.names), one.text]) for one, link in self.links]
+        ways = ways or [self.label or "?"]
+        labels = [self.label, *(" ".join(link.names) for _, link in self.links)]
+        if self.number and self.question.measure:
+            name, order = self.question.measure
+            labels += [*self.number.names, name, _QUANTITIES.get(name, "")]
+            ways.append(f"{'most' if order == 'DESC' else 'least'} {' '.join(self.number.names)}")
+        named = {fold(word) for anchor, _ in self.links for word in anchor.text.split()}
+        known = [fold(label) for label in labels if label]
+        unused = unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
+        return Understood("; ".join(ways).replace("_", " "), unused)
+
+
+def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> list[Phrase]:
+    """Words to be searched one by one: those of phrases that are no names, and of which nothing has the whole name."""
+    found = []
+    for phrase in phrases:
+        search, said = searches.get(phrase.text), phrase.text.split()
+        if search and len(said) > 1 and not phrase.named and not search.first("class"):
+            thing = search.first("thing")
+            if thing is None or _stems(thing.label) != _stems(phrase.text):
+                apart = [(place, word) for place, word in enumerate(said) if len(word) > 3]
+                found += [Phrase(word, noun=phrase.noun and not place) for place, word in apart]
+    return found
+
+
+def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phrase] = ()) -> Reading:
+    """Link the phrases: the class first, that behind "which" before others, then names; ``apart`` are single words."""
+    everything = [phrase for phrase in (*question.phrases, *apart) if len(phrase.text) > 1]
+    target: Found | None = None
+    anchors: list[Anchor] = []
+    asked: Phrase | None = None
+    for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
+        one = searches.get(phrase.text, Search()).first("class")
+        if one and not phrase.named and _stems(one.label) <= _stems(phrase.text):
+            target, asked = one, phrase
+            break
+    for phrase in everything:
+        anchor = None if phrase is asked else _anchor(phrase, searches.get(phrase.text, Search()))
+        if anchor and anchor not in anchors:
+            anchors.append(anchor)
+    return Reading(question, target.id if target else "", target.label if target else "", tuple(anchors[:_ANCHORS]))
+
+
+def _anchor(phrase: Phrase, search: Search) -> Anchor | None:
+    """What a phrase names: a thing of that name; for what looks like a name, what is most like it, or a value."""
+    thing, text = search.first("thing"), search.part or phrase.text
+    if thing and _stems(thing.label) == _stems(text):
+        return Anchor(text, thing.id, exact=True)
+    if not phrase.named or search.first("class") or (search.found and not thing):
+        return None
+    return Anchor(phrase.text, thing.id if thing else "")
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _stems(text: str) -> set[str]:
+    return set(map(singular, _words(text)))
+
+
+class EndpointPolicy(KeylessPolicy):
+    """See the module."""
+
+    def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
+        """See ``KeylessPolicy``."""
+        return _Plan(state, Seen.of(steps), context.language)
+
+
+class _Plan(Plan):
+    def __init__(self, state: State, seen: Seen, language: str) -> None:
+        self.question, self.seen, self.language = read_question(state["question"], language), seen, language
+        self.length = len(state["path"])
+
+    def turns(self) -> Iterator[Turn]:
+        """See ``Plan``."""
+        seen = self.seen
+        phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
+        wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
+        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
+        apart = words_apart(wanted, seen.searches)[:_SECOND_SEARCHES]
+        yield [("search_entities", f"Looking up “{one.text}” by itself.", {"query": one.text}) for one in apart]
+        reading = read(self.question, seen.searches, apart)
+        why = reading.beyond
+        if not why:
+            final = yield from self._final(reading)
+            why = "what the question names is not linked by one property or two"
+            if final and (seen.rows.get(final) or seen.last == final):
+                self.understood, rows = reading.understood, seen.size(final)
+                of_class = not reading.links and reading.number is None
+                unused = self.understood.unused
+                if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=of_class):
+                    yield [(FINISH, FITS, {})]
+                    return
+                why = "too many words of the question are left over for an answer"
+        if not seen.rows:  # that there is no answer may be said once a query has run
+            anything = reading.members.rstrip(" .") or "?thing ?property ?value"
+            yield [(QUERY, "Is there anything of it here at all?", {"query": f"ASK {{ {anything} }}"})]
+        yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
+
+    def _final(self, reading: Reading) -> Generator[Turn, None, str]:
+        """Run the query that answers, and return it; empty where something is not linked."""
+        question = self.question
+        if not reading.anchors and not (reading.target and (question.kind != "values" or question.measure)):
+            return ""
+        pattern = reading.members
+        for place, anchor in enumerate(reading.anchors):
+            link = yield from self._linked(reading, anchor)
+            if link is None:
+                return ""
+            reading.links.append((anchor, link))
+            pattern += _placed(anchor.ways[link.way][1], link, place) + " "
+        pattern = pattern.strip()
+        final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
+        if question.kind == "yes-no":
+            final = f"ASK {{ {pattern} }}"
+        elif question.kind == "count":
+            final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
+        elif question.measure:
+            reading.number = number = yield from self._number(pattern, question.measure[0])
+            if number is None:
+                return ""
+            sorted_by = f"?answer {'/'.join(number.properties)} ?measure . }} ORDER BY {question.measure[1]}(?measure)"
+            final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} {sorted_by} LIMIT 1"
+        yield from self._rows(final, "This asks for it in the properties found.")
+        return final
+
+    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Turn, None, Link | None]:
+        """The properties that fit the words left best, one before two."""
+        taken = {word for one in reading.anchors for word in _words(one.text)}
+        rest = " ".join(word for word in _words(self.question.text) if word not in taken)
+        thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
+        for hops in (1, 2) if reading.target else (1,):
+            edges = ("?p", "?q")[:hops]
+            parts = [
+                f"{{ {reading.members}{pattern} BIND({way} AS ?way) }}"
+                for way, (length, pattern) in anchor.ways.items()
+                if length == hops
+            ]
+            typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
+            query = _counted(" ".join(edges), f"{' UNION '.join(parts)} FILTER({typed})", "")
+            rows = yield from self._rows(query, thought)
+            sure = bool(reading.target or self.question.measure) and hops == 1
+            if link := _best(_links(rows), rest, sure=sure):
+                return link
+        return None
+
+    def _number(self, pattern: str, quantity: str) -> Generator[Turn, None, Link | None]:
+        """The number that a superlative is about, of the members or of what they are linked to."""
+        number = "FILTER(isNumeric(?v)) BIND"
+        ways = [f"{{ ?answer ?p ?v . {number}(1 AS ?way) }}", f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"]
+        either = " UNION ".join(ways)
+        rows = yield from self._rows(_counted("?p ?q", f"{pattern} {either}", "?way "), "Which numbers do these have?")
+        named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
+        return _best(_links(rows), " ".join(named), sure=len(rows) == 1)
+
+    def _rows(self, query: str, thought: str) -> Generator[Turn, None, list[list[str]]]:
+        """The rows of a query, which is run unless it was; none where there is no room to run it."""
+        if query not in self.seen.rows and self.length < ROOM:
+            yield [(QUERY, thought, {"query": query})]
+        return self.seen.rows.get(query, [])
+
+
+def _counted(edges: str, pattern: str, first: str) -> str:
+    """SPARQL for the way, the properties and the number of members that are so linked, most first."""
+    columns = f"?way {edges}"
+    return (
+        f"SELECT {columns} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
+        f"GROUP BY {columns} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
+    )
+
+
+def _links(rows: Sequence[Sequence[str]]) -> list[Link]:
+    """The rows of such a query."""
+    found = []
+    for row in rows:
+        if len(row) >= 3 and row[0].isdigit() and row[-1].isdigit():
+            cells = [match for match in map(_CELL.fullmatch, row[1:-1]) if match]
+            names = tuple(match["label"] or match["id"].rpartition(":")[2] for match in cells)
+            if cells:
+                found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
+    return found
+
+
+def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
+    """The link whose names fit the words best; ``sure``: where none fits, that of most members will do."""
+    scores = relevance(words, [" ".join(link.names) for link in links])
+    ranked = sorted(zip(scores, links, strict=True), key=lambda one: (-round(one[0], 6), -one[1].members))
+    return ranked[0][1] if ranked and (sure or ranked[0][0] > 0) else None
+
+
+def _placed(pattern: str, link: Link, place: int) -> str:
+    """A pattern with a link's properties, and variables of its own."""
+    own = {"?p": link.properties[0], "?q": link.properties[-1], "?x": f"?x{place}", "?v": f"?v{place}"}
+    return re.sub(r"(?<![\w<])\?[pqxv]\b", lambda found: own[found[0]], pattern)

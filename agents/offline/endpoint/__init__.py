@@ -1,1 +1,0 @@
-"""The policy for SPARQL endpoints of any vocabulary."""

@@ -1,0 +1,210 @@
+"""What can be read off a question without knowing anything: its phrases, its kind, and what it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon, split_meant
+
+Kind = Literal["values", "count", "yes-no"]
+_TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,80})[\"”“»]")
+_ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
+_ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
+_YEAR = re.compile(r"1\d{3}|20\d{2}")
+_BOUNDS = {
+    "after": ">", "since": ">=", "before": "<", "nach": ">", "seit": ">=", "vor": "<",
+    "après": ">", "depuis": ">=", "avant": "<", "después": ">", "desde": ">=", "antes": "<",
+}  # fmt: skip
+_EXPLETIVE = re.compile(r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b", re.IGNORECASE)
+_UNSPACED = frozenset({"zh", "ja", "th"})
+_LONGEST_PHRASE = 8
+_IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
+_ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
+"""Words that may stand between "which" or "all" and the class it asks for."""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Neighbouring words of a question. ``named``: it looks like a name; ``noun``: it is the class of what is asked."""
+
+    text: str
+    named: bool = False
+    noun: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question taken apart. ``years`` come with how they bound a date: ``=``, ``>``, ``>=`` or ``<``."""
+
+    text: str
+    phrases: tuple[Phrase, ...]
+    kind: Kind = "values"
+    asks: Asks = ""
+    hint: str = ""
+    measure: tuple[str, Order] | None = None
+    comparative: tuple[str, Order] | None = None
+    years: tuple[tuple[str, int], ...] = ()
+    pronoun: Literal["", "m", "f", "any"] = ""
+    meant: Mapping[str, str] = field(default_factory=dict)
+    """Ids that names stand for, where the reader says it."""
+
+    @property
+    def noun(self) -> Phrase | None:
+        """The phrase that names the class of the answers."""
+        return next((phrase for phrase in self.phrases if phrase.noun), None)
+
+
+def read_question(text: str, language: str) -> Question:
+    """Take a question apart with the lexicon of its language."""
+    words = lexicon(language)
+    text, meant = split_meant(text)
+    quoted = [Phrase(found.strip(), named=True) for found in _QUOTED.findall(text) if found.strip()]
+    bare = _QUOTED.sub(" , ", text)
+    code = language.split("-")[0]
+    phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
+    lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
+    asks = _asks(lowered, words, spaced=code not in _UNSPACED)
+    kind: Kind = "values"
+    if any(lowered.startswith(opener + " ") for opener in words.openers) or (code == "zh" and "吗" in bare):
+        kind = "yes-no"
+    elif any(_has(lowered, start, spaced=code not in _UNSPACED) for start in words.count):
+        kind = "count"
+    tokens = lowered.split()
+    adjective = next(
+        (words.adjectives[b] for a, b in pairwise(tokens) if a in ("how", "wie") and b in words.adjectives), ""
+    )
+    found = [*quoted, *phrases, *([Phrase(adjective)] if adjective else [])]
+    return Question(
+        text,
+        tuple(dict.fromkeys(found)),
+        kind,
+        asks,
+        words.hints.get(asks, ""),
+        next((words.measures[token] for token in tokens if token in words.measures), None),
+        next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
+        tuple(_years(tokens)),
+        pronoun(text, language),
+        meant,
+    )
+
+
+def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
+    """Whether the text points back to an earlier question, and to whom; "there is" and "are there" do not."""
+    pronouns = lexicon(language).pronouns
+    tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
+    return next((pronouns[token] for token in tokens if token in pronouns), "")
+
+
+def _has(text: str, part: str, *, spaced: bool) -> bool:
+    return f" {part} " in f" {text} " if spaced else part in text
+
+
+def _asks(text: str, words: Lexicon, *, spaced: bool) -> Asks:
+    """By the first question word; of those that begin at the same place, the longest."""
+    places = [
+        (f" {text} ".index(f" {part} ") if spaced else text.index(part), -len(part), part)
+        for part in words.asks
+        if _has(text, part, spaced=spaced)
+    ]
+    return words.asks[min(places)[2]] if places else ""
+
+
+def _years(tokens: Sequence[str]) -> list[tuple[str, int]]:
+    return [
+        (_BOUNDS.get(before, "="), int(token)) for before, token in pairwise(["", *tokens]) if _YEAR.fullmatch(token)
+    ]
+
+
+def _unspaced(text: str, words: Lexicon) -> list[Phrase]:
+    separators = "|".join(sorted((re.escape(word) for word in words.function), key=len, reverse=True))
+    chunks = re.split(rf"{separators}|[\s\d,，。？?!！、：:；;·・]+", text)
+    return [Phrase(chunk) for chunk in chunks if chunk]
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A word; ``gap``: punctuation stands before it; ``owner``: it is a possessive, without its ending."""
+
+    text: str
+    low: str
+    capital: bool
+    gap: bool
+    owner: bool = False
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, end = [], 0
+    for match in _TOKEN.finditer(text):
+        token = match[0] if _ABBREVIATION.fullmatch(match[0]) else match[0].rstrip(".")
+        bare = re.sub(r"['’]s$", "", token)
+        owner = bare != token or text[match.end() : match.end() + 1] in ("'", "’")
+        bare = _ELISION.sub("", bare)
+        gap = bool(re.search(r"[,;:()?!]", text[end : match.start()]))
+        found.append(_Token(bare, bare.casefold(), bare[:1].isupper(), gap, owner))
+        end = match.end()
+    return found
+
+
+def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
+    """Runs of words between function words; a run of capitalised words is a phrase of its own."""
+    tokens = _tokens(text)
+    phrases: list[Phrase] = []
+    run: list[_Token] = []
+    noun = False
+
+    def close() -> None:
+        nonlocal run, noun
+        while run and run[-1].low in words.links and not run[-1].capital:
+            run.pop()
+        if run:
+            named = capitals and any(token.capital for token in run)
+            head = noun and all(phrase.named for phrase in phrases) and not named
+            phrases.append(Phrase(" ".join(token.text for token in run[:_LONGEST_PHRASE]), named, head))
+            noun = noun and named
+        run = []
+
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        next_capital = following is not None and following.capital and not following.gap
+        if token.gap:
+            close()
+        in_name = capitals and bool(run) and run[-1].capital
+        if token.low in words.names and not run and not (token.capital and index):
+            continue
+        if token.low in words.function or _measures(token, words) or (not index and token.low in _IMPERATIVES):
+            if in_name and token.low in words.links and (next_capital or _linked_on(tokens, index, words)):
+                run.append(_Token(token.text, token.low, True, False))
+                continue
+            if run and not in_name and token.low in words.joins and following and not next_capital:
+                run.append(token)
+                continue
+            if not (token.capital and index and capitals and token.low not in words.asks):
+                close()
+                noun = token.low in words.classes or (noun and token.low in _ARTICLES)
+                continue
+        if _YEAR.fullmatch(token.text) and not (in_name or next_capital):
+            close()
+            continue
+        if capitals and run and token.capital != run[-1].capital and not token.text.isdigit():
+            close()
+        run.append(_Token(token.text, token.low, token.capital or (token.text.isdigit() and in_name), False))
+        if token.owner and not (in_name and next_capital):
+            close()
+    close()
+    return phrases
+
+
+def _measures(token: _Token, words: Lexicon) -> bool:
+    """Superlatives and comparatives are no part of a phrase, except "first" and "last", which are of "first name"."""
+    return token.low in words.comparatives or words.measures.get(token.low, ("date",))[0] != "date"
+
+
+def _linked_on(tokens: Sequence[_Token], index: int, words: Lexicon) -> bool:
+    """Whether two linking words in a row lead to a capital, as in "Lord of the Rings"."""
+    second, third = tokens[index + 1 : index + 2], tokens[index + 2 : index + 3]
+    return bool(second and third and second[0].low in words.links and third[0].capital and not third[0].gap)

@@ -1,0 +1,275 @@
+"""The policy for SKBs: look the names up, follow the likeliest paths of the schema, rank by text, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations, product
+from typing import Any
+
+from kbnav.agents.common.state import State
+from kbnav.agents.offline.policy import KeylessPolicy, Plan, Turn
+from kbnav.agents.offline.question import pronoun
+from kbnav.answers.language import fold
+from kbnav.answers.lexicon import lexicon, why_unread
+from kbnav.answers.relevance import relevance
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
+from kbnav.knowledge.skb.question_reading import Mention, Reading, one_is_asked, read
+from kbnav.knowledge.skb.rdf import local_name, local_names
+from kbnav.runs.trajectory import FINISH, QUERY, Understood
+from kbnav.runs.trajectory import Step as Taken
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
+
+ANSWERS = 20
+_SEARCHES = 4
+_MENTIONS, _PATHS, _TRIES = 4, 3, 7
+"""Names that paths are combined of, the longest; paths of each; combinations that are followed."""
+_ROOM = 11
+"""Steps of the path after which nothing more is tried: two to rank by text and one to finish are left."""
+_BY_TEXT = 50
+"""Nodes that are near to the text, among which those at the paths' ends are looked for."""
+_SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
+_ARROWS = {"out": "→ {} →", "in": "← {} ←", "both": "— {} —"}
+_NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
+_NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
+
+
+class SkbOfflinePolicy(KeylessPolicy):
+    """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
+
+    def __init__(self, kb: SkbKB, toolbox: Toolbox) -> None:
+        super().__init__(toolbox)
+        self.kb, self.paths = kb, Paths(kb.skb.meta)
+        kinds, relations = kb.skb.type_names, kb.skb.relation_names
+        self.types = dict(zip(kinds, local_names(kinds), strict=True))
+        self.relations = dict(zip(relations, local_names(relations), strict=True))
+        self.read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
+
+    def plan(self, state: State, context: Context, steps: Sequence[Taken]) -> Plan:
+        """See ``KeylessPolicy``."""
+        return _Plan(self, state, context.language, {step.call.key: step for step in steps})
+
+
+class _Plan(Plan):
+    def __init__(self, policy: SkbOfflinePolicy, state: State, language: str, taken: Mapping[Any, Taken]) -> None:
+        self._policy, self._kb, self._skb, self._tools = policy, policy.kb, policy.kb.skb, policy.toolbox.names
+        self._state, self._language, self._taken = state, language, taken
+        self._reading: Reading = policy.read(state["question"], language)
+
+    def turns(self) -> Iterator[Turn]:
+        """See ``Plan``."""
+        reading, mentions = self._reading, self._reading.mentions
+        if mentions:
+            yield [(_SEARCH, f"“{one.text}” is a name here.", {"query": one.text}) for one in mentions[:_SEARCHES]]
+        longest = sorted(mentions, key=lambda one: -len(one.text))[:_MENTIONS]
+        mentions = tuple(one for one in mentions if one in longest) or self._earlier()
+        if reading.afterthought:
+            mentions = (*mentions, reading.afterthought)
+        tried = self._hypotheses(mentions)[:_TRIES]
+        for place, paths in enumerate(tried):
+            found = yield from self._follow(paths)
+            if found:
+                found = yield from self._ranked(paths, found)
+                wanted = {word for earlier in tried[:place] for path in earlier for word in path.used}
+                lost = sorted(wanted.difference(*(path.used for path in paths)))
+                words = " ".join(reading.tokens[one].text for one in lost)
+                fits = f"Nothing fits “{words}” too." if lost else "This fits the question best."
+                text = leftover(reading, paths)
+                found = self._as_fitting(found[:ANSWERS], text) if text and one_is_asked(reading) else found
+                yield self._end(fits, found, mentions, paths)
+        yield from self._by_text_alone()
+        nothing = "Neither the named nodes nor the question's words lead to anything here."
+        why = " ".join(filter(None, (nothing, why_unread(self._state["question"], self._language))))
+        yield [(FINISH, why, {"nodes": []})]
+
+    def _earlier(self) -> tuple[Mention, ...]:
+        """The first answer to the question before, where this one points back to it."""
+        if not pronoun(self._state["question"], self._language):
+            return ()
+        rankings = [turn.outcome.ranking for turn in self._state["history"] if turn.outcome.ranking]
+        ids = rankings[-1].ids[:1] if rankings else []
+        return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
+
+    def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
+        """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
+        found: list[tuple[Path, ...]] = []
+        proposed = [self._proposed(mention) for mention in mentions]
+        if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
+            # No word of the question is like a relation's name: look at all that is linked.
+            anything = (Step("", "both", self._reading.asked),)
+            found += [(Path(node, anything, 0.0),) for node in mentions[0].nodes[:1]]
+        for size in range(len(mentions), 0, -1):
+            some = [
+                paths
+                for chosen in combinations(proposed, size)
+                for kind in chosen[0]
+                for paths in product(*(choices.get(kind, ()) for choices in chosen))
+            ]
+            found += sorted(some, key=lambda paths: -sum(path.score for path in paths))[: _TRIES // 2 + 1]
+        return found
+
+    def _proposed(self, mention: Mention) -> dict[str, list[Path]]:
+        """The best few paths of a mention to each type that may be asked for."""
+        found: dict[str, list[Path]] = {}
+        for node in mention.nodes:
+            for path in self._policy.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
+                found.setdefault(path.target, []).append(path)
+        return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
+
+    def _follow(self, paths: Sequence[Path]) -> Generator[Turn, None, list[str]]:
+        """Follow paths and return the nodes at the end of all; one step of one node with a text ranks by it."""
+        kind, by_query = paths[0].target, QUERY in self._tools
+        if _FOLLOW in self._tools and (len(paths) == len(paths[0].steps) == 1 or not by_query):
+            ends: list[list[str]] = []
+            for path in paths:
+                ends.append((yield from self._walk(path, leftover(self._reading, paths))))
+            return self._of_type([node for node in ends[0] if all(node in other for other in ends[1:])], kind)
+        thought = f"{self._arrows(paths)}: asking for what is at the end of {'all' if len(paths) > 1 else 'it'}."
+        ask: Turn = [(QUERY, thought, {"query": self._query(paths)})]
+        if not by_query or not self._has_room(ask):
+            return []
+        yield ask
+        starts = {self._skb.id(path.node) for path in paths}
+        return [node for node in self._of_type(self._shown(ask), kind) if node not in starts]
+
+    def _walk(self, path: Path, text: str) -> Generator[Turn, None, list[str]]:
+        """Follow a path from node to node; from the second step on, from the first few nodes found."""
+        ends = [self._skb.id(path.node)]
+        for number, step in enumerate(path.steps, 1):
+            given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
+            calls: Turn = [
+                (
+                    _FOLLOW,
+                    f"{self._arrows([path])}: following it.",
+                    {**given, "entity_id": node, "direction": step.direction},
+                )
+                for node in ends[: 1 if number == 1 else _PATHS]
+            ]
+            if not self._has_room(calls):
+                return []
+            yield calls
+            ends = list(dict.fromkeys(self._shown(calls)))
+        return ends
+
+    def _ranked(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Turn, None, list[str]]:
+        """What was found, ranked by the words that no path used."""
+        text = leftover(self._reading, paths)
+        if not text or _DESCRIBED not in self._tools:
+            return list(found)
+        described = {"text": text, "node_type": paths[0].target, "limit": _BY_TEXT}
+        ask: Turn = [(_DESCRIBED, "The question says more of them; looking for what fits that.", described)]
+        yield ask
+        fitting, known = self._shown(ask), set(found)
+        if len(found) >= ANSWERS and fitting and QUERY in self._tools:
+            query = self._query(paths, among=fitting)
+            among: Turn = [(QUERY, "There are many; which of those that fit are among them?", {"query": query})]
+            yield among
+            known |= set(self._shown(among))
+        return [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
+
+    def _as_fitting(self, nodes: Sequence[str], text: str) -> list[str]:
+        """The first node, and of the others those whose document says as much of a text."""
+        excerpts = self._kb.excerpts(nodes, text)
+        said = {node: sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in text.split()) for node in nodes}
+        return [node for node in nodes if said[node] >= said[nodes[0]]]
+
+    def _by_text_alone(self) -> Iterator[Turn]:
+        """What a question without a usable name describes."""
+        text, asked = self._reading.text(self._reading.words), self._reading.asked
+        name, given = _SEARCH, dict[str, Any](query=text)
+        if _DESCRIBED in self._tools:
+            name, given = _DESCRIBED, {"text": text, "node_type": asked, "limit": ANSWERS}
+        if not text or name not in self._tools:
+            return
+        ask: Turn = [(name, "No path leads to an answer; looking for what the question describes.", given)]
+        yield ask
+        if found := self._of_type(self._shown(ask), asked):
+            yield self._end("These fit the words of the question best.", found, self._reading.mentions, ())
+
+    def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Turn:
+        """The end: the nodes, or none where a name of the question is nowhere."""
+        self.understood = read = self._understood(mentions, paths, found[0])
+        if unknown := self._names_nowhere(read.unused):
+            return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
+        return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
+
+    def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
+        """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
+
+        ``unused`` are names that no path begins at, and words that name no relation of a path and that the document of
+        the first node does not have, in the question's order.
+        """
+        reading, started = self._reading, {path.node for path in paths}
+        used = {place for path in paths for place in path.used}
+        light = _NOT_TELLING | lexicon(self._language).light
+        document = fold(self._kb.get_entry(first).document)
+        places = {one.first: one.text for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)}
+        for place in reading.words:
+            token = reading.tokens[place]
+            says = fold(token.low) in document or relevance(token.low, [document])[0] > 0
+            if place not in used and token.low not in light and not says:
+                places[place] = token.text
+        ways = []
+        for path in paths:
+            parts = [self._skb.nodes.label(path.node)]
+            for step in path.steps:
+                parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
+            ways.append(" → ".join(reversed(parts)))
+        return Understood("; ".join(ways), tuple(dict.fromkeys(text for _, text in sorted(places.items()))))
+
+    def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
+        """Words left out that look like names, and that neither a name nor a document here has."""
+        text = self._skb.text
+        if self._language.split("-")[0] in _NOUNS_HAVE_CAPITALS or text is None:
+            return []
+        names = [token.text for token in self._reading.tokens[1:] if token.text[:1].isupper() and token.text in unused]
+        return [name for name in names if not any(map(text.holders, text.words(name)))]
+
+    def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
+        known = self._kb.entities(nodes)
+        return [node for node in nodes if node in known and kind in ("", known[node].kind)]
+
+    def _has_room(self, turn: Turn) -> bool:
+        """Whether there is room for these calls; those that were made need none."""
+        calls = self._policy.calls(turn)
+        return len(self._state["path"]) < _ROOM or all(call.key in self._taken for call in calls)
+
+    def _shown(self, turn: Turn) -> list[str]:
+        """The nodes that the steps of these calls have shown; nothing where they were not taken."""
+        steps = [self._taken.get(call.key) for call in self._policy.calls(turn)]
+        return [node for step in steps if step for node in step.nodes]
+
+    def _query(self, paths: Sequence[Path], among: Sequence[str] = ()) -> str:
+        """SPARQL for what is at the end of all paths; what most ways lead to comes first."""
+        types = self._policy.types
+        lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
+        if paths[0].target:
+            lines.append(f"?x a type:{types[paths[0].target]} .")
+        for number, path in enumerate(paths, 1):
+            subject = f"node:{local_name(self._skb.id(path.node))}"
+            for place, step in enumerate(path.steps, 1):
+                end = "?x" if place == len(path.steps) else f"?m{number}{place}"
+                lines.append(self._pattern(subject, step, end))
+                if end != "?x":
+                    lines.append(f"{end} a type:{types[step.target]} .")
+                subject = end
+        body = "\n".join(f"  {line}" for line in lines)
+        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {ANSWERS}"
+
+    def _pattern(self, subject: str, step: Step, end: str) -> str:
+        if not step.relation:
+            return f"{{ {subject} ?any {end} }} UNION {{ {end} ?any {subject} }}"
+        relation = f"rel:{self._policy.relations[step.relation]}"
+        if step.direction == "both":
+            return f"{subject} {relation}|^{relation} {end} ."
+        return f"{subject} {relation} {end} ." if step.direction == "out" else f"{end} {relation} {subject} ."
+
+    def _arrows(self, paths: Sequence[Path]) -> str:
+        parts = []
+        for path in paths:
+            hops = [(_ARROWS[step.direction].format(step.relation or "anything"), step) for step in path.steps]
+            steps = " ".join(f"{arrow} {step.target or 'node'}" for arrow, step in hops)
+            parts.append(f"{self._skb.nodes.label(path.node)} {steps}")
+        return ", and ".join(parts)

@@ -1,1 +1,0 @@
-"""The policy for knowledge bases with Wikidata's model."""

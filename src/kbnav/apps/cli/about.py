@@ -1,0 +1,255 @@
+"""``kbnav systems``, ``models``, ``check``, ``config`` and ``completion``: what there is, and whether it works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbnav.apps.cli.options import BaseUrl, Json, Kb, load
+from kbnav.apps.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from kbnav.settings.model import Settings
+    from kbnav.settings.systems import SystemEntry
+
+_KBS = {"wikibase": "Wikidata", "skb": "SKBs"}
+_NEEDS = {"model": "a language model", "vectors": "vectors in the SKB", "training": "training"}
+_COMMANDS = {"agent": "ask", "retriever": "retrieve"}
+
+
+def systems(
+    name: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help="One of them, or your own as module:function, to see its options.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List what answers: agents (kbnav ask) and retrievers (kbnav retrieve), with their options and what they need.
+
+    For example: kbnav systems kar
+    """
+    from kbnav.settings import systems as registry
+
+    if as_json:
+        print_json(registry.find(name).record() if name else [entry.brief() for entry in registry.systems()])
+    elif name:
+        _print_system(registry.find(name))
+    else:
+        entries = list(registry.systems())
+        titles = {"agent": "Agents (kbnav ask)", "retriever": "Retrievers (kbnav retrieve)", None: "Others"}
+        for kind, title in titles.items():
+            rows = [_row(entry) for entry in entries if entry.kind == kind]
+            if rows:
+                print_table(title, ("name", "", "asks", "needs", "better with"), rows)
+        print("options of one, with their defaults: kbnav systems NAME")
+
+
+def _row(entry: SystemEntry) -> tuple[str, ...]:
+    about = entry.about if entry.origin == "kbnav" else f"{entry.about} ({entry.origin})"
+    return entry.name, about, _joined(entry.kbs, _KBS) or "any", ", ".join(entry.needs), ", ".join(entry.uses)
+
+
+def _print_system(entry: SystemEntry) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    lines = {
+        "answers questions of": _joined(entry.kbs, _KBS) or "any knowledge base",
+        "needs": _joined(entry.needs, _NEEDS),
+        "better with": _joined(entry.uses, _NEEDS),
+        "comes from": entry.origin if entry.origin != "kbnav" else "",
+    }
+    console.print(f"{entry.name}: {entry.about}", style="bold", markup=False)
+    for label, text in lines.items():
+        if text:
+            console.print(f"{label}: {text}", markup=False)
+    print_options(entry.record()["options"])
+    for command in [_COMMANDS[entry.kind]] if entry.kind else _COMMANDS.values():
+        example = f"kbnav {command} --system {entry.name} [--set OPTION=VALUE] QUESTION"
+        console.print(
+            example if entry.kind else f"{example}   if it builds {_BUILDS[command]}", style="dim", markup=False
+        )
+
+
+_BUILDS = {"ask": "an agent", "retrieve": "a retriever"}
+
+
+def print_options(options: Sequence[Mapping[str, Any]]) -> None:
+    """A table of what ``--set`` may set."""
+    if not options:
+        print("options: none")
+        return
+    rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
+    print_table("Options", ("--set", "default", ""), rows)
+
+
+def _about(option: Mapping[str, Any]) -> str:
+    return f"{option['about'].rstrip('.')} ({option['type']})." if option["about"] else f"{option['type']}."
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value in (None, {}) else str(value)
+
+
+def _joined(names: Sequence[str], words: Mapping[str, str]) -> str:
+    return ", ".join(words.get(name, name) for name in names)
+
+
+def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without lines; its first column is not broken."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from kbnav.apps.console import printable
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, no_wrap=not place, overflow="fold", header_style="dim")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console()
+    console.print(table)
+    console.print()
+
+
+def models(base_url: BaseUrl = None, as_json: Json = False) -> None:
+    """List what --model may name: what needs no key, and what the endpoint offers."""
+    from kbnav.models.chat import offered_models
+    from kbnav.settings.model import OFFLINE
+
+    settings = load(base_url=base_url)
+    found = [
+        {"model": OFFLINE, "about": "no language model: rules that are a baseline; needs no key"},
+        {"model": "replay:RUN.json", "about": "the replies of a saved run, once more"},
+    ]
+    known = bool(settings.base_url or settings.api_key.get_secret_value())
+    if known:
+        found += [{"model": name, "about": _price(settings, name)} for name in offered_models(settings)]
+    if as_json:
+        print_json(found)
+        return
+    longest = max(len(one["model"]) for one in found)
+    for one in found:
+        print(f"{one['model']:<{longest}}  {one['about']}".rstrip())
+    if not known:
+        print("\nany model of OpenAI's once OPENAI_API_KEY is set; or of your own server, which lists what it offers:")
+        print("  kbnav models --base-url http://127.0.0.1:11434/v1     Ollama (vLLM: port 8000, llama.cpp: port 8080)")
+
+
+def _price(settings: Settings, name: str) -> str:
+    from kbnav.models.prices import price_of
+
+    price = price_of(settings, name)
+    return f"${price.prompt:g} read, ${price.completion:g} written, per million tokens" if price else ""
+
+
+def check(kb: Kb = None, as_json: Json = False) -> None:
+    """Try every interface of a knowledge base: what works, what it costs, and what to set.
+
+    The exit code is 0 where an agent has all that it needs, 1 where something of that fails, 2 for wrong use, and 3
+    where the knowledge base cannot be opened at all. For example: kbnav check --kb https://example.org/sparql
+    """
+    from kbnav.apps.console import printable
+    from kbnav.errors import UsageError
+    from kbnav.knowledge.checking import broken, check_kb, in_short
+    from kbnav.knowledge.open import open_kb
+    from kbnav.settings.model import kb_names
+    from kbnav.settings.systems import kb_kind
+
+    settings = load(kb=kb)
+    if len(kb_names(settings.kb)) > 1:
+        raise UsageError("kbnav check tries one knowledge base: name one with --kb")
+    findings = []
+    with open_kb(settings) as opened:
+        kind = kb_kind(opened)
+        if not as_json:
+            print(f"{settings.kb}: {_KINDS[kind]}")
+        for finding in map(in_short, check_kb(opened, settings)):
+            findings.append(finding)
+            if as_json:
+                continue
+            cost = f"{finding.seconds:.1f} s" + (f", {_requests(finding.requests)}" if finding.requests else "")
+            print(f"{_MARKS[finding.verdict]} {finding.what:<12} {printable(finding.says)} ({cost})")
+            if finding.remedy and finding.verdict != "works":
+                print(f"  → {printable(finding.remedy)}")
+        lacking = broken(findings, opened)
+    if as_json:
+        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [one.record for one in findings]})
+    else:
+        verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
+        seconds = sum(one.seconds for one in findings)
+        print(f"{verdict}; {_requests(sum(one.requests for one in findings))}, {seconds:.1f} s")
+    if lacking:
+        raise typer.Exit(1)
+
+
+_MARKS = {"works": "✓", "partly": "~", "fails": "✗", "absent": "-"}
+_KINDS = {
+    "wikibase": "Wikidata, a copy of it, or another Wikibase",
+    "sparql": "a SPARQL endpoint",
+    "skb": "a local knowledge base (SKB)",
+}
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'s' if count != 1 else ''}"
+
+
+def config(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="SETTING", help="Some settings, or groups as in web; default: all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere."""
+    from kbnav.errors import UsageError
+    from kbnav.settings.model import explained
+    from kbnav.settings.plugins import did_you_mean
+
+    def chosen(setting: str) -> bool:
+        return not names or any(setting == name or setting.startswith(f"{name}.") for name in names)
+
+    found = explained(load())
+    known = dict.fromkeys(part for one in found for part in (one.name.rpartition(".")[0] or one.name, one.name))
+    for name in names or ():
+        if not any(one.name == name or one.name.startswith(f"{name}.") for one in found):
+            raise UsageError(f"no setting {name!r}{did_you_mean(name, known)}")
+    found = [one for one in found if chosen(one.name)]
+    if as_json:
+        print_json([one._asdict() for one in found])
+        return
+    longest = max(len(one.name) for one in found)
+    for one in found:
+        value = one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False)
+        source = "" if one.source == "default" else f"   ({one.source})"
+        print(f"{one.name:<{longest}}  {'-' if one.value in ('', None) else value}{source}".rstrip())
+    print("\nwhat is followed by ( ) is set; the others have their defaults. docs/settings.md says what each one is")
+
+
+class Shell(StrEnum):
+    """Shells that can complete kbnav's commands."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+    """Print the script that completes kbnav's commands, options and names in a shell.
+
+    For bash and zsh put eval "$(kbnav completion bash)", or zsh, at the end of ~/.bashrc or ~/.zshrc; for fish, kbnav
+    completion fish | source in ~/.config/fish/config.fish.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    from kbnav.apps.cli.root import COMPLETE, PROGRAM
+
+    print(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell.value))

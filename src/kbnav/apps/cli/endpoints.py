@@ -1,0 +1,154 @@
+"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, RDF files as an endpoint, an endpoint's names."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kbnav.apps.cli.options import Json, load
+from kbnav.apps.cli.terminal import emit, print_json, stderr
+
+
+def build_mirror(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl) or entity JSON (.json, .ndjson), also .gz.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the mirror; an old one is replaced when the new one is whole."
+        ),
+    ],
+    concept_base: Annotated[
+        str,
+        typer.Option(
+            "--concept-base",
+            metavar="IRI",
+            help="What the IRIs of entities begin with, for another Wikibase; default: as the RDF has it.",
+        ),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Build a mirror from RDF or entity documents, as in kbnav mirror build slice.nt --out slice."""
+    from kbnav.knowledge.wikidata.mirror.build import build_mirror
+
+    console = stderr()
+
+    def say(state: Any) -> None:
+        console.print(str(state), highlight=False)
+
+    info = build_mirror(sources, out, concept_base=concept_base, progress=say)
+    line = f"{out}: {info.triples:,} triples, {info.entities:,} entities, {info.names:,} names"
+    emit(as_json, info.model_dump(mode="json"), line)
+
+
+def mirror_info(
+    folder: Annotated[
+        Path, typer.Argument(metavar="MIRROR", help="Folder of the mirror, or mini for the bundled one.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print what a mirror holds, what it was built from, and when."""
+    from kbnav.knowledge.open import bundled_mirror
+    from kbnav.knowledge.wikidata.mirror.store import read_info
+
+    place = bundled_mirror(load().home) if str(folder) == "mini" and not folder.exists() else folder
+    found = read_info(place)
+    if as_json:
+        print_json({"folder": str(place), **found.model_dump(mode="json")})
+        return
+    print(f"{place}, built {found.built:%Y-%m-%d %H:%M} UTC")
+    print(f"{found.triples:,} triples, {found.entities:,} entities, {found.names:,} names")
+    for source in found.sources:
+        print(f"  {source.name}: {source.triples:,} triples, {source.bytes:,} bytes, sha256 {source.sha256[:16]}…")
+
+
+def serve(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE", help="RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or the folder of a mirror."
+        ),
+    ],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")] = 7879,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", metavar="NAME", help="Name by which clients may reach it; repeatable.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Time that a query may take.")] = 60.0,
+    memory: Annotated[int, typer.Option("--memory", metavar="MIB", help="Memory that a query may take.")] = 2048,
+) -> None:
+    """Serve RDF files over the SPARQL protocol, read-only, or a mirror over Wikidata's own HTTP interfaces.
+
+    Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart. For example:
+    kbnav sparql serve data.ttl --port 9000
+    """
+    from kbnav.knowledge.serving import RdfServer
+    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.mirror.server import serve as serve_mirror
+
+    if len(files) == 1 and files[0].is_dir():
+        folder = files[0]
+
+        def ready(server: MirrorServer) -> None:
+            print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
+
+        serve_mirror(folder, host, port, ready=ready, names=name or ())
+        return
+    limits: Any = {"query_timeout": timeout, "memory_limit": memory << 20}
+    with RdfServer(files, host, port, names=name or (), **limits) as server:
+        graphs = server.loaded.graphs
+        union = f" in {graphs:,} named graphs, seen as one with the default graph" if graphs else ""
+        print(f"{server.loaded.statements:,} statements{union} at {server.url}; Ctrl-C ends it", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
+def index(
+    endpoint: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of the SPARQL endpoint, or its name in kbnav.toml.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the index.")],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            "--encoder", metavar="ENCODER", help="What embeds the texts, as for kbnav skb build; none: no vectors."
+        ),
+    ] = "",
+    language: Annotated[str, typer.Option("--language", metavar="CODE", help="Language of the names to show.")] = "en",
+    pause: Annotated[float, typer.Option("--pause", metavar="SECONDS", min=0.0, help="Wait between two pages.")] = 1.0,
+    page: Annotated[
+        int, typer.Option("--page", metavar="N", min=20, max=10_000, help="Things that one query asks about.")
+    ] = 500,
+    as_json: Json = False,
+) -> None:
+    """Page an endpoint's labels once into an index of names, texts and vectors; killed, it goes on where it was."""
+    from kbnav import encoders
+    from kbnav.knowledge.endpoint.search import PAGES, Paging, build, collect
+    from kbnav.knowledge.open import open_endpoint
+    from kbnav.settings.model import SparqlSource
+
+    console = stderr()
+    settings = load()
+    source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)
+
+    def report(paging: Paging) -> None:
+        console.print(f"{paging.things:,} things, up to {paging.last}", style="dim", highlight=False, markup=False)
+
+    def say(line: str) -> None:
+        console.print(line, style="dim", highlight=False)
+
+    chosen = None if encoder in ("none", "lsa") else encoders.load(encoder) if encoder else encoders.default(say)
+    with closing(open_endpoint(settings, endpoint, source)) as kb:
+        select, start = kb.paging(language=language, page=page)
+        records = collect(select, out / PAGES, start, pause=pause, tell=report)
+    things = build(records, out, encoder=chosen, vectors=encoder != "none")
+    table = f'[sparql.NAME]\nurl = "{source.url}"\nindex = "{out}"'
+    lines = f"{out}: the names of {things:,} things\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
+    emit(as_json, {"out": str(out), "url": source.url, "things": things}, lines)

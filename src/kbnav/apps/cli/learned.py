@@ -1,0 +1,234 @@
+"""``kbnav programs`` and ``kbnav eval planner``: what was trained, shown and scored."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Limit, Model, Skb, load, open_skb
+from kbnav.apps.cli.terminal import print_json
+from kbnav.errors import UsageError
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.matching import Variant
+    from kbnav.planning.evaluate import PlanScores
+    from kbnav.programs.first_stage import TrainingQuery
+    from kbnav.programs.retriever import AgentRetriever
+    from kbnav.programs.steps import Step
+    from kbnav.settings.model import Settings
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
+
+
+class Planner(StrEnum):
+    """Planners of relation paths."""
+
+    in_context = "in-context"
+    ranker = "ranker"
+    seq2seq = "seq2seq"
+
+
+class Matching(StrEnum):
+    """How the nodes of a question are found."""
+
+    exact = "exact"
+    embedding = "embedding"
+    hybrid = "hybrid"
+
+
+def planner(
+    questions: Dataset,
+    kb: Skb,
+    planner: Annotated[Planner, typer.Option("--planner", help="What is judged.")] = Planner.ranker,
+    trained: Annotated[
+        Path | None, typer.Option("--trained", metavar="FOLDER", help="Folder of the trained planner.")
+    ] = None,
+    matching: Annotated[
+        Matching | None,
+        typer.Option("--matching", help="How the questions' nodes are found; default: as in training, else hybrid."),
+    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Print how often a planner's first path is right, beside always taking the most frequent one.
+
+    Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
+    """
+    from kbnav.apps.cli.train import LEFT_OUT, path_questions
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.knowledge.skb.matching import NodeMatcher
+    from kbnav.models.calls import open_calls
+    from kbnav.planning.evaluate import judge
+    from kbnav.planning.planners import open_planner, read_description, trained_for
+    from kbnav.planning.training import examples
+
+    settings = load(kb=kb, model=model, base_url=base_url)
+    in_training = read_description(trained).get("matching", "") if trained else ""
+    how: Variant = Matching(matching or in_training or "hybrid").value
+    for note in trained_for(trained, how) if trained else ():
+        print(f"note: {note}", file=sys.stderr)
+    with open_skb(settings, "a planner") as opened:
+        skb = opened.skb
+        chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
+        asked = path_questions(find_dataset(questions, settings.data))
+        found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
+    if as_json:
+        print_json({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}})
+        return
+    print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
+    if left_out := len(asked) - found.planner.questions:
+        print(LEFT_OUT.format(count=left_out))
+    print(_line("ranker, untrained" if planner is Planner.ranker and trained is None else planner.value, found.planner))
+    if found.text_only.questions:
+        print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
+        print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))
+    print(_line("most frequent path", found.most_frequent))
+
+
+def _line(name: str, scores: PlanScores) -> str:
+    return f"{name}: first path right {scores.first:.3f}, found among the first three {scores.first_three:.3f}"
+
+
+def show(
+    folder: Folder,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Only this group, as g1.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
+    curve: Annotated[
+        Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="FOLDER", help="Write the same as a PNG; needs kbnav[plot].")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print frozen programs with their numbers, and how they came about."""
+    from kbnav.programs.evaluate import write_curve, write_curve_plot
+    from kbnav.programs.retriever import read_frozen
+
+    found = read_frozen(folder)
+    if curve:
+        write_curve(folder, curve)
+    if plots:
+        write_curve_plot(folder, plots)
+    if as_json:
+        print_json(found.about.model_dump(mode="json"))
+        return
+    print_frozen(folder, group)
+    for one in found.groups:
+        if group not in (None, one.record.id):
+            continue
+        if steps:
+            _print_steps(folder, one.record.id)
+        if one.program is not None:
+            changed = ", ".join(f"{name}={value}" for name, value in one.parameters.items())
+            print(f"\n# {one.record.id}: {one.record.pattern}\n# parameters: {changed or 'its own'}\n")
+            print(one.program.source)
+
+
+def evaluate(
+    folder: Folder,
+    questions: Dataset,
+    kb: Skb,
+    limit: Limit = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="ID", help="Only print this question: vss beside the program.")
+    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Score frozen programs beside their first stage on questions of no training, over all and by group.
+
+    The p-values are those of a paired test by MRR.
+    """
+    from kbnav.programs.evaluate import score_programs
+    from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
+
+    settings = load(kb=kb, model=model, base_url=base_url)
+    asked = queries(questions, settings, limit)
+    with open_skb(settings, "programs") as opened:
+        built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
+        if case is not None:
+            print(_case(opened, settings, built, asked, case))
+            return
+        scores = score_programs(built, asked)
+    if as_json:
+        print_json([one.as_dict() for one in scores])
+        return
+    for one in scores:
+        print(one.line())
+
+
+def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
+    from kbnav.programs.evaluate import case_study
+
+    found = next((one for one in asked if one.id == case), None)
+    if found is None:
+        raise UsageError(f"there is no question {case!r} with gold nodes")
+    return case_study(kb, settings, built, found)
+
+
+def ended(step: Step) -> str:
+    """Whether a program was accepted, and why or why not."""
+    reasons = {"no loss": ", near the ceiling without a loss", "batch": " for its batch, the same in validation"}
+    refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
+    return (
+        f"accepted{reasons.get(step.ground or '', '')}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
+    )
+
+
+def print_frozen(folder: Path, only: str | None = None) -> None:
+    """Print the groups of a folder with the scores of their programs."""
+    from kbnav.programs.retriever import read_frozen
+
+    about = read_frozen(folder).about
+    print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
+    of = about.bound["first stage"]["of"]
+    weights = zip(of, about.weights or [1] * len(of), strict=True)
+    systems = ", ".join(f"{name} {weight:g}" for name, weight in weights)
+    print(f"of the validation answers {about.oracle:.1%} are among the candidates of {systems}")
+    for one in about.groups:
+        if only not in (None, one.id):
+            continue
+        first = f"first stage {one.first['mrr']:.3f}"
+        if one.program:
+            print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")
+        else:
+            print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
+
+
+def _print_steps(folder: Path, group: str) -> None:
+    from kbnav.programs.train import read_groups, read_steps
+
+    for one in read_groups(folder).groups:
+        for step in read_steps(folder, one) if one.id == group else ():
+            tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
+            again = step.replayed.calls + step.api_replayed.calls
+            mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
+            print(
+                f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; "
+                f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
+                f"{step.cost:.4f} $, {step.seconds:.1f} s"
+            )
+
+
+def queries(name: str, settings: Settings, limit: int | None = None) -> list[TrainingQuery]:
+    """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.programs.first_stage import TrainingQuery
+
+    found = [
+        TrainingQuery(one.id, one.text(), one.nodes, str(one.meta.get("template", "")))
+        for one in find_dataset(name, settings.data).questions
+        if one.nodes
+    ]
+    if not found:
+        raise UsageError(f"no question of {name} has gold nodes")
+    return found[:limit]

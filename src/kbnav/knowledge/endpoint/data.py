@@ -1,0 +1,459 @@
+"""What is known of an endpoint and its data: prefixes, labels, classes and properties.
+
+Each is found out by a query or two when it is first needed, and kept while the endpoint is open. An endpoint too large
+to be counted in its time limit is asked for what it declares, and then for a sample.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from kbnav.answers.tables import AnswerTable, Term, short_name
+from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, TellModel, UnknownId
+from kbnav.knowledge.base import Entity, Value
+from kbnav.knowledge.sparql.dialects import Dialect
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, text_literal, words_of
+
+Select = Callable[[str], AnswerTable]
+"""Runs a query."""
+
+_RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+_OWL = "http://www.w3.org/2002/07/owl#"
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_VANN = "http://purl.org/vocab/vann/"
+_SHACL = "http://www.w3.org/ns/shacl#"
+TYPE, SUBCLASS = f"{_RDF}type", f"{_RDFS}subClassOf"
+LABELS = (
+    f"{_RDFS}label",
+    "http://www.w3.org/2004/02/skos/core#prefLabel",
+    "http://schema.org/name",
+    "https://schema.org/name",
+    "http://xmlns.com/foaf/0.1/name",
+    "http://purl.org/dc/terms/title",
+)
+"""Predicates of labels, the best first."""
+ALIASES = ("http://www.w3.org/2004/02/skos/core#altLabel", "http://schema.org/alternateName")
+DESCRIPTIONS = (
+    f"{_RDFS}comment",
+    "http://www.w3.org/2004/02/skos/core#definition",
+    "http://schema.org/description",
+    "http://purl.org/dc/terms/description",
+    "http://purl.org/dc/elements/1.1/description",
+    "http://dbpedia.org/ontology/abstract",
+)
+OF_VOCABULARY = (_RDFS, _OWL, _RDF, _SHACL)
+"""Namespaces whose classes describe vocabularies, not the things that questions are about."""
+COMMON: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            prefix: namespace
+            for prefix, namespace in STANDARD_PREFIXES.items()
+            if not namespace.startswith(("http://www.wikidata.org/", "http://www.bigdata.com/")) and prefix != "mwapi"
+        },
+        "dcterms": "http://purl.org/dc/terms/",
+        "dcat": "http://www.w3.org/ns/dcat#",
+        "void": "http://rdfs.org/ns/void#",
+        "sh": _SHACL,
+        "vann": _VANN,
+        "wgs": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+        "dbr": "http://dbpedia.org/resource/",
+        "dbo": "http://dbpedia.org/ontology/",
+        "dbp": "http://dbpedia.org/property/",
+        "up": "http://purl.uniprot.org/core/",
+        "obo": "http://purl.obolibrary.org/obo/",
+    }
+)
+"""Prefixes that every endpoint's queries may use without declaring them, unless the endpoint's own say otherwise."""
+UNNAMED = "(a node without a name)"
+_IRI = re.compile(r"<?([A-Za-z][A-Za-z0-9+.-]*:(?://|[^\s<>/])[^\s<>\"{}|\\^`]*)>?")
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,30}")
+_PARTS = re.compile(r"[^A-Za-z0-9]+")
+_ESCAPE = re.compile(r"\\([_~.\-!$&'()*+,;=/?#@%])")
+_VAGUE = frozenset(
+    {"ontology", "resource", "vocab", "ns", "schema", "id", "data", "core", "rdf", "owl", "www", "instance"}
+)
+_CLASSES, _PROPERTIES = 1_000, 2_000
+"""Classes and properties that are looked at, those used most."""
+_SAMPLED = 100_000
+_BATCH, _MOST_LABELS = 100, 50_000
+"""IRIs that one query asks of; labels that are held in memory."""
+_LONGEST = 2_000
+"""Characters of one text."""
+_DECLARED = (f"{_RDFS}domain", f"{_RDFS}range", SUBCLASS)
+_FAILED = (QueryTimeout, QueryRefused, QuerySyntaxError)
+
+
+def iris_list(iris: Iterable[str]) -> str:
+    """IRIs as a VALUES clause lists them."""
+    return " ".join(f"<{iri}>" for iri in iris)
+
+
+def languages(code: str) -> tuple[str, ...]:
+    """Language tags, the best first: the asked one, no tag, several languages, English."""
+    return tuple(dict.fromkeys((code, code.partition("-")[0], "", "mul", "en")))
+
+
+def _tags(code: str) -> str:
+    return ", ".join(text_literal(tag) for tag in languages(code))
+
+
+def whole(term: Term) -> int:
+    """A number of a result, without its fraction."""
+    return int(float(term.value))
+
+
+class Prefixes:
+    """Prefixes of one endpoint: its own go before those that are common."""
+
+    def __init__(self, own: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.own = dict(own)
+        taken = set(self.own.values())
+        rest = {name: space for name, space in COMMON.items() if name not in self.own and space not in taken}
+        self.all: dict[str, str] = {**self.own, **rest}
+
+    def short(self, iri: str) -> str:
+        """``ex:Foo``, or ``<IRI>``."""
+        return short_name(iri, self.all)
+
+    def iri(self, text: str) -> str:
+        """The IRI that a model means: a prefixed name, an IRI with or without brackets. Raises UnknownId."""
+        given = text.strip().strip("`")
+        prefix, colon, local = given.partition(":")
+        if colon and prefix in self.all and not given.startswith("<"):
+            return self.all[prefix] + _ESCAPE.sub(r"\1", local)
+        found = _IRI.fullmatch(given)
+        if not found or (not given.startswith("<") and "//" not in given and not given.lower().startswith("urn:")):
+            known = ", ".join(f"{name}:" for name in self.own) or "none"
+            hint = (
+                f"the prefix {prefix}: is not known here (this endpoint's are: {known})" if colon else "it is neither"
+            )
+            raise UnknownId(
+                f"{given[:80]!r} is no id: ids are prefixed names or IRIs between < and >, and {hint}. "
+                "Search for the name to find its id, and give that"
+            )
+        return found[1]
+
+    def with_namespaces(self, published: Mapping[str, str], iris: Iterable[str]) -> Prefixes:
+        """With prefixes that the data publishes, and made-up ones for the namespaces of some IRIs that have none."""
+        own = dict(self.own)
+        for prefix, namespace in published.items():
+            if _PREFIX.fullmatch(prefix) and prefix not in own and namespace not in own.values():
+                own[prefix] = namespace
+        for namespace in dict.fromkeys(map(_namespace, iris)):
+            known = namespace in own.values() or namespace in COMMON.values()
+            if namespace.startswith(("http://", "https://", "urn:")) and not known:
+                own |= dict.fromkeys(_made_up(namespace, {*own, *COMMON}), namespace)
+        return Prefixes(own)
+
+
+def _namespace(iri: str) -> str:
+    """An IRI up to its last ``#``, ``/`` or ``:``."""
+    return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
+
+
+def _made_up(namespace: str, taken: set[str]) -> list[str]:
+    """A prefix of the namespace's own last words: ``http://ld.company.org/prod-vocab/`` gives ``prodvocab``."""
+    host, _, path = namespace.split("://", 1)[-1].partition("/")
+    last = [part for part in path.lower().rstrip("/#").split("/") if part]
+    joined = ["".join(_PARTS.split(last[-1]))] if last else []
+    words = [part for part in _PARTS.split(path.lower()) if part and not part.isdigit()]
+    domain = [part for part in host.lower().split(".")[:-1] if part != "www"]
+    own = [*joined, *reversed(words)]
+    vague, clear = ([one for one in own if (one in _VAGUE) == is_vague] for is_vague in (True, False))
+    candidates = [*clear, *reversed(domain), *vague, *(f"ns{number}" for number in range(1, 100))]
+    return [one for one in candidates if _PREFIX.fullmatch(one) and one not in taken][:1]
+
+
+@dataclass
+class Labels:
+    """Labels of IRIs, by the predicates that the endpoint has, the best first; many in one query."""
+
+    select: Select
+    predicates: Sequence[str]
+    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, iris: Iterable[str], code: str) -> dict[str, str]:
+        """Labels by IRI; IRIs without a label are left out. Raises what the query raises."""
+        wanted = [iri for iri in dict.fromkeys(iris) if ":" in iri and not re.search(r"[\x00-\x20<>\"{}|\\^`]", iri)]
+        with self._lock:
+            missing = [iri for iri in wanted if (iri, code) not in self._known]
+        for start in range(0, len(missing) if self.predicates else 0, _BATCH):
+            batch = missing[start : start + _BATCH]
+            found = best_labels(self.select(self._query(batch, code)), self.predicates, code)
+            with self._lock:
+                if len(self._known) > _MOST_LABELS:
+                    self._known.clear()
+                self._known |= {(iri, code): found.get(iri, "") for iri in batch}
+        with self._lock:
+            return {iri: label for iri in wanted if (label := self._known.get((iri, code), ""))}
+
+    def _query(self, iris: Sequence[str], code: str) -> str:
+        """SPARQL for the columns ``s``, ``p`` and ``l``: labels in the languages wanted, else any."""
+        subjects = f"VALUES ?s {{ {iris_list(iris)} }}"
+        edges = f"VALUES ?p {{ {iris_list(self.predicates)} }} ?s ?p ?o"
+        return (
+            f"SELECT ?s ?p ?l WHERE {{ {{ SELECT ?s ?p (?o AS ?l) WHERE {{ {subjects} {edges} . "
+            f"FILTER(LANG(?o) IN ({_tags(code)})) }} }} UNION "
+            f"{{ SELECT ?s (SAMPLE(?o) AS ?l) WHERE {{ {subjects} {edges} . FILTER(isLiteral(?o)) }} GROUP BY ?s }} }}"
+        )
+
+
+def best_labels(table: AnswerTable, predicates: Sequence[str], code: str) -> dict[str, str]:
+    """The best label of each subject of such a result: by language first, then by predicate."""
+    order = {tag: place for place, tag in enumerate(languages(code))}
+    found: dict[str, tuple[int, int, str]] = {}
+    for subject, predicate, label in table.rows:
+        if subject is None or label is None or not label.value.strip():
+            continue
+        place = predicates.index(predicate.value) if predicate and predicate.value in predicates else len(predicates)
+        rank = (order.get((label.language or "").lower(), len(order)), place, label.value)
+        found[subject.value] = min(found.get(subject.value, rank), rank)
+    return {iri: label for iri, (_, _, label) in found.items()}
+
+
+def fitting(terms: Sequence[Term], code: str) -> list[Term]:
+    """Of texts in several languages those of the best language that there is; all others as they are."""
+    tags = {(term.language or "").lower() for term in terms if term.type == "literal"}
+    if not any(tags):
+        return list(terms)
+    chosen = next((tag for tag in languages(code) if tag in tags and tag), sorted(tags)[-1])
+    return [term for term in terms if not term.language or term.language.lower() == chosen]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A class or a property: ``count`` of members or uses, None where not counted; ``declared`` what is said of it."""
+
+    iri: str
+    count: int | None = None
+    description: str = ""
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """IRIs by ``domain``, ``range`` and ``subClassOf``."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How terms are presented: by their short names and labels."""
+
+    short: Callable[[str], str]
+    labels: Mapping[str, str]
+
+    def entity(self, iri: str, description: str = "", kind: str = "item") -> Entity:
+        """An IRI as an entity; without a label it is called by its last part."""
+        return Entity(self.short(iri), self.labels.get(iri) or words_of(iri), description, kind=kind)
+
+    def value(self, term: Term) -> Value:
+        """A term: an IRI by its label, a literal with its language, and its datatype where it is no plain text."""
+        if term.type == "bnode":
+            return Value(UNNAMED)
+        if term.type == "uri":
+            return Value(self.labels.get(term.value, ""), id=self.short(term.value))
+        text = term.value if len(term.value) <= _LONGEST else f"{term.value[:_LONGEST]}…"
+        datatype = self.short(term.datatype) if term.datatype and not term.language else "text"
+        return Value(f"{text} ({term.language})" if term.language else text, datatype=datatype)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where an endpoint is, and what is known of it beforehand."""
+
+    url: str
+    name: str = ""
+    graph: str = ""
+    """Default graph."""
+    prefixes: Mapping[str, str] | None = None
+    labels: tuple[str, ...] = ()
+    """Predicates of labels, before those that are looked for anyway."""
+    services: tuple[str, ...] = ()
+    """IRIs that SERVICE may name."""
+    text_index: str = ""
+    """Name of its text index, where the engine wants one named."""
+    query_page: str = ""
+    """Address of a page that opens a query, up to the query's text."""
+
+
+class Data:
+    """Asks each thing once, however many threads want it. All raise what the queries raise."""
+
+    def __init__(self, select: Select, address: Address, dialect: Callable[[], Dialect]) -> None:
+        self._select = select
+        self._address = address
+        self._find_dialect = dialect
+        self._lock = threading.RLock()
+        self.known: dict[Any, Any] = {}
+        """What was found out so far, ``prefixes`` and ``dialect`` among it."""
+
+    def once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` gives, found once for each key."""
+        with self._lock:
+            if key not in self.known:
+                self.known[key] = find()
+            return self.known[key]
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the engine understands."""
+        found: Dialect = self.once(
+            "dialect", lambda: replace(self._find_dialect(), index_name=self._address.text_index)
+        )
+        return found
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """The settings' prefixes, those that the data publishes, and made-up ones for its other namespaces."""
+        found: Prefixes = self.once("prefixes", self._find_prefixes)
+        return found
+
+    @property
+    def labels(self) -> Labels:
+        """Labels by the predicates that the data uses."""
+        found: Labels = self.once("labels", self._find_labels)
+        return found
+
+    def classes(self, code: str) -> tuple[Word, ...]:
+        """Classes with their members, the largest first, described in a language.
+
+        Then those that have members by their subclasses alone.
+        """
+        found: tuple[Word, ...] = self.once(("classes", code), lambda: self._find_classes(code))
+        return found
+
+    def properties(self, code: str) -> tuple[Word, ...]:
+        """Properties with their uses, the commonest first, described in a language."""
+        kinds = (f"{_OWL}ObjectProperty", f"{_OWL}DatatypeProperty", f"{_RDF}Property")
+        found: tuple[Word, ...] = self.once(
+            ("properties", code), lambda: self._words("COUNT(*)", "?s ?c ?o", kinds, _PROPERTIES, code)
+        )
+        return found
+
+    def view(self, iris: Iterable[str], code: str) -> View:
+        """How some IRIs are presented in a language."""
+        return View(self.prefixes.short, self.labels.of(iris, code))
+
+    def descriptions(self, iris: Sequence[str], code: str) -> dict[str, str]:
+        """A line on each of some IRIs: what it is, and its description where it has one."""
+        query = (
+            f"SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {iris_list(iris)} }} "
+            f"VALUES ?p {{ {iris_list([TYPE, *DESCRIPTIONS])} }} "
+            f"?s ?p ?o . FILTER(isIRI(?o) || LANG(?o) IN ({_tags(code)})) }} LIMIT {20 * len(iris)}"
+        )
+        types: dict[str, list[str]] = {}
+        texts: dict[str, str] = {}
+        for subject, predicate, value in self._select(query).rows:
+            if subject is None or predicate is None or value is None:
+                continue
+            if predicate.value == TYPE:
+                types.setdefault(subject.value, []).append(value.value)
+            elif value.type == "literal":
+                texts.setdefault(subject.value, value.value)
+        labels = self.labels.of([one for own in types.values() for one in own], code)
+        kinds = {iri: ", ".join(labels.get(one) or words_of(one) for one in own[:3]) for iri, own in types.items()}
+        found = dict.fromkeys([*types, *texts])
+        return {iri: "; ".join(filter(None, (kinds.get(iri), texts.get(iri)))) for iri in found}
+
+    def _find_labels(self) -> Labels:
+        candidates = tuple(dict.fromkeys((*self._address.labels, *LABELS)))
+        table = self._select(
+            f"SELECT DISTINCT ?p WHERE {{ VALUES ?p {{ {iris_list(candidates)} }} FILTER EXISTS {{ ?s ?p ?o }} }}"
+        )
+        used = {row[0].value for row in table.rows if row[0]}
+        return Labels(self._select, tuple(one for one in candidates if one in used))
+
+    def _find_prefixes(self) -> Prefixes:
+        try:
+            words = [word.iri for word in (*self.classes("en"), *self.properties("en"))]
+        except TellModel:
+            words = []
+        things = self._sample_of_things()
+        return Prefixes(self._address.prefixes or {}).with_namespaces(self._published_prefixes(), [*words, *things])
+
+    def _published_prefixes(self) -> dict[str, str]:
+        """Prefixes that the data itself gives its namespaces (VANN, SHACL)."""
+        query = (
+            f"SELECT ?prefix ?namespace WHERE {{ {{ ?o <{_VANN}preferredNamespacePrefix> ?prefix ; "
+            f"<{_VANN}preferredNamespaceUri> ?namespace }} UNION "
+            f"{{ ?o <{_SHACL}prefix> ?prefix ; <{_SHACL}namespace> ?namespace }} }} LIMIT 500"
+        )
+        try:
+            rows = self._select(query).rows
+        except _FAILED:
+            return {}
+        return {row[0].value.rstrip(":"): row[1].value for row in rows if row[0] and row[1] and row[1].value}
+
+    def _sample_of_things(self) -> list[str]:
+        """Things of each large class, whose namespaces are worth a prefix where several share them."""
+        try:
+            found = [
+                row[0].value
+                for word in self.classes("en")[:20]
+                for row in self._select(f"SELECT ?s WHERE {{ ?s a <{word.iri}> }} LIMIT 3").rows
+                if row[0] and row[0].type == "uri"
+            ]
+        except TellModel:
+            return []
+        spaces = list(map(_namespace, found))
+        return [iri for iri, space in zip(found, spaces, strict=True) if spaces.count(space) > 2]
+
+    def _find_classes(self, code: str) -> tuple[Word, ...]:
+        found = self._words("COUNT(?s)", "?s a ?c", (f"{_OWL}Class", f"{_RDFS}Class"), _CLASSES, code)
+        known = {word.iri for word in found}
+        wider = [iri for word in found for iri in word.declared.get("subClassOf", ()) if iri not in known]
+        return (*found, *self._described(dict.fromkeys(wider, 0), code))
+
+    def _words(self, count: str, pattern: str, kinds: Sequence[str], limit: int, code: str) -> tuple[Word, ...]:
+        """Classes or properties by counting, or as they are declared, or by a sample, whichever is first to give any.
+
+        A query that fails for its size gives way to the next. Raises as the last does.
+        """
+        declared = f"VALUES ?kind {{ {iris_list(kinds)} }} ?c a ?kind . FILTER(isIRI(?c))"
+        sample = f"{{ SELECT ?c WHERE {{ {pattern} }} LIMIT {_SAMPLED} }}"
+        queries = (
+            f"SELECT ?c ({count} AS ?n) WHERE {{ {pattern} }} GROUP BY ?c ORDER BY DESC(?n) LIMIT {limit}",
+            f"SELECT DISTINCT ?c WHERE {{ {declared} }} LIMIT {limit}",
+            f"SELECT DISTINCT ?c WHERE {{ {sample} }} LIMIT {limit}",
+        )
+        counts: dict[str, int | None] = {}
+        for query in queries:
+            try:
+                rows = self._select(query).rows
+            except _FAILED:
+                if query == queries[-1]:
+                    raise
+                continue
+            for word, *number in rows:
+                if word is not None and word.type == "uri":
+                    counts[word.value] = whole(number[0]) if number and number[0] else None
+            if rows:
+                break
+        return self._described(counts, code)
+
+    def _described(self, counts: Mapping[str, int | None], code: str) -> tuple[Word, ...]:
+        """Words with their descriptions and what is declared of them; nothing of it where that cannot be asked."""
+        iris = list(counts)
+        texts: dict[str, str] = {}
+        declared: dict[str, dict[str, tuple[str, ...]]] = {}
+        for start in range(0, len(iris), _BATCH):
+            query = (
+                f"SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {iris_list(iris[start : start + _BATCH])} }} "
+                f"VALUES ?p {{ {iris_list([*DESCRIPTIONS, *_DECLARED])} }} ?s ?p ?o . "
+                f"FILTER(isIRI(?o) || LANG(?o) IN ({_tags(code)})) }} LIMIT {_BATCH * 30}"
+            )
+            try:
+                rows = self._select(query).rows
+            except _FAILED:
+                break
+            for subject, predicate, value in rows:
+                if subject is None or predicate is None or value is None:
+                    continue
+                if value.type == "literal" and predicate.value in DESCRIPTIONS:
+                    texts.setdefault(subject.value, value.value)
+                elif predicate.value in _DECLARED:
+                    own, name = declared.setdefault(subject.value, {}), predicate.value.removeprefix(_RDFS)
+                    own[name] = (*own.get(name, ()), value.value)
+        return tuple(Word(iri, count, texts.get(iri, ""), declared.get(iri, {})) for iri, count in counts.items())

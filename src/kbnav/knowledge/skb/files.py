@@ -1,0 +1,218 @@
+"""The files of an SKB: arrays and strings by memory map, checksums, locks, and one error for damage of any kind."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
+from kbnav.knowledge.skb.schema import META, WORK, FileInfo, read_meta
+
+Array = npt.NDArray[Any]
+Mode = Literal["r", "r+"]
+LOCK = "build.lock"
+READ_THROUGH = 1 << 22
+"""Numbers of one array that are looked at when it is opened, a few milliseconds' worth; larger ones are not."""
+_COPY_BYTES = 1 << 20
+_PARSING = threading.Lock()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reading(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a function raise DamagedKB where the files behind it cannot be read.
+
+    A panic inside a library written in Rust is no Exception: it would end the thread that meets it, and whoever waits
+    for that would wait for ever. Numbers that lead out of an array are as sure a sign. Arguments of a wrong type are
+    the caller's error: TypeError and AttributeError are raised as they are.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except (KbnavError, KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, AttributeError):
+                raise
+            except BaseException as error:
+                first = (str(error).splitlines() or [""])[0][:200]
+                raise DamagedKB(
+                    f"{what} cannot be read, its files seem to be damaged ({type(error).__name__}: {first}); "
+                    "kbnav skb check names them"
+                ) from error
+
+        return call
+
+    return decorate
+
+
+def load(path: Path, mode: Mode | None = "r") -> Array:
+    """The array of a ``.npy`` file, by memory map unless ``mode`` is None. Raises OSError, ValueError, EOFError.
+
+    One thread at a time: NumPy reads the header with ``ast``, and CPython before 3.11.9 and 3.12.3 mixes up the counts
+    of two threads that do so at once (SystemError, "AST constructor recursion depth mismatch"; cpython gh-106905).
+    """
+    with _PARSING:
+        array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    return array
+
+
+def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
+    """Open a one-dimensional ``.npy`` file by memory map. Raises DataError where it is not one, or of another dtype.
+
+    The result is a plain array over the map: slices of it cost a third of a ``numpy.memmap``'s.
+    """
+    try:
+        array: Array = load(path).view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if array.ndim != 1 or (dtype is not None and array.dtype != np.dtype(dtype)):
+        raise DataError(f"{path}: {array.dtype}, {array.ndim} dimensions, where {dtype}, 1 was written")
+    return array
+
+
+def check_starts(path: Path, starts: Array, end: int) -> None:
+    """Raise DataError unless ``starts`` are places that ascend from 0 to ``end``."""
+    ends_fit = len(starts) > 0 and int(starts[0]) == 0 and int(starts[-1]) == end
+    if not ends_fit or (len(starts) <= READ_THROUGH and bool((np.diff(starts) < 0).any())):
+        raise DataError(f"{path}: its places do not ascend from 0 to {end}")
+
+
+def check_numbers(path: Path, numbers: Array, end: int) -> None:
+    """Raise DataError unless all ``numbers`` are at least 0 and below ``end``."""
+    if 0 < len(numbers) <= READ_THROUGH and not (int(numbers.min()) >= 0 and int(numbers.max()) < end):
+        raise DataError(f"{path}: numbers that are not from 0 to {end - 1}")
+
+
+def consecutive(first: Array, sizes: Array) -> npt.NDArray[np.int64]:
+    """The numbers of many runs, one run behind the other: ``sizes`` of them from ``first`` on, shape [runs] each."""
+    return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+
+class Strings(Sequence[str]):
+    """An immutable list of strings: UTF-8 text, where each begins and, if searchable, the order of their bytes."""
+
+    def __init__(self, folder: Path, name: str, *, searchable: bool = False) -> None:
+        """Open what ``write_strings`` wrote. Raises DataError where it cannot be read."""
+        self._start = open_array(folder / f"{name}-start.npy", np.int64)
+        self._text = open_array(folder / f"{name}-text.npy", np.uint8)
+        self._order = open_array(folder / f"{name}-order.npy", np.int32) if searchable else np.empty(0, np.int32)
+        check_starts(folder / f"{name}-start.npy", self._start, len(self._text))
+        if searchable and len(self._order) != len(self):
+            raise DataError(f"{folder}: the files of {name} do not fit together")
+        check_numbers(folder / f"{name}-order.npy", self._order, len(self))
+
+    def __len__(self) -> int:
+        return len(self._start) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        """The string at ``index``, from 0 to ``len - 1``; slices and negative numbers are not supported."""
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._bytes(index).decode()
+
+    def find(self, text: str) -> int:
+        """Position of a string, the first where it is there more than once, or -1: a binary search over the map."""
+        wanted = text.encode(errors="replace")
+        low, high = 0, len(self._order)
+        while low < high:
+            middle = (low + high) // 2
+            if self._bytes(self._order[middle]) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self._order) and self._bytes(self._order[low]) == wanted:
+            return int(self._order[low])
+        return -1
+
+    def _bytes(self, index: Any) -> bytes:
+        return self._text[self._start[index] : self._start[index + 1]].tobytes()
+
+
+def write_strings(folder: Path, name: str, strings: Iterable[str], *, searchable: bool = False) -> None:
+    """Write the files that ``Strings(folder, name)`` opens; half of a surrogate pair becomes a question mark."""
+    encoded = [text.encode(errors="replace") for text in strings]
+    start = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=start[1:])
+    np.save(folder / f"{name}-start.npy", start)
+    np.save(folder / f"{name}-text.npy", np.frombuffer(b"".join(encoded), np.uint8))
+    if searchable:
+        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), np.int32)
+        np.save(folder / f"{name}-order.npy", order)
+
+
+def file_info(path: Path, *, sync: bool = False) -> FileInfo:
+    """Size and SHA-256 of a file; with ``sync`` it is on disk when this returns."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while part := file.read(_COPY_BYTES):
+            digest.update(part)
+            size += len(part)
+        if sync:
+            os.fsync(file.fileno())
+    return FileInfo(bytes=size, sha256=digest.hexdigest())
+
+
+def prepare(out: Path) -> bool:
+    """Make the folder, or see that it is an SKB, or one whose first build was cut off; whether it was made."""
+    made = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out}: {error}") from error
+    if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
+        raise UsageError(f"{out} is there and is not an SKB; choose another folder")
+    return made
+
+
+@contextmanager
+def only_builder(out: Path) -> Iterator[None]:
+    """Hold the folder's lock. Raises UsageError where another process has it."""
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{out} is being built by another process") from error
+        yield
+
+
+def forget(out: Path, *, made: bool) -> None:
+    """Delete what the builder that holds the folder's lock has begun, and the folder if that builder made it."""
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    if made and [path.name for path in out.iterdir()] == [LOCK]:
+        with suppress(OSError):  # the user is to see what was wrong with the input, and not this
+            (out / LOCK).unlink()
+            out.rmdir()
+
+
+def tidy(out: Path) -> None:
+    """Delete the data of earlier builds that no process has open; not while another build is under way."""
+    with suppress(UsageError), only_builder(out):  # else that build will
+        remove_unused(out, read_meta(out).data)
+
+
+def remove_unused(out: Path, used: str) -> None:
+    """Delete the data of earlier builds that no process has open."""
+    for folder in out.glob("data-*"):
+        if folder.name == used:
+            continue
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        except BlockingIOError:
+            continue  # a reader has it; the next build tries again
+        finally:
+            os.close(handle)

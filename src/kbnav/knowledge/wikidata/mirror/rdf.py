@@ -1,0 +1,571 @@
+"""Values of statements, from Wikibase's JSON form to its RDF form and back.
+
+A value is one simple term and, for times, quantities and coordinates, a value node that holds what the term cannot: a
+precision, a calendar, a unit, bounds, a globe. Decoding takes the node where there is one and says what can be said
+without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
+
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
+from kbnav.knowledge.wikidata.mirror import vocabulary as v
+
+GREGORIAN = f"{WIKIDATA}Q1985727"
+JULIAN = f"{WIKIDATA}Q1985786"
+EARTH = f"{WIKIDATA}Q2"
+UNITLESS = f"{WIKIDATA}Q199"
+WKT = NamedNode("http://www.opengis.net/ont/geosparql#wktLiteral")
+_DATE_TIME = NamedNode(f"{v.XSD}dateTime")
+_INTEGER = NamedNode(f"{v.XSD}integer")
+_DECIMAL = NamedNode(f"{v.XSD}decimal")
+_DOUBLE = NamedNode(f"{v.XSD}double")
+_NUMBERS = frozenset(f"{v.XSD}{name}" for name in ("integer", "decimal", "double", "float", "int", "long"))
+_DAY, _MONTH, _YEAR = 11, 10, 9
+_TIME = re.compile(r"([+-]?)(\d{1,16})-(\d\d)-(\d\d)T(\d\d:\d\d:\d\d)Z")
+_POINT = re.compile(r"\s*(?:<([^>]*)>\s*)?Point\(\s*(\S+)\s+(\S+)\s*\)\s*", re.IGNORECASE)
+
+Term = NamedNode | BlankNode | Literal | Triple
+Node = Mapping[str, Term]
+"""The triples of a value node, by the local name of the predicate (``timePrecision``)."""
+
+
+class BadValue(ValueError):
+    """A value that is not in the form its datatype promises."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A value in RDF: its simple term, and the type and triples of its value node where it has one."""
+
+    term: NamedNode | Literal
+    node_type: str = ""
+    node: tuple[tuple[str, NamedNode | Literal], ...] = ()
+
+
+def encode(datatype: str, value: Any) -> Encoded:
+    """The RDF form of the ``value`` in a ``datavalue``. Raises BadValue where it is not what the datatype promises."""
+    try:
+        if isinstance(value, str):
+            return Encoded(_encode_string(datatype, value))
+        if "time" in value:
+            return _encode_time(value)
+        if "amount" in value:
+            return _encode_quantity(value)
+        if "latitude" in value:
+            return _encode_coordinate(value)
+        if "language" in value:
+            return Encoded(_text(value["text"], value["language"]))
+        return Encoded(NamedNode(WIKIDATA + entity_id(value)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadValue(f"not a value of datatype {datatype or 'unknown'}: {value!r}") from error
+
+
+def entity_id(value: Mapping[str, Any]) -> str:
+    """The id of an entity value; old revisions have only ``numeric-id``. Raises BadValue where it has neither."""
+    prefix = {"item": "Q", "property": "P", "lexeme": "L"}.get(value.get("entity-type", ""), "")
+    found = str(value.get("id") or f"{prefix}{value.get('numeric-id')}")
+    if not v.is_entity_id(found):
+        raise BadValue(f"not an entity: {value!r}")
+    return found
+
+
+def decode(
+    datatype: str, term: Term, node: Node | None = None, names: v.Namespaces = v.OF_WIKIDATA
+) -> tuple[str, dict[str, Any]]:
+    """The datatype and the ``datavalue`` of a term; ``datatype`` empty or unfit for the term: guessed from it."""
+    fitting = datatype if datatype and _fits(datatype, term, names) else guess_datatype(term, names)
+    if isinstance(term, NamedNode):
+        return fitting, _decode_iri(fitting, term.value, names)
+    if not isinstance(term, Literal):
+        raise BadValue(f"not a value: {term}")
+    if fitting == "monolingualtext":
+        return fitting, {"value": {"text": term.value, "language": term.language or "und"}, "type": fitting}
+    if fitting == "time":
+        return fitting, {"value": _decode_time(term.value, node or {}), "type": "time"}
+    if fitting == "quantity":
+        return fitting, {"value": _decode_quantity(term.value, node or {}), "type": "quantity"}
+    if fitting == "globe-coordinate":
+        return fitting, {"value": _decode_coordinate(term.value, node or {}), "type": "globecoordinate"}
+    return fitting, {"value": term.value, "type": "string"}
+
+
+def guess_datatype(term: Term, names: v.Namespaces = v.OF_WIKIDATA) -> str:
+    """The most likely datatype of a term whose property is not described in the store."""
+    if isinstance(term, NamedNode):
+        found = names.local_id(term.value)
+        if found:
+            kind = v.entity_kind(found)
+            return kind if kind == "entity-schema" else f"wikibase-{kind}"
+        if term.value.startswith(v.COMMONS_FILE):
+            return "commonsMedia"
+        if term.value.startswith(v.COMMONS_DATA):
+            return "tabular-data" if term.value.endswith(".tab") else "geo-shape"
+        return "url"
+    if not isinstance(term, Literal):
+        return "string"
+    if term.language:
+        return "monolingualtext"
+    if term.datatype == _DATE_TIME and _TIME.fullmatch(term.value):
+        return "time"
+    if term.datatype == WKT and _POINT.fullmatch(term.value):
+        return "globe-coordinate"
+    return "quantity" if term.datatype.value in _NUMBERS else "string"
+
+
+def _fits(datatype: str, term: Term, names: v.Namespaces) -> bool:
+    guess = guess_datatype(term, names)
+    if datatype == guess:
+        return True
+    if guess == "string":  # a plain text; the datatypes below are written as one
+        return datatype in {"external-id", "math", "musical-notation"}
+    return datatype == "geo-shape" and guess == "tabular-data"
+
+
+def _encode_string(datatype: str, value: str) -> NamedNode | Literal:
+    if datatype == "commonsMedia":
+        return NamedNode(v.COMMONS_FILE + quote(value.replace("_", " "), safe="-_.~"))
+    if datatype in {"geo-shape", "tabular-data"}:
+        return NamedNode(v.COMMONS_DATA + quote(value.replace(" ", "_"), safe="-_.~:/"))
+    if datatype == "url":
+        try:
+            return NamedNode(value)
+        except ValueError:  # spaces and the like, which an IRI may not hold
+            return NamedNode(quote(value, safe=":/?#[]@!$&'()*+,;=%~"))
+    return Literal(value)
+
+
+def _decode_iri(datatype: str, iri: str, names: v.Namespaces) -> dict[str, Any]:
+    found = names.local_id(iri)
+    if found and datatype != "url":
+        kind = v.entity_kind(found)
+        value: dict[str, Any] = {"entity-type": kind, "id": found}
+        if found[1:].isdigit():
+            value = {"entity-type": kind, "numeric-id": int(found[1:]), "id": found}
+        return {"value": value, "type": "wikibase-entityid"}
+    for start in (v.COMMONS_FILE, v.COMMONS_DATA):
+        if datatype != "url" and iri.startswith(start):
+            return {"value": unquote(iri[len(start) :]).replace("_", " "), "type": "string"}
+    return {"value": iri, "type": "string"}
+
+
+def _text(text: str, language: str) -> Literal:
+    try:
+        return Literal(text, language=language)
+    except ValueError:  # a code that is not a language tag
+        return Literal(text, language=v.LANGUAGE_CODES.get(language, "und"))
+
+
+def _encode_time(value: Mapping[str, Any]) -> Encoded:
+    precision, calendar = int(value["precision"]), str(value["calendarmodel"]).replace("https://", "http://")
+    term = Literal(_standard_time(str(value["time"]), precision, calendar), datatype=_DATE_TIME)
+    node = (
+        ("timeValue", term),
+        ("timePrecision", Literal(str(precision), datatype=_INTEGER)),
+        ("timeTimezone", Literal(str(int(value.get("timezone", 0))), datatype=_INTEGER)),
+        ("timeCalendarModel", NamedNode(calendar)),
+    )
+    return Encoded(term, "TimeValue", node)
+
+
+def _standard_time(time: str, precision: int, calendar: str) -> str:
+    """A time as xsd:dateTime of XSD 1.1 (a year 0 exists), in the Gregorian calendar where the day is known."""
+    match = _TIME.fullmatch(time)
+    if match is None:
+        raise BadValue(f"not a time: {time!r}")
+    year, month, day = int(match[1] + match[2]), int(match[3]), int(match[4])
+    year += 1 if match[1] == "-" and year < 0 else 0
+    month = 1 if precision <= _YEAR else min(max(month, 1), 12)
+    day = 1 if precision <= _MONTH else min(max(day, 1), 31)
+    if calendar == JULIAN and precision >= _DAY:
+        year, month, day = _gregorian_from_days(_days_from_julian(year, month, day))
+    return f"{_year(year)}-{month:02}-{day:02}T{match[5]}Z"
+
+
+def _year(year: int) -> str:
+    return f"{'-' if year < 0 else ''}{abs(year):04}"
+
+
+def _decode_time(lexical: str, node: Node) -> dict[str, Any]:
+    match = _TIME.fullmatch(lexical)
+    if match is None:
+        raise BadValue(f"not a time: {lexical!r}")
+    year, month, day = int(match[1] + match[2]), int(match[3]), int(match[4])
+    calendar = _value(node, "timeCalendarModel") or GREGORIAN
+    # Without a value node, the first of January at midnight most often stands for the whole year.
+    whole_year = (month, day, match[5]) == (1, 1, "00:00:00")
+    precision = int(_value(node, "timePrecision") or (_YEAR if whole_year else _DAY))
+    if calendar == JULIAN and precision >= _DAY:
+        year, month, day = _julian_from_days(_days_from_gregorian(year, month, day))
+    month, day = month if precision > _YEAR else 0, day if precision > _MONTH else 0
+    sign, year = ("+", year) if year > 0 else ("-", 1 - year)
+    return {
+        "time": f"{sign}{year:04}-{month:02}-{day:02}T{match[5]}Z",
+        "timezone": int(_value(node, "timeTimezone") or 0),
+        "before": 0,
+        "after": 0,
+        "precision": precision,
+        "calendarmodel": calendar,
+    }
+
+
+def _encode_quantity(value: Mapping[str, Any]) -> Encoded:
+    unit = str(value.get("unit", "1")).replace("https://", "http://")
+    term = _decimal(value["amount"])
+    node: list[tuple[str, NamedNode | Literal]] = [("quantityAmount", term)]
+    for name in ("upperBound", "lowerBound"):
+        if value.get(name) is not None:
+            node.append((f"quantity{name[0].upper()}{name[1:]}", _decimal(value[name])))
+    node.append(("quantityUnit", NamedNode(UNITLESS if unit in {"1", ""} else unit)))
+    return Encoded(term, "QuantityValue", tuple(node))
+
+
+def _decimal(text: Any) -> Literal:
+    if re.fullmatch(r"[+-]?\d+(\.\d+)?", str(text)) is None:
+        raise BadValue(f"not a number: {text!r}")
+    return Literal(str(text), datatype=_DECIMAL)
+
+
+def _decode_quantity(lexical: str, node: Node) -> dict[str, Any]:
+    unit = _value(node, "quantityUnit")
+    value = {"amount": _signed(lexical), "unit": "1" if unit in {"", UNITLESS} else unit}
+    for name in ("upperBound", "lowerBound"):
+        bound = _value(node, f"quantity{name[0].upper()}{name[1:]}")
+        if bound:
+            value[name] = _signed(bound)
+    return value
+
+
+def _signed(number: str) -> str:
+    return number if number.startswith(("-", "+")) else f"+{number}"
+
+
+def _encode_coordinate(value: Mapping[str, Any]) -> Encoded:
+    latitude, longitude = _number(value["latitude"]), _number(value["longitude"])
+    globe = str(value.get("globe") or EARTH).replace("https://", "http://")
+    start = "" if globe == EARTH else f"<{globe}> "
+    node: list[tuple[str, NamedNode | Literal]] = [
+        ("geoLatitude", Literal(latitude, datatype=_DOUBLE)),
+        ("geoLongitude", Literal(longitude, datatype=_DOUBLE)),
+    ]
+    if value.get("precision") is not None:
+        node.append(("geoPrecision", Literal(_number(value["precision"]), datatype=_DOUBLE)))
+    node.append(("geoGlobe", NamedNode(globe)))
+    return Encoded(Literal(f"{start}Point({longitude} {latitude})", datatype=WKT), "GlobecoordinateValue", tuple(node))
+
+
+def _number(value: Any) -> str:
+    """A coordinate with the 14 significant digits that Wikibase writes."""
+    return f"{float(value):.14g}"
+
+
+def _decode_coordinate(lexical: str, node: Node) -> dict[str, Any]:
+    match = _POINT.fullmatch(lexical)
+    if match is None:
+        raise BadValue(f"not a point: {lexical!r}")
+    precision = _value(node, "geoPrecision")
+    return {
+        "latitude": float(match[3]),
+        "longitude": float(match[2]),
+        "altitude": None,
+        "precision": float(precision) if precision else None,
+        "globe": _value(node, "geoGlobe") or match[1] or EARTH,
+    }
+
+
+def _value(node: Node, name: str) -> str:
+    term = node.get(name)
+    return term.value if isinstance(term, NamedNode | Literal) else ""
+
+
+# Calendars: days are counted from the proleptic Gregorian 0001-01-01 = 1, years as in astronomy (0 is 1 BCE).
+
+
+def _days_from_gregorian(year: int, month: int, day: int) -> int:
+    cycles, year = divmod(year - 1, 400)
+    return cycles * 146_097 + date(year + 1, month, 1).toordinal() + day - 1
+
+
+def _gregorian_from_days(days: int) -> tuple[int, int, int]:
+    cycles, days = divmod(days - 1, 146_097)
+    found = date.fromordinal(days + 1)
+    return found.year + cycles * 400, found.month, found.day
+
+
+def _days_from_julian(year: int, month: int, day: int) -> int:
+    a = (14 - month) // 12
+    y, m = year + 4800 - a, month + 12 * a - 3
+    return day + (153 * m + 2) // 5 + 365 * y + y // 4 - 32_083 - 1_721_425
+
+
+def _julian_from_days(days: int) -> tuple[int, int, int]:
+    c = days + 1_721_425 + 32_082
+    d = (4 * c + 3) // 1461
+    e = c - 1461 * d // 4
+    m = (5 * e + 2) // 153
+    return d - 4800 + m // 10, m + 3 - 12 * (m // 10), e - (153 * m + 2) // 5 + 1
+
+
+_N = v.UNPLACED
+_INTEGER_entities = NamedNode(f"{v.XSD}integer")
+_DATE_TIME_entities = NamedNode(f"{v.XSD}dateTime")
+_SPECIAL_SITES = {
+    "commonswiki": "commons.wikimedia.org",
+    "specieswiki": "species.wikimedia.org",
+    "metawiki": "meta.wikimedia.org",
+    "wikidatawiki": "www.wikidata.org",
+    "mediawikiwiki": "www.mediawiki.org",
+    "sourceswiki": "wikisource.org",
+    "wikimaniawiki": "wikimania.wikimedia.org",
+    "incubatorwiki": "incubator.wikimedia.org",
+    "outreachwiki": "outreach.wikimedia.org",
+    "foundationwiki": "foundation.wikimedia.org",
+    "wikifunctionswiki": "www.wikifunctions.org",
+}
+_SPECIAL_HOSTS = {host: site for site, host in _SPECIAL_SITES.items()}
+_SITE_LANGUAGES = {"be_x_old": "be-tarask"}
+_SITE = re.compile(r"(.+?)(wiki|wikiquote|wikinews|wikisource|wikibooks|wikiversity|wikivoyage|wiktionary)")
+_HOST = re.compile(
+    r"([^.]+)\.(wikipedia|wikiquote|wikinews|wikisource|wikibooks|wikiversity|wikivoyage|wiktionary)\.org"
+)
+
+
+def entity_quads(document: Mapping[str, Any], names: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
+    """The triples of one entity document, in the default graph. Raises BadValue where it is not one."""
+    try:
+        yield from map(names.placed, _entity(document))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BadValue(f"not an entity document: {error!r}") from error
+
+
+def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
+    found = str(document["id"])
+    if not v.is_entity_id(found):
+        raise BadValue(f"not an entity's id: {found!r}")
+    subject = NamedNode(_N.wd + found)
+    kind = v.entity_kind(found)
+    if kind in v.ENTITY_TYPES:
+        yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
+    yield from _terms(subject, document)
+    if kind == "property":
+        yield from _property(found, str(document.get("datatype", "")))
+    if kind == "lexeme":
+        yield from _lexeme(subject, document)
+    links = _map(document.get("sitelinks"))
+    for link in links.values():
+        yield from _sitelink(subject, link)
+    claims = _map(document.get("claims"))
+    yield from _claims(subject, claims)
+    yield from _counts(subject, claims, links, document)
+    redirects = _map(document.get("redirects"))
+    if redirects:
+        yield Quad(NamedNode(_N.wd + str(redirects["from"])), v.SAME_AS, subject)
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    """Empty maps come as empty lists, or not at all."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _terms(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
+    yield from _texts(subject, v.RDFS_LABEL, document.get("labels"))
+    yield from _texts(subject, v.DESCRIPTION, document.get("descriptions"))
+    for predicate in (v.LEMMA, v.RDFS_LABEL):
+        yield from _texts(subject, predicate, document.get("lemmas"))
+    for aliases in _map(document.get("aliases")).values():
+        for alias in aliases:
+            yield from _texts(subject, v.ALT_LABEL, {"": alias})
+
+
+def _texts(subject: NamedNode, predicate: NamedNode, texts: Any) -> Iterator[Quad]:
+    for text in _map(texts).values():
+        encoded = encode("monolingualtext", {"text": text["value"], "language": text["language"]})
+        yield Quad(subject, predicate, encoded.term)
+
+
+def _property(found: str, datatype: str) -> Iterator[Quad]:
+    subject = NamedNode(_N.wd + found)
+    if datatype in v.DATATYPES:
+        yield Quad(subject, v.PROPERTY_TYPE, NamedNode(v.WIKIBASE + v.DATATYPES[datatype]))
+    for name, namespace in (
+        ("directClaim", _N.wdt),
+        ("claim", _N.p),
+        ("statementProperty", _N.ps),
+        ("statementValue", _N.psv),
+        ("qualifier", _N.pq),
+        ("qualifierValue", _N.pqv),
+        ("reference", _N.pr),
+        ("referenceValue", _N.prv),
+        ("novalue", _N.wdno),
+    ):
+        yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(namespace + found))
+
+
+def _lexeme(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
+    for predicate, field in ((v.LANGUAGE, "language"), (v.LEXICAL_CATEGORY, "lexicalCategory")):
+        if document.get(field):
+            yield Quad(subject, predicate, NamedNode(_N.wd + str(document[field])))
+    for form in document.get("forms") or ():
+        node = NamedNode(_N.wd + str(form["id"]))
+        yield Quad(subject, v.LEXICAL_FORM, node)
+        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}Form"))
+        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Form"))
+        for predicate in (v.REPRESENTATION, v.RDFS_LABEL):
+            yield from _texts(node, predicate, form.get("representations"))
+        for feature in form.get("grammaticalFeatures") or ():
+            yield Quad(node, v.GRAMMATICAL_FEATURE, NamedNode(_N.wd + str(feature)))
+        yield from _claims(node, _map(form.get("claims")))
+    for sense in document.get("senses") or ():
+        node = NamedNode(_N.wd + str(sense["id"]))
+        yield Quad(subject, v.LEXICAL_SENSE, node)
+        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}LexicalSense"))
+        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Sense"))
+        for predicate in (v.GLOSS, v.RDFS_LABEL):
+            yield from _texts(node, predicate, sense.get("glosses"))
+        yield from _claims(node, _map(sense.get("claims")))
+
+
+def site_host(site: str) -> str:
+    """The host of a wiki by its site id (``enwiki``: ``en.wikipedia.org``); empty for one that is not known."""
+    if site in _SPECIAL_SITES:
+        return _SPECIAL_SITES[site]
+    match = _SITE.fullmatch(site)
+    if match is None:
+        return ""
+    language = _SITE_LANGUAGES.get(match[1], match[1].replace("_", "-"))
+    return f"{language}.{'wikipedia' if match[2] == 'wiki' else match[2]}.org"
+
+
+def site_of(article: str) -> str:
+    """The site id of an article's address; empty where the host is not that of a known wiki."""
+    host = urlsplit(article).hostname or ""
+    if host in _SPECIAL_HOSTS:
+        return _SPECIAL_HOSTS[host]
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return ""
+    names = {language: name for name, language in _SITE_LANGUAGES.items()}
+    return f"{names.get(match[1], match[1].replace('-', '_'))}{'wiki' if match[2] == 'wikipedia' else match[2]}"
+
+
+def article_title(article: str) -> str:
+    """The title in an article's address."""
+    return unquote(urlsplit(article).path.removeprefix("/wiki/")).replace("_", " ")
+
+
+def _sitelink(subject: NamedNode, link: Mapping[str, Any]) -> Iterator[Quad]:
+    host = site_host(str(link["site"]))
+    if not host:
+        return
+    title = str(link["title"])
+    article = NamedNode(f"https://{host}/wiki/{quote(title.replace(' ', '_'), safe='-_.~:/!$()*,;@')}")
+    code = host.split(".")[0] if _HOST.fullmatch(host) else "en"
+    language = v.LANGUAGE_CODES.get(code, code)
+    yield Quad(article, v.RDF_TYPE, v.ARTICLE)
+    yield Quad(article, v.ABOUT, subject)
+    yield Quad(article, v.IN_LANGUAGE, Literal(language))
+    yield Quad(article, v.IS_PART_OF, NamedNode(f"https://{host}/"))
+    yield from _texts(article, v.NAME, {"": {"value": title, "language": language}})
+    for badge in link.get("badges") or ():
+        yield Quad(article, v.BADGE, NamedNode(_N.wd + str(badge)))
+
+
+def _counts(
+    subject: NamedNode, claims: Mapping[str, Any], links: Mapping[str, Any], document: Mapping[str, Any]
+) -> Iterator[Quad]:
+    """What the query service keeps on the entity itself, not on its page as the export does."""
+    statements = [statement for group in claims.values() for statement in group]
+    identifiers = sum(statement["mainsnak"].get("datatype") == "external-id" for statement in statements)
+    counts = {v.STATEMENTS: len(statements), v.IDENTIFIERS: identifiers}
+    if v.entity_kind(str(document["id"])) == "item":
+        counts[v.SITELINKS] = len(links)
+    if document.get("lastrevid"):
+        counts[v.VERSION] = int(document["lastrevid"])
+    for predicate, count in counts.items():
+        yield Quad(subject, predicate, Literal(str(count), datatype=_INTEGER_entities))
+    if document.get("modified"):
+        yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME_entities))
+
+
+def _claims(subject: NamedNode, claims: Mapping[str, Any]) -> Iterator[Quad]:
+    for prop, statements in claims.items():
+        ranks = {statement.get("rank", "normal") for statement in statements}
+        best = "preferred" if "preferred" in ranks else "normal"
+        for number, statement in enumerate(statements):
+            yield from _statement(subject, prop, statement, number, best=best)
+
+
+def _statement(
+    subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, *, best: str
+) -> Iterator[Quad]:
+    entity = subject.value.removeprefix(_N.wd)
+    name = str(statement.get("id") or f"{entity}${_digest([prop, number, statement['mainsnak']])}")
+    node = NamedNode(_N.wds + name.replace("$", "-", 1))
+    rank = statement.get("rank", "normal")
+    yield Quad(subject, NamedNode(_N.p + prop), node)
+    yield Quad(node, v.RDF_TYPE, v.STATEMENT)
+    yield Quad(node, v.RANK, v.RANKS[rank])
+    yield from _snak(node, prop, statement["mainsnak"], _N.ps, _N.psv)
+    if rank == best:
+        yield Quad(node, v.RDF_TYPE, v.BEST_RANK)
+        yield from _truthy(subject, prop, statement["mainsnak"])
+    for snak in _snaks(statement.get("qualifiers")):
+        yield from _snak(node, str(snak["property"]), snak, _N.pq, _N.pqv)
+    for reference in statement.get("references") or ():
+        snaks = _snaks(reference["snaks"])
+        source = NamedNode(_N.wdref + str(reference.get("hash") or _digest(snaks)))
+        yield Quad(node, v.DERIVED_FROM, source)
+        yield Quad(source, v.RDF_TYPE, v.REFERENCE)
+        for snak in snaks:
+            yield from _snak(source, str(snak["property"]), snak, _N.pr, _N.prv)
+
+
+def _snaks(groups: Any) -> Sequence[Mapping[str, Any]]:
+    return [snak for group in _map(groups).values() for snak in group]
+
+
+def _truthy(subject: NamedNode, prop: str, snak: Mapping[str, Any]) -> Iterator[Quad]:
+    if snak["snaktype"] == "value":
+        yield Quad(subject, NamedNode(_N.wdt + prop), _encoded(snak).term)
+    elif snak["snaktype"] == "somevalue":
+        yield Quad(subject, NamedNode(_N.wdt + prop), BlankNode())
+    else:
+        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
+
+
+def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str) -> Iterator[Quad]:
+    """One snak as the simple triple and, where its value has a node, the triple to that and the node's own."""
+    if snak["snaktype"] == "somevalue":
+        yield Quad(subject, NamedNode(simple + prop), BlankNode())
+    elif snak["snaktype"] == "novalue":
+        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
+    else:
+        encoded = _encoded(snak)
+        yield Quad(subject, NamedNode(simple + prop), encoded.term)
+        if encoded.node:
+            node = NamedNode(_N.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
+            yield Quad(subject, NamedNode(full + prop), node)
+            yield Quad(node, v.RDF_TYPE, NamedNode(v.WIKIBASE + encoded.node_type))
+            for name, term in encoded.node:
+                yield Quad(node, NamedNode(v.WIKIBASE + name), term)
+
+
+def _encoded(snak: Mapping[str, Any]) -> Encoded:
+    value = snak["datavalue"]["value"]
+    if isinstance(value, Mapping) and "entity-type" in value:
+        return Encoded(NamedNode(_N.wd + entity_id(value)))
+    return encode(str(snak.get("datatype", "")), value)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.md5(json.dumps(value, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
