@@ -48,7 +48,7 @@ def way() -> tuple[list[str], list[str]]:
     to_turn: list[str] = []
     after: dict[str, None] = {}
 
-    def seen(frame: FrameType, event: str, arg: object) -> None:  # noqa: ARG001 - a profiler
+    def seen(frame: FrameType, event: str, arg: object) -> None:
         name = _name(frame.f_code) if event == "call" else ""
         if name == THINK and not to_turn:
             # LangGraph runs a node in a thread of its own, for which the main thread waits.
