@@ -79,7 +79,7 @@ def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb:
     run = asked(mini_home, NO, {}, kb=mini_kb).run
     agent = kbnav_agent(mini_kb, mini_home)
     told = _answered(agent, replace(run), evidence=False)
-    assert ENGLISH["not stated"] in told.content[0].text
+    assert vars(phrases("absence", "en"))["not stated"] in told.content[0].text
     assert told.structured_content["absence"]["kind"] == "not stated"
 
 

@@ -111,7 +111,7 @@ class _Telling:
     def line(self, one: Evidence) -> str:
         words = self._words
         if one.source == "document":
-            return words.document.format(subject=self._value(one.subject), text=one.value.value)
+            return str(words.document.format(subject=self._value(one.subject), text=one.value.value))
         told = f"{self._value(one.subject)} — {self._property(one.property)} — {self._value(one.value)}"
         if one.chain or one.source == "generated":
             return f"{told}; {words.chain if one.chain else words.generated}"

@@ -157,16 +157,15 @@ def _address(query: str, page: str) -> str:
 
 
 def _headline(run: Run, words: SimpleNamespace) -> str:
-    outcome = run.outcome
-    if outcome.status == "answered":
-        return escape(outcome.text) or words.see_table
-    if outcome.status == "best effort":
-        return words.best_so_far.format(text=escape(outcome.text))
-    if outcome.status == "refused":
-        return words.refused
-    if outcome.status == "failed":
-        return words.failed
-    return words.none_found + (f" {escape(outcome.text)}" if outcome.text else "")
+    text = escape(run.outcome.text)
+    heads = {
+        "answered": text or words.see_table,
+        "best effort": words.best_so_far.format(text=text),
+        "refused": words.refused,
+        "failed": words.failed,
+    }
+    head: str = heads.get(run.outcome.status) or words.none_found + (f" {text}" if text else "")
+    return head
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
