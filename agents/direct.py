@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import write_ranking_plainly
+from kbnav.agents.common.answering import write_plainly
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     WalkEnding,
@@ -54,5 +54,5 @@ def build_direct(kb: KnowledgeBase, settings: Settings) -> Agent:
 def direct_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
     """The baseline on any model."""
     toolbox = Toolbox.for_kb(kb, (recall, finish))
-    ending = WalkEnding(write_ranking_plainly, describer(kb), tabled=kb_kind(kb) != "skb")
+    ending = WalkEnding(write_plainly, describer(kb), tabled=kb_kind(kb) != "skb")
     return fixed_agent(NAME, DirectPolicy(ask, toolbox), toolbox, ending, kb, settings, NAME)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import RankingWriter, looked_at, named_by, write_ranking_plainly
+from kbnav.agents.common.answering import ModelWriter, looked_at, named_by, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
@@ -134,7 +134,7 @@ def gog_with(
         policy=policy,
         toolbox=toolbox,
         ending=GogEnding(
-            RankingWriter(writer) if writer else write_ranking_plainly,
+            ModelWriter(writer) if writer else write_plainly,
             describer(kb),
             tabled=skb is None,
             tried=TRIED if GENERATE in offered.names else (),

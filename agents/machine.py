@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbnav.agents.common.answering import (
     TRY_AGAIN,
-    Critic,
+    ModelCritic,
     is_objected,
     note_unanswered,
     objected,
@@ -98,7 +98,7 @@ class Machine:
     ending: Ending
     budget: Budget
     checks: Checks = field(default_factory=Checks)
-    critic: Critic | None = None
+    critic: ModelCritic | None = None
     price: Price | None = None
 
     def graph(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
@@ -88,7 +88,7 @@ def pasemiqa_with(
         settings=settings,
         policy=Planned(match, planner, policy, toolbox, _PATHS),
         toolbox=toolbox,
-        ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
+        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=offered,
@@ -124,7 +124,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         settings=settings,
         policy=Planned(match, planner, PlanFollower(kb, toolbox, settings.budget), toolbox, _PATHS),
         toolbox=toolbox,
-        ending=WalkEnding(write_ranking_plainly, kb.entities),
+        ending=WalkEnding(write_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.common.planned import Planned, open_planned, planned, planned_starts
 from kbnav.agents.common.state import Reply, State
@@ -161,7 +161,7 @@ def rog_with(
         settings=settings,
         policy=Planned(match, planner, policy, toolbox, options.paths),
         toolbox=toolbox,
-        ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
+        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=Toolbox.for_kb(kb, tools, also=query.capabilities),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import RankingEnding, RankingWriter, write_ranking_plainly
+from kbnav.agents.common.answering import ModelWriter, RankingEnding, write_plainly
 from kbnav.agents.common.options import SHORT
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
@@ -82,7 +82,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         settings=settings,
         policy=policy,
         toolbox=toolbox,
-        ending=RankingEnding(RankingWriter(writer_model) if writer_model else write_ranking_plainly, kb.entities),
+        ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.entities),
         prune=pruner(settings, writer_model, SHOWN, "skb/prune.md", SHORT),
         prompts=("skb",),
         shown=SHOWN,
@@ -101,7 +101,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         settings=settings,
         policy=SkbOfflinePolicy(kb, toolbox),
         toolbox=toolbox,
-        ending=RankingEnding(write_ranking_plainly, kb.entities),
+        ending=RankingEnding(write_plainly, kb.entities),
         prune=pruner(settings, None, SHOWN),
         shown=SHOWN,
     )

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
@@ -514,9 +514,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
         settings=settings,
         policy=policy,
         toolbox=toolbox,
-        ending=WalkEnding(
-            RankingWriter(writer) if writer else write_ranking_plainly, describer(kb), tabled=skb is None
-        ),
+        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, describer(kb), tabled=skb is None),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
         offered=Toolbox.for_kb(kb, tools),

@@ -383,7 +383,7 @@ def _opened(
     with MirrorServer(path) as server, failing() as broken:
         other = {"sparql": broken} if kind == "service failed" else {"scholarly": NOWHERE}
         endpoints: Endpoints = server.endpoints.model_copy(update=other)
-        kb = WikidataKB(settings.model_copy(update={"endpoints": endpoints}))
+        kb = WikidataKB.by_http(settings.model_copy(update={"endpoints": endpoints}))
         try:
             yield kb
         finally:

@@ -23,7 +23,7 @@ from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
 from kbnav.settings.model import Settings

@@ -30,7 +30,7 @@ import requests
 
 from kbnav.evaluation.datasets.catalogue import load_dataset
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, read_info
 

@@ -33,7 +33,7 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav.agents.common.agent import Agent
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance.build import index, write
 from kbnav.knowledge.skb.lance.tables import s3_endpoint

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from tests.models.stub import Canned, ModelStub, completion
 

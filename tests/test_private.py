@@ -11,8 +11,7 @@ import pytest
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import open_sqlite
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import Outcome, Run, save_run
 from kbnav.sessions.session import sqlite_sessions

@@ -33,7 +33,7 @@ def watched(question: str) -> Iterator[str]:
 
 
 def tools(kb: kbnav.KB) -> list[BaseTool]:
-    return kbnav.tools(kb)
+    return kbnav.langchain_tools(kb)
 
 
 def graphed(question: str) -> object:

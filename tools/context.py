@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, QueryTimeout, UsageError
-from kbnav.knowledge.base import Entry, KnowledgeBase
-from kbnav.knowledge.service.metering import Meter
+from kbnav.knowledge.base import Entry, KnowledgeBase, Meter
 from kbnav.runs.trajectory import Fact, Step, Usage
 
 _MOST = 3

@@ -18,7 +18,7 @@ from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, K
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
-from kbnav.knowledge.wikidata.values import term_value
+from kbnav.knowledge.wikidata.entities import term_value
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Usage
 from kbnav.settings.systems import kb_kind

@@ -141,7 +141,7 @@ _NAMED = 20
 """Ids of one query that are named at most."""
 _KNOWN = (INSTANCE_OF, SUBCLASS_OF)
 """Ids that every policy knows from its prompt."""
-_COMMON_QUALIFIERS = [
+_COMMON_QUALIFIERS = (
     "P580",
     "P582",
     "P585",
@@ -154,7 +154,7 @@ _COMMON_QUALIFIERS = [
     "P1365",
     "P1366",
     "P1480",
-]
+)
 """Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
 sourcing circumstances: qualifiers so common that every policy knows them."""
 _NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from kbnav.agents.common.answering import Critic
+from kbnav.agents.common.answering import ModelCritic
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
@@ -54,7 +53,7 @@ class Agent:
     """The same with another model, which is asked where this one's answer fails the checks."""
     samples: int = 1
     """How often a question is asked, so that it is seen whether the answers agree."""
-    critic: Critic | None = None
+    critic: ModelCritic | None = None
     """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""

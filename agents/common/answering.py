@@ -1,4 +1,9 @@
-"""What SPARQL agents answer: the table of the last query with rows, and a sentence about it."""
+"""From a finish to the answer, in the order in which it happens.
+
+A finish may be premature, or be objected to by a critic; look-ups that were lost are tried once more; then the ending
+makes the outcome, a writer puts it into words, and what was never answered is noted on it. What speaks against an
+answer is found in ``kbnav.agents.common.checks``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.checks import find_doubts
 from kbnav.agents.common.state import LIMITS, State
@@ -21,7 +26,7 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import asking_for
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Turn, Usage
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
 from kbnav.tools.walking import fact_text, fresh
@@ -29,9 +34,98 @@ from kbnav.tools.walking import fact_text, fresh
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-
 TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
+BEST_EFFORT = 20
+"""Nodes of a ranking that no finish chose."""
+WORDED = 50
+"""Rows up to which a model puts a result into words whole."""
+_NAMED = 10
+"""Rows or nodes that an answer in words names."""
+_LONG = 200
+"""Characters of a value in an answer."""
+_LONGEST_OBJECTION = 1000
+_FACTS = 15
+"""Links that a writer is shown of an answer."""
 _NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")
+_NO_WORDS = "The sentence could not be written; the rows are the answer."
+_LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
+_START = "entity_id"
+"""Argument of the tools that look at a node, which is where a search starts and seldom where it ends."""
+_OBJECTED = "Not finished yet. The answer was checked, and this speaks against it: "
+
+Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
+"""Name and type of nodes by their ids; ids that are none are left out."""
+Writer = Callable[[Outcome, State, Context], tuple[str, Usage]]
+"""Puts an answer into words, in the language of the question: the text, and what it cost."""
+
+
+# A finish that is objected to
+
+
+def objected(finish: Step, objection: str, turns: int) -> Step:
+    """The finish as a step that does not end the run, with what was said against it."""
+    text = (
+        f"{_OBJECTED}{' '.join(objection.split())}\n"
+        f"Mend the query, or look further, in at most {turns} turns. Where the objection is wrong, call finish again."
+    )
+    return replace(finish, ok=False, observation=text)
+
+
+def objection(steps: Iterable[Step]) -> Step | None:
+    """The finish that was objected to, if one was."""
+    return next((step for step in steps if is_objected(step)), None)
+
+
+def is_objected(step: Step) -> bool:
+    """Whether a step is a finish that was objected to."""
+    return step.call.tool == FINISH and not step.ok and step.observation.startswith(_OBJECTED)
+
+
+@dataclass(frozen=True)
+class ModelCritic:
+    """Asks a model once a run, at temperature 0, with the query, the result and what the rules doubt of it."""
+
+    model: BaseChatModel
+    ending: QueryEnding
+    shown: Shown = Shown()
+
+    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
+        """What speaks against the answer that the path's last step names; nothing is asked where it has no result."""
+        from kbnav.models.chat import ask
+
+        chosen = self.ending.taken(State(**{**state, "stop": "finish"}))
+        table = context.tables.get(chosen.call.query) if chosen else None
+        if chosen is None or table is None:
+            return "", Usage()
+        prompt = render(
+            "spinach/check.md",
+            question=state["question"],
+            earlier=state["history"],
+            query=comment_labels(chosen.call.query, table.labels),
+            table=table_text(table, self.shown),
+            doubts=[doubt.text for doubt in find_doubts(state["question"], chosen.call.query, table, context)],
+            answer=state["path"][-1].call.arguments.get("answer", ""),
+        )
+        text, usage = ask(self.model, prompt)
+        text = text.strip()
+        return ("" if text[:2].casefold() == "ok" else text[:_LONGEST_OBJECTION]), usage
+
+    def kept(self, outcome: Outcome, state: State) -> Outcome:
+        """The outcome, with the objection as a doubt where the answer is still the one that was objected to."""
+        steps = [*state["path"], *state["discarded"]]
+        last, given = objection(steps), self.ending.taken(state)
+        if last is None or given is None or outcome.status not in ("answered", "best effort"):
+            return outcome
+        before = [step for step in steps if step.number < last.number]
+        then = State(**{**state, "stop": "finish", "path": [*before, last], "discarded": []})
+        judged = self.ending.taken(then)
+        if judged is None or judged.call.query != given.call.query:
+            return outcome
+        text = last.observation.removeprefix(_OBJECTED).partition("\n")[0]
+        return replace(outcome, doubts=(*outcome.doubts, Doubt("critic", text)))
+
+
+# Look-ups that were not answered in time: each is tried once more, and what stays open is noted on the answer
 
 
 def settled(steps: Iterable[Step]) -> list[Step]:
@@ -47,179 +141,28 @@ def to_try_again(steps: Sequence[Step]) -> list[Call]:
     return [step.call for step in steps if step.lost and tries[step.call.key] == 1]
 
 
-def unanswered(steps: Sequence[Step]) -> list[Step]:
-    """The last step of each call that was never answered."""
-    answered = {step.call.key for step in steps if not step.lost and step.dropped not in _NOT_RUN}
-    return list({step.call.key: step for step in steps if step.lost and step.call.key not in answered}.values())
-
-
 def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:
     """The outcome with a note on what was never answered; a run that found nothing has then failed to find out."""
-    open_ones = unanswered(steps)
-    if not open_ones or outcome.status == "refused":
+    answered = {step.call.key for step in steps if not step.lost and step.dropped not in _NOT_RUN}
+    lost = list({step.call.key: step for step in steps if step.lost and step.call.key not in answered}.values())
+    if not lost or outcome.status == "refused":
         return outcome
-    many = f"{len(open_ones)} look-ups were" if len(open_ones) > 1 else "A look-up was"
-    why = (open_ones[-1].observation.splitlines() or [""])[0]
+    many = f"{len(lost)} look-ups were" if len(lost) > 1 else "A look-up was"
+    why = (lost[-1].observation.splitlines() or [""])[0]
     if outcome.status == "no answer":
         note = f"No answer was found, and it cannot be said that there is none: {many} not answered ({why})."
         return replace(outcome, status="failed", note=" ".join(filter(None, (note, outcome.note))))
-    note = f"{many} not answered, so that something may be missing ({why})."
-    return replace(outcome, note=" ".join(filter(None, (outcome.note, note))))
+    return outcome.noted(f"{many} not answered, so that something may be missing ({why}).")
 
 
-_OBJECTED = "Not finished yet. The answer was checked, and this speaks against it: "
+# The answer of a SPARQL agent: a table
 
 
-class Critic(Protocol):
-    """Judges a finish before it ends the run."""
-
-    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
-        """What speaks against the answer that the path's last step names, empty for nothing; and what that cost."""
-        ...
-
-    def kept(self, outcome: Outcome, state: State) -> Outcome:
-        """The outcome, with the objection as a doubt where the answer is still the one that was objected to."""
-        ...
-
-
-def objected(finish: Step, words: str, turns: int) -> Step:
-    """The finish as a step that does not end the run, with what was said against it."""
-    told = (
-        f"{_OBJECTED}{' '.join(words.split())}\n"
-        f"Mend the query, or look further, in at most {turns} turns. Where the objection is wrong, call finish again."
-    )
-    return replace(finish, ok=False, observation=told)
-
-
-def objection(steps: Iterable[Step]) -> Step | None:
-    """The finish that was objected to, if one was."""
-    return next((step for step in steps if is_objected(step)), None)
-
-
-def is_objected(step: Step) -> bool:
-    """Whether a step is a finish that was objected to."""
-    return step.call.tool == FINISH and not step.ok and step.observation.startswith(_OBJECTED)
-
-
-def objection_text(step: Step) -> str:
-    """The objection itself."""
-    return step.observation.removeprefix(_OBJECTED).partition("\n")[0]
-
-
-_NAMED = 10
-"""Rows that a plain answer names."""
-_LONG = 200
-"""Characters of a value in a plain answer."""
-WORDED = 50
-"""Rows up to which a model puts a result into words whole."""
-
-
-@dataclass(frozen=True)
-class ModelWriter:
-    """Asks a model, at temperature 0, for one to three sentences in the language of the question."""
-
-    model: BaseChatModel
-    shown: Shown = Shown()
-
-    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
-        """The model's text; nothing is asked where there is no table."""
-        from kbnav.models.chat import ask
-
-        if outcome.table is None:
-            return "", Usage()
-        last = state["path"][-1].call if state["path"] else None
-        prompt = render(
-            "spinach/answer.md",
-            earlier=state["history"],
-            question=state["question"],
-            query=comment_labels(outcome.query, outcome.table.labels),
-            table=table_text(outcome.table, replace(self.shown, whole_rows=WORDED)),
-            most=WORDED,
-            remark=last.thought if last and last.tool == FINISH else "",
-            best_effort=outcome.status == "best effort",
-            language=context.language,
-        )
-        with asking_for("answer"):
-            text, usage = ask(self.model, prompt)
-        return text.strip() or plain_answer(outcome.table), usage
-
-
-@dataclass(frozen=True)
-class RankingWriter:
-    """As ``ModelWriter``, for ranked nodes."""
-
-    model: BaseChatModel
-
-    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
-        """The model's text; nothing is asked where there is no ranking."""
-        from kbnav.models.chat import ask
-
-        if outcome.ranking is None:
-            return "", Usage()
-        last = state["path"][-1].call if state["path"] else None
-        named = [node.id for node in outcome.ranking.chosen[:_NAMED]]
-        facts = facts_for(named, state["path"], state["question"])
-        prompt = render(
-            "skb/answer.md",
-            earlier=state["history"],
-            question=state["question"],
-            nodes=outcome.ranking.chosen[:_NAMED],
-            more=max(0, len(outcome.ranking.chosen) - _NAMED),
-            facts=[fact_text(fact) for fact in facts],
-            generated=any(fact.generated for fact in facts),
-            remark=last.thought if last and last.tool == FINISH else "",
-            best_effort=outcome.status == "best effort",
-            language=context.language,
-        )
-        with asking_for("answer"):
-            text, usage = ask(self.model, prompt)
-        return text.strip() or plain_ranking(outcome.ranking), usage
-
-
-def write_plainly(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
-    """The values themselves, which read the same in every language: ``polonium, radium``."""
-    return (plain_answer(outcome.table) if outcome.table is not None else ""), Usage()
-
-
-def write_ranking_plainly(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
-    """The names of the nodes, best first."""
-    return (plain_ranking(outcome.ranking) if outcome.ranking is not None else ""), Usage()
-
-
-def plain_ranking(ranking: Ranking) -> str:
-    """The names of the first ten nodes that were chosen, ids where they have none."""
-    nodes = ranking.chosen
-    more = f" … (+{len(nodes) - _NAMED})" if len(nodes) > _NAMED else ""
-    return ", ".join(node.label or node.id for node in nodes[:_NAMED]) + more
-
-
-def plain_answer(table: AnswerTable) -> str:
-    """The first column's values, or whole rows where there are several columns; at most ten are named."""
-    if table.boolean is not None:
-        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
-    texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
-    more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
-    return ("; " if len(table.columns) > 1 else ", ").join(texts) + more
-
-
-def _plain(table: AnswerTable, cell: Cell) -> str:
-    """An entity by its label alone, and a day without its midnight."""
-    used = table.entity(cell)
-    if used:
-        return cut(table.labels.get(used, used), _LONG)
-    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")
-
-
-_NO_WORDS = "The sentence could not be written; the rows are the answer."
-_LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
-
-
-class Writer(Protocol):
-    """Puts an answer table into words, in the language of the question."""
-
-    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
-        """The text, and what it cost."""
-        ...
+def _begun(state: State) -> Outcome:
+    """An outcome of which only status and stop are known."""
+    stop: Stop = state["stop"] or "error"
+    known: dict[str, Status] = {"finish": "answered", "refusal": "refused", "error": "failed"}
+    return Outcome(known.get(stop, "best effort"), stop, note=state["failure"])
 
 
 @dataclass(frozen=True)
@@ -251,50 +194,6 @@ class QueryEnding:
         same = [step for step in path if step.call.key == call.key]
         return not self.last_executed and len(same) == 1 and bool(same[0].rows)
 
-    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
-
-        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
-        """
-        outcome, usage = self._concluded(state, context)
-        return _with_absence(outcome, state, context), usage
-
-    def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        stop = state["stop"] or "error"
-        status: Status = {"finish": "answered", "refusal": "refused", "error": "failed"}.get(stop, "best effort")  # type: ignore[assignment]
-        outcome = Outcome(status, stop, note=state["failure"])
-        if stop == "finish" and (given_up := state["path"][-1].call).arguments.get("no_answer"):
-            return replace(outcome, status="no answer", note=given_up.thought), Usage()
-        chosen = self.taken(state)
-        if chosen is None:
-            return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
-        query = chosen.call.query
-        if stop in LIMITS and (known := context.tables.get(query)):
-            return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
-        if not chosen.rows:
-            return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
-        if status == "best effort" and self._was_chosen(state):
-            outcome = replace(outcome, status="answered")
-        if status == "failed":
-            return replace(outcome, query=query, table=context.tables.get(query)), Usage()
-        try:
-            final, table, note = _final_table(query, state["question"], context)
-        except TellModel as error:  # it ran before; only a session that was killed asks again
-            failed = replace(outcome, status="no answer", query=query)
-            return failed.noted("The final query failed when it was run again.", str(error)), Usage()
-        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
-        outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
-        outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
-        try:
-            base = asked_by(context.kb, final)
-            names = base.labels(ids_in(base, final), language=context.language)
-            outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
-            said = self._said(state) if final == query else ""
-            text, usage = (said, Usage()) if said else self.write(outcome, state, context)
-        except StopRun as error:  # the rows are there; only the words for them are missing
-            return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
-        return replace(outcome, text=text), usage
-
     def taken(self, state: State) -> Step | None:
         """The step whose result is the answer; None where there is none."""
         path = state["path"]
@@ -310,28 +209,58 @@ class QueryEnding:
                 )
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
-    def _was_chosen(self, state: State) -> bool:
-        """Whether the last action, before the budget was used up, repeated a query to name it as the answer."""
-        path = state["path"]
-        return bool(path) and self.chosen(path[-1].call, path[:-1])
+    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
+        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
 
-    def _said(self, state: State) -> str:
-        """The sentence that came with finish."""
-        if not self.sentence or state["stop"] != "finish":
-            return ""
-        return str(state["path"][-1].call.arguments.get("answer", "")).strip()
+        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
+        """
+        outcome, usage = self._concluded(state, context)
+        query, table = outcome.query, outcome.table
+        if table is None and outcome.status == "no answer":
+            ran = [step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None]
+            query = ran[-1] if ran else ""
+            table = context.tables.get(query)
+        if table is None or not query:
+            return outcome, usage
+        kind = absence_of(asked_by(context.kb, query), query, table, context.language)
+        return replace(outcome, absence=kind), usage
 
-
-def _with_absence(outcome: Outcome, state: State, context: Context) -> Outcome:
-    """With which kind of nothing the answer is: of the final query, or of the last one where none had rows."""
-    query, table = outcome.query, outcome.table
-    if table is None and outcome.status == "no answer":
-        ran = [step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None]
-        query = ran[-1] if ran else ""
-        table = context.tables.get(query)
-    if table is None or not query:
-        return outcome
-    return replace(outcome, absence=absence_of(asked_by(context.kb, query), query, table, context.language))
+    def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
+        outcome, path = _begun(state), state["path"]
+        if outcome.stop == "finish" and path[-1].call.arguments.get("no_answer"):
+            return replace(outcome, status="no answer", note=path[-1].call.thought), Usage()
+        step = self.taken(state)
+        if step is None:
+            given_up = outcome.status not in ("refused", "failed")
+            return (replace(outcome, status="no answer") if given_up else outcome), Usage()
+        query = step.call.query
+        known = context.tables.get(query)
+        if outcome.stop in LIMITS and known:
+            return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
+        if not step.rows:
+            return replace(outcome, status="no answer", query=query, table=known), Usage()
+        if outcome.status == "best effort" and path and self.chosen(path[-1].call, path[:-1]):
+            outcome = replace(outcome, status="answered")  # the last action repeated a query to name it as the answer
+        if outcome.status == "failed":
+            return replace(outcome, query=query, table=known), Usage()
+        try:
+            final, table, note = _final_table(query, state["question"], context)
+        except TellModel as error:  # it ran before; only a session that was killed asks again
+            failed = replace(outcome, status="no answer", query=query)
+            return failed.noted("The final query failed when it was run again.", str(error)), Usage()
+        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
+        outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
+        outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
+        try:
+            base = asked_by(context.kb, final)
+            names = base.labels(ids_in(base, final), language=context.language)
+            outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
+            finished = self.sentence and outcome.stop == "finish" and final == query
+            sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
+            text, usage = (sentence, Usage()) if sentence else self.write(outcome, state, context)
+        except StopRun as error:  # the rows are there; only the words for them are missing
+            return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
+        return replace(outcome, text=text), usage
 
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:
@@ -360,13 +289,7 @@ def _final_table(query: str, question: str, context: Context) -> tuple[str, Answ
     return query, known if known is not None else context.kb.execute_query(query, language=context.language), note
 
 
-BEST_EFFORT = 20
-"""Nodes of a ranking that no finish chose."""
-_START = "entity_id"
-"""Argument of the tools that look at a node, which is where a search starts and seldom where it ends."""
-
-Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
-"""Name and type of nodes by their ids; ids that are none are left out."""
+# The answer of an SKB agent: ranked nodes
 
 
 @dataclass(frozen=True)
@@ -404,30 +327,21 @@ class RankingEnding:
 
     def outcome(self, state: State) -> Outcome:
         """The outcome without its words. Scores are 1/rank where finish chose, else sums of 1/(60 + rank)."""
-        stop = state["stop"] or "error"
-        status: Status = {"finish": "answered", "refusal": "refused", "error": "failed"}.get(stop, "best effort")  # type: ignore[assignment]
-        outcome = Outcome(status, stop, note=state["failure"])
-        if stop == "finish":
+        outcome = _begun(state)
+        if outcome.stop == "finish":
             chosen = state["path"][-1].call
             scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported([*state["path"], *state["discarded"]])[:BEST_EFFORT]
-        ranking = self._ranking(scored)
-        if status == "failed":
-            return replace(outcome, ranking=ranking)
-        if not ranking.nodes:
-            if status == "refused" or outcome.text:
-                return replace(outcome, status=status)
-            # A graph is whole: what was looked for and not found in it is not there.
-            return replace(outcome, status="no answer", absence=Absence("not stated"))
-        return replace(outcome, ranking=ranking)
-
-    def _ranking(self, scored: Sequence[tuple[str, float]]) -> Ranking:
         known = self.describe([node for node, _ in scored])
-        return Ranking(
-            tuple(Ranked(node, score, known[node].label, known[node].kind) for node, score in scored if node in known)
-        )
+        nodes = [Ranked(node, score, known[node].label, known[node].kind) for node, score in scored if node in known]
+        if nodes or outcome.status == "failed":
+            return replace(outcome, ranking=Ranking(tuple(nodes)))
+        if outcome.status == "refused" or outcome.text:
+            return outcome
+        # A graph is whole: what was looked for and not found in it is not there.
+        return replace(outcome, status="no answer", absence=Absence("not stated"))
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
@@ -453,59 +367,98 @@ def named_by(finish: Call) -> list[str]:
     return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))
 
 
-_LONGEST = 1000
-"""Characters of an objection that are kept."""
+# The answer in words
 
 
 @dataclass(frozen=True)
-class ModelCritic:
-    """Asks a model once a run, at temperature 0, with the query, the result and what the rules doubt of it."""
+class ModelWriter:
+    """Asks a model, at temperature 0, for one to three sentences in the language of the question.
+
+    Nothing is asked where there is neither a table nor a ranking.
+    """
 
     model: BaseChatModel
-    ending: QueryEnding
     shown: Shown = Shown()
 
-    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
-        """See ``Critic``; nothing is asked about a finish without a result."""
+    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
+        """The model's text, or the plain words where it gives none."""
         from kbnav.models.chat import ask
 
-        chosen = self.ending.taken(State(**{**state, "stop": "finish"}))
-        table = context.tables.get(chosen.call.query) if chosen else None
-        if chosen is None or table is None:
+        if outcome.ranking is not None:
+            name, values = "skb/answer.md", _of_ranking(outcome.ranking, state)
+        elif outcome.table is not None:
+            name, values = "spinach/answer.md", self._of_table(outcome, outcome.table)
+        else:
             return "", Usage()
+        last = state["path"][-1].call if state["path"] else None
         prompt = render(
-            "spinach/check.md",
-            question=state["question"],
+            name,
             earlier=state["history"],
-            query=comment_labels(chosen.call.query, table.labels),
-            table=table_text(table, self.shown),
-            doubts=[doubt.text for doubt in find_doubts(state["question"], chosen.call.query, table, context)],
-            answer=state["path"][-1].call.arguments.get("answer", ""),
+            question=state["question"],
+            remark=last.thought if last and last.tool == FINISH else "",
+            best_effort=outcome.status == "best effort",
+            language=context.language,
+            **values,
         )
-        text, usage = ask(self.model, prompt)
-        words = text.strip()
-        return ("" if words[:2].casefold() == "ok" else words[:_LONGEST]), usage
+        with asking_for("answer"):
+            text, usage = ask(self.model, prompt)
+        return text.strip() or write_plainly(outcome, state, context)[0], usage
 
-    def kept(self, outcome: Outcome, state: State) -> Outcome:
-        """See ``Critic``."""
-        path = state["path"]
-        last = objection([*path, *state["discarded"]])
-        given = self.ending.taken(state)
-        if last is None or given is None or outcome.status not in ("answered", "best effort"):
-            return outcome
-        before = [step for step in (*path, *state["discarded"]) if step.number < last.number]
-        asked = State(**{**state, "stop": "finish", "path": [*before, last], "discarded": []})
-        judged = self.ending.taken(asked)
-        if judged is None or judged.call.query != given.call.query:
-            return outcome
-        return replace(outcome, doubts=(*outcome.doubts, Doubt("critic", objection_text(last))))
+    def _of_table(self, outcome: Outcome, table: AnswerTable) -> dict[str, Any]:
+        return {
+            "query": comment_labels(outcome.query, table.labels),
+            "table": table_text(table, replace(self.shown, whole_rows=WORDED)),
+            "most": WORDED,
+        }
 
 
-def facts_for(answers: Collection[str], path: Sequence[Step], question: str, most: int = 15) -> list[Fact]:
+def _of_ranking(ranking: Ranking, state: State) -> dict[str, Any]:
+    nodes = ranking.chosen
+    facts = facts_for([node.id for node in nodes[:_NAMED]], state["path"], state["question"])
+    return {
+        "nodes": nodes[:_NAMED],
+        "more": max(0, len(nodes) - _NAMED),
+        "facts": [fact_text(fact) for fact in facts],
+        "generated": any(fact.generated for fact in facts),
+    }
+
+
+def write_plainly(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
+    """The values, ``polonium, radium``, or the names of the nodes, which read the same in every language."""
+    if outcome.ranking is not None:
+        return plain_ranking(outcome.ranking), Usage()
+    return (plain_answer(outcome.table) if outcome.table is not None else ""), Usage()
+
+
+def plain_ranking(ranking: Ranking) -> str:
+    """The names of the first ten nodes that were chosen, ids where they have none."""
+    nodes = ranking.chosen
+    more = f" … (+{len(nodes) - _NAMED})" if len(nodes) > _NAMED else ""
+    return ", ".join(node.label or node.id for node in nodes[:_NAMED]) + more
+
+
+def plain_answer(table: AnswerTable) -> str:
+    """The first column's values, or whole rows where there are several columns; at most ten are named."""
+    if table.boolean is not None:
+        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
+    texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
+    more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
+    return ("; " if len(table.columns) > 1 else ", ").join(texts) + more
+
+
+def _plain(table: AnswerTable, cell: Cell) -> str:
+    """An entity by its label alone, and a day without its midnight."""
+    used = table.entity(cell)
+    if used:
+        return cut(table.labels.get(used, used), _LONG)
+    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")
+
+
+def facts_for(answers: Collection[str], path: Sequence[Step], question: str) -> list[Fact]:
     """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
     shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
     scores = relevance(question, [fact_text(fact) for fact in shown])
     ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]
-    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:most]
+    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:_FACTS]
     ends = {end for fact in own for end in (fact.source, fact.target)}
-    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:most]
+    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:_FACTS]

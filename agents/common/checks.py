@@ -1,10 +1,17 @@
-"""What form of answer a question wants, read off its words alone."""
+"""Cheap checks of an answer by rule: form, number, what the question says and the query does not.
+
+None asks a model, and of the knowledge base one thing at most: the units of amounts that are compared. How often they
+are right is measured by ``kbnav eval verify``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
 from kbnav.agents.offline.question import Kind as QuestionKind
@@ -14,67 +21,62 @@ from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
-from kbnav.knowledge.sparql.syntax import Filter, Path, Pattern, Query, Triples, Values, groups_of, parse_query
+from kbnav.knowledge.sparql.syntax import Filter, Path, Query, Triples, Values, groups_of, parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import Doubt, Kind, Outcome
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context
 
-_MORE = {
-    "en": "more less fewer earlier later sooner older younger taller shorter longer larger bigger smaller heavier "
-    "lighter higher lower closer nearer deeper faster slower richer poorer newer hotter colder wider better worse "
-    "first",
-    "de": "mehr weniger früher später eher älter jünger größer kleiner länger kürzer höher niedriger schwerer leichter "
-    "schneller langsamer tiefer näher breiter zuerst",
-    "fr": "plus moins premier première mieux",
-    "es": "más menos mayor menor primero primera antes",
-}
-"""Words that compare."""
-_OR = {"en": r"\bor\b|\b(?:out of|between)\b.+\band\b", "de": r"\boder\b", "fr": r"\bou\b", "es": r"\bo\b"}
-_ONLY = {
-    "en": "highest lowest cheapest greatest earliest latest newest oldest youngest largest biggest smallest tallest "
-    "shortest longest heaviest lightest richest deepest fastest slowest best worst nearest closest strongest most "
-    "least "
-    "second third fourth fifth 2nd 3rd 4th 5th",
-    "de": "höchste höchsten niedrigste meisten wenigsten größte größten kleinste kleinsten älteste ältesten jüngste "
-    "jüngsten längste längsten kürzeste tiefste schnellste beste zweite zweiten dritte dritten",
-    "fr": "deuxième second seconde troisième",
-    "es": "segundo segunda tercer tercero tercera",
-}
-"""Superlatives and ordinals: one thing is asked for."""
+ENDINGS = ("P582", "P576", "P570", "P585")
+"""Properties, by Wikidata's ids, that say when something ended or when it was so."""
+NAMES = ("rdfs:label", "skos:altLabel", "schema:description")
 _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bleast of\b", re.IGNORECASE)
-_SORTED = {
-    "en": "highest lowest cheapest greatest earliest latest newest oldest youngest largest biggest smallest tallest "
-    "shortest longest heaviest lightest richest deepest fastest slowest most least",
-    "de": "höchste höchsten niedrigste meisten wenigsten größte größten kleinste kleinsten älteste ältesten jüngste "
-    "jüngsten längste längsten kürzeste tiefste schnellste",
-}
-_EXCEPT = {
-    "en": r"\b(?:except|apart from|aside from|besides|other than|excluding|without|(?<=which )other|(?<=what )other)\b",
-    "de": r"\b(?:außer|abgesehen von|ohne|(?<=welche )anderen?)\b",
-    "fr": r"\b(?:sauf|hormis|à part|excepté|sans|(?<=quels )autres|(?<=quelles )autres)\b",
-    "es": r"\b(?:excepto|salvo|aparte de|sin|(?<=qué )otr[oa]s)\b",
-}
-_NOW = {
-    "en": "still currently current now nowadays today incumbent",
-    "de": "noch derzeit derzeitige aktuell aktuelle heute momentan",
-    "fr": "actuel actuelle actuels actuelles actuellement encore",
-    "es": "actual actuales actualmente todavía aún hoy",
-}
-_YEAR = {
-    "en": r"\b(?:which|what) year\b",
-    "de": r"\bwelche[mns]? jahr\b",
-    "fr": r"\bquelle année\b",
-    "es": r"\bqué año\b",
-}
-_SEVERAL = {
-    "en": r"\b(?:which|what|the|are|were|top)\s+(?:two|three|four|five|six|seven|eight|nine|ten|\d+)\b|\b(?:who|which|"
-    r"what) (?:are|were)\b|\b(?:which|what)\s+(?:\w+\s+){0,2}?(?!does\b)\w{2,}[^s\W]s\b",
-    "de": r"\bwelche[nr]?\s+\w*(?:en|er|s)\b",
-}
-"""Several things are asked for."""
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
+_DATED = re.compile(r"\d{4}")
+_WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
+_NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_COMPARED = ("ORDER BY", "HAVING")
+_ORDERS = ("<", ">", "<=", ">=")
+_UNITS = 4
+"""Units that are named."""
+
+
+def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
+    """The outcome with its doubts; one without an answer, or whose answer is no query's result, has none."""
+    if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
+        return outcome
+    found = find_doubts(question, outcome.query, outcome.table, context)
+    first = outcome.table.rows[0] if outcome.table.rows else ()
+    # A result with dates sorts by these, or compares them.
+    dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
+    if outcome.stop not in LIMITS and not dated:
+        found += mixed_units(asked_by(context.kb, outcome.query), outcome.query, context.language)
+    return replace(outcome, doubts=(*outcome.doubts, *found))
+
+
+def find_doubts(question: str, query: str, table: AnswerTable, context: Context) -> tuple[Doubt, ...]:
+    """What the rules find, with the ids of the knowledge base that the query is for."""
+    endings = vocabulary_of(asked_by(context.kb, query)).each(ENDINGS)
+    return check_answer(question, context.language, query, table, endings)
+
+
+def check_answer(
+    question: str, language: str, query: str, table: AnswerTable, endings: Collection[str] = ENDINGS
+) -> tuple[Doubt, ...]:
+    """What speaks against a table as the answer to a question; nothing where the query cannot be read.
+
+    ``endings`` are the knowledge base's own ids of ``ENDINGS``.
+    """
+    try:
+        read, tokens = parse_query(query), tuple(tokenize(query))
+    except QuerySyntaxError:
+        return ()
+    one = _Checked(question, read_wanted(question, language), query, read, tokens, table, endings)
+    return tuple(Doubt(kind, about) for kind, about in (*_of_form(one), *_of_query(one), *_of_rows(one)))
+
+
+# What a question wants, read off its words
 
 
 @dataclass(frozen=True)
@@ -102,54 +104,49 @@ def read_wanted(question: str, language: str) -> Wanted:
     read, code = read_question(question, language), language.split("-")[0]
     text = read.text.casefold()
     bare = _NOT_ONLY.sub(" ", text)
-    choice = bool(_found(_OR, code, text) and _word(_MORE, code, text))
-    several = bool(_found(_SEVERAL, code, bare))
+
+    def pattern(name: str, text: str = text) -> str:
+        wanted = _words()[name].get(code)
+        found = re.search(wanted, text) if wanted else None
+        return found[0] if found else ""
+
+    def word(name: str, text: str = text) -> str:
+        known = _words()[name].get(code, "").split()
+        return next((word for word in re.findall(r"[\w’']+", text) if word in known), "")
+
+    choice = bool(pattern("or") and word("more"))
     return Wanted(
         "values" if choice else read.kind,
         read.asks,
-        year=bool(_found(_YEAR, code, text)),
+        year=bool(pattern("year")),
         choice=choice,
-        only="" if several else _word(_ONLY, code, bare),
-        sorted=_word(_SORTED, code, bare),
-        exception=_found(_EXCEPT, code, text),
-        now=_word(_NOW, code, text),
+        only="" if pattern("several", bare) else word("only", bare),
+        sorted=word("sorted", bare),
+        exception=pattern("except"),
+        now=word("now"),
         numbers=tuple(dict.fromkeys(_NUMBER.findall(read.text))),
     )
 
 
-def _found(patterns: Mapping[str, str], code: str, text: str) -> str:
-    pattern = patterns.get(code, "")
-    found = re.search(pattern, text) if pattern else None
-    return found[0] if found else ""
+@cache
+def _words() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(File(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _word(words: Mapping[str, str], code: str, text: str) -> str:
-    """The first of a language's words that stands in the text."""
-    known = words.get(code, "").split()
-    return next((word for word in re.findall(r"[\w’']+", text) if word in known), "")
-
-
-_DATED = re.compile(r"\d{4}")
-_WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
-_NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-ENDINGS = ("P582", "P576", "P570", "P585")
-"""Properties, by Wikidata's ids, that say when something ended or when it was so."""
-
-NAMES = ("rdfs:label", "skos:altLabel", "schema:description")
+# The rules: each yields the kind of a doubt and what it is about
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A question with the answer to be checked."""
+class _Checked:
+    """A question with the answer to be checked; ``text`` is the query."""
 
     question: str
     wanted: Wanted
     text: str
-    """The query."""
     read: Query
     tokens: tuple[Token, ...]
     table: AnswerTable
-    endings: Collection[str] = ENDINGS
+    endings: Collection[str]
 
     @property
     def found(self) -> tuple[Cell, ...]:
@@ -157,165 +154,95 @@ class Checked:
         return tuple(dict.fromkeys(row[0] for row in self.table.rows if row))
 
     @property
-    def cells(self) -> Iterator[Term]:
+    def cells(self) -> list[Term]:
         """Every cell that has a value."""
-        return (cell for row in self.table.rows for cell in row if cell is not None)
+        return [cell for row in self.table.rows for cell in row if cell is not None]
 
     def says(self, *words: str) -> bool:
         """Whether the query has one of these words or signs, in upper case."""
         return any(token.text.upper() in words for token in self.tokens)
 
 
-Rule = Callable[[Checked], str | None]
-"""What the doubt is about, empty where its kind says all; None where there is nothing to doubt."""
+Found = Iterator[tuple[Kind, str]]
 
 
-def check_answer(
-    question: str, language: str, query: str, table: AnswerTable, endings: Collection[str] = ENDINGS
-) -> tuple[Doubt, ...]:
-    """What speaks against a table as the answer to a question; nothing where the query cannot be read.
+def _of_form(one: _Checked) -> Found:
+    """Whether the result has the form that the question wants."""
+    wanted, cells, found = one.wanted, one.cells, one.found
+    values = wanted.kind == "values"
+    if wanted.kind == "yes-no" and one.table.boolean is None and not _is_truth(found):
+        yield "truth", ""
+    numbers = any(_NUMERIC.fullmatch(cell.value) for cell in cells)
+    if wanted.kind == "count" and len(one.table) and not (len(one.table.rows) == 1 and numbers):
+        yield "count", ""
+    if wanted.kind == "count" and [cell.value for cell in cells] == ["0"]:
+        yield "zero", ""
+    if wanted.year and any(_WHOLE_DATE.match(cell.value) for cell in cells):
+        yield "year", ""
+    dated = any(cell.type == "literal" and _DATED.search(cell.value) for cell in cells)
+    if wanted.asks == "time" and values and one.table.rows and not dated:
+        yield "time", ""
+    things = any(cell.type != "literal" or not _NUMERIC.fullmatch(cell.value) for cell in cells)
+    if wanted.asks in ("person", "place") and values and len(one.table) and not things:
+        yield "thing", ""
+    if values and len(found) > 1 and wanted.choice:
+        yield "choice", str(len(found))
+    if values and len(found) > 1 and not wanted.choice and wanted.only:
+        yield "one", wanted.only
 
-    ``endings`` are the knowledge base's own ids of ``ENDINGS``.
-    """
-    try:
-        read, tokens = parse_query(query), tuple(tokenize(query))
-    except QuerySyntaxError:
-        return ()
-    checked = Checked(question, read_wanted(question, language), query, read, tokens, table, endings)
-    found = ((kind, rule(checked)) for kind, rule in RULES.items())
-    return tuple(Doubt(kind, about) for kind, about in found if about is not None)
 
-
-def _truth(one: Checked) -> str | None:
-    return "" if one.wanted.kind == "yes-no" and one.table.boolean is None and not _is_truth(one) else None
-
-
-def _is_truth(one: Checked) -> bool:
+def _is_truth(found: tuple[Cell, ...]) -> bool:
     """Whether the result is one truth value that the query computes."""
-    (cell,) = one.found if len(one.found) == 1 else (None,)
+    (cell,) = found if len(found) == 1 else (None,)
     return cell is not None and cell.type == "literal" and cell.value.casefold() in ("true", "false", "yes", "no")
 
 
-def _count(one: Checked) -> str | None:
-    if one.wanted.kind != "count" or not len(one.table):
-        return None
-    numbers = any(_NUMERIC.fullmatch(cell.value) for cell in one.cells)
-    return None if len(one.table.rows) == 1 and numbers else ""
-
-
-def _zero(one: Checked) -> str | None:
-    values = [cell.value for cell in one.cells]
-    return "" if one.wanted.kind == "count" and values == ["0"] else None
-
-
-def _year(one: Checked) -> str | None:
-    return "" if one.wanted.year and any(_WHOLE_DATE.match(cell.value) for cell in one.cells) else None
-
-
-def _time(one: Checked) -> str | None:
-    if one.wanted.asks != "time" or one.wanted.kind != "values" or not one.table.rows:
-        return None
-    return None if any(cell.type == "literal" and _DATED.search(cell.value) for cell in one.cells) else ""
-
-
-def _thing(one: Checked) -> str | None:
-    if one.wanted.asks not in ("person", "place") or one.wanted.kind != "values" or not len(one.table):
-        return None
-    return None if any(cell.type != "literal" or not _NUMERIC.fullmatch(cell.value) for cell in one.cells) else ""
-
-
-def _choice(one: Checked) -> str | None:
-    several = one.wanted.choice and one.wanted.kind == "values" and len(one.found) > 1
-    return str(len(one.found)) if several else None
-
-
-def _one(one: Checked) -> str | None:
-    several = one.wanted.kind == "values" and not one.wanted.choice and len(one.found) > 1
-    return one.wanted.only or None if several else None
-
-
-def _order(one: Checked) -> str | None:
-    """A property or a thing may say it itself, as "highest point" does; what has nothing above it is the highest."""
-    word = one.wanted.sorted
-    said = any(word in label.casefold() for label in one.table.labels.values())
-    if not word or said or one.says("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">="):
-        return None
-    return word
-
-
-def _number(one: Checked) -> str | None:
-    """The labels of what the query names may have it, as in "2020 UEFA Champions League Final"."""
-    text = " ".join([one.text, *one.table.labels.values()])
-    digits = re.sub(r"(?<=\d),(?=\d{3})", "", text)
-    missing = [number for number in one.wanted.numbers if number.replace(",", "") not in digits]
-    return ", ".join(missing) if missing else None
-
-
-def _exception(one: Checked) -> str | None:
-    excludes = one.says("MINUS", "NOT", "!=", "!", "OFFSET")
-    return None if excludes else one.wanted.exception or None
-
-
-def _now(one: Checked) -> str | None:
+def _of_query(one: _Checked) -> Found:
+    """Whether the query has what the question says."""
+    wanted, labels = one.wanted, list(one.table.labels.values())
+    # A property or a thing may say it itself, as "highest point" does; what has nothing above it is the highest.
+    ordered = one.says("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", *_ORDERS)
+    if wanted.sorted and not ordered and not any(wanted.sorted in label.casefold() for label in labels):
+        yield "order", wanted.sorted
+    # The labels of what the query names may have a number, as in "2020 UEFA Champions League Final".
+    digits = re.sub(r"(?<=\d),(?=\d{3})", "", " ".join([one.text, *labels]))
+    missing = [number for number in wanted.numbers if number.replace(",", "") not in digits]
+    if missing:
+        yield "number", ", ".join(missing)
+    if wanted.exception and not one.says("MINUS", "NOT", "!=", "!", "OFFSET"):
+        yield "exception", wanted.exception
     looks = set(one.endings) & set(entity_ids(one.text)) or one.says("ORDER", "MAX")
-    several = len(one.found) > 1 or one.wanted.kind == "count"
-    return (one.wanted.now or None) if several and not looks else None
+    if wanted.now and not looks and (len(one.found) > 1 or wanted.kind == "count"):
+        yield "now", wanted.now
+    listed = 0 if wanted.choice else _listed(one.read)
+    if listed > 1:
+        yield "listed", str(listed)
 
 
-def _listed(one: Checked) -> str | None:
-    """Things that are only in VALUES, and in no condition, are the query writer's own word."""
-    select = one.read.select
-    shown = select.visible[:1] if select else ()
-    if not shown or one.wanted.choice:
-        return None
-    inside = [element for group in groups_of(one.read.where) for element in group.elements]
+def _listed(read: Query) -> int:
+    """How many things are only in VALUES, and in no condition: they are the query writer's own word."""
+    shown = read.select.visible[:1] if read.select else ()
+    if not shown:
+        return 0
+    inside = [element for group in groups_of(read.where) for element in group.elements]
     rows = max((one.rows for one in inside if isinstance(one, Values) and shown[0] in one.variables), default=0)
     patterns = [pattern for one in inside if isinstance(one, Triples) for pattern in one.patterns]
-    looked_up = any(shown[0] in pattern.variables and not _names(pattern) for pattern in patterns)
-    return str(rows) if rows > 1 and not looked_up else None
+    names = [isinstance(one.verb, Path) and one.verb.name in NAMES for one in patterns]
+    looked_up = any(shown[0] in one.variables and not name for one, name in zip(patterns, names, strict=True))
+    return 0 if looked_up else rows
 
 
-def _names(pattern: Pattern) -> bool:
-    """Whether a pattern asks for a name only."""
-    return isinstance(pattern.verb, Path) and pattern.verb.name in NAMES
-
-
-def _repeats(one: Checked) -> str | None:
-    repeated = len(one.table.rows) - len(set(one.table.rows))
-    return str(repeated) if repeated else None
-
-
-def _limit(one: Checked) -> str | None:
+def _of_rows(one: _Checked) -> Found:
+    rows = one.table.rows
+    if repeated := len(rows) - len(set(rows)):
+        yield "repeats", str(repeated)
     limit = outer_limit(one.text)
-    if limit is None or limit < 2 or len(one.table.rows) != limit or one.says("ORDER"):
-        return None
-    return None if asked_limit(one.question, limit) else str(limit)
+    reached = limit is not None and limit >= 2 and len(rows) == limit and not one.says("ORDER")
+    if limit is not None and reached and not asked_limit(one.question, limit):
+        yield "limit", str(limit)
 
 
-RULES: Mapping[Kind, Rule] = {
-    "truth": _truth,
-    "count": _count,
-    "zero": _zero,
-    "year": _year,
-    "time": _time,
-    "thing": _thing,
-    "choice": _choice,
-    "one": _one,
-    "order": _order,
-    "number": _number,
-    "exception": _exception,
-    "now": _now,
-    "listed": _listed,
-    "repeats": _repeats,
-    "limit": _limit,
-}
-"""Every rule by the kind of its doubt."""
-
-
-_COMPARED = ("ORDER BY", "HAVING")
-_ORDERS = ("<", ">", "<=", ">=")
-_MOST = 4
-"""Units that are named."""
+# Amounts in several units
 
 
 def units_query(query: str, words: Vocabulary) -> str:
@@ -326,7 +253,8 @@ def units_query(query: str, words: Vocabulary) -> str:
     read = parse_query(query)
     terms = Terms(query, words)
     compared = set(_compared(query, read))
-    for pattern in _direct(read):
+    outermost = [element for element in read.where.elements if isinstance(element, Triples)]
+    for pattern in (pattern for element in outermost for pattern in element.patterns):
         role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
         if role != "wdt" or pattern.object not in compared:
             continue
@@ -335,7 +263,7 @@ def units_query(query: str, words: Vocabulary) -> str:
             f"{pattern.subject} p:{name} ?anyStatement . ?anyStatement ps:{name} {pattern.object} ; "
             f"psv:{name}/wikibase:quantityUnit ?anyUnit ."
         )
-        return f"{read.prologue}SELECT DISTINCT ?anyUnit WHERE {{ {inner} . {statement} }} LIMIT {_MOST}"
+        return f"{read.prologue}SELECT DISTINCT ?anyUnit WHERE {{ {inner} . {statement} }} LIMIT {_UNITS}"
     return ""
 
 
@@ -353,13 +281,6 @@ def mixed_units(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ..
     return (Doubt("units", ", ".join(str(table.label(row[0]) or table.entity(row[0])) for row in table.rows)),)
 
 
-def _direct(read: Query) -> Iterator[Pattern]:
-    """Patterns of the outermost group."""
-    for element in read.where.elements:
-        if isinstance(element, Triples):
-            yield from element.patterns
-
-
 def _compared(query: str, read: Query) -> Iterator[str]:
     """Variables that are sorted by, compared by size, or added up."""
     for modifier in read.tail.modifiers:
@@ -375,25 +296,3 @@ def _compared(query: str, read: Query) -> Iterator[str]:
             token.text in _ORDERS for token in tokenize(element.expression.place.of(query))
         ):
             yield from element.expression.variables
-
-
-def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
-    """The outcome with its doubts; one without an answer, or whose answer is no query's result, has none."""
-    if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
-        return outcome
-    found = find_doubts(question, outcome.query, outcome.table, context)
-    if outcome.stop not in LIMITS and not _dated(outcome.table):
-        found += mixed_units(asked_by(context.kb, outcome.query), outcome.query, context.language)
-    return replace(outcome, doubts=(*outcome.doubts, *found))
-
-
-def _dated(table: AnswerTable) -> bool:
-    """Whether a result shows dates, which are what it sorts by or compares then."""
-    first = table.rows[0] if table.rows else ()
-    return any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
-
-
-def find_doubts(question: str, query: str, table: AnswerTable, context: Context) -> tuple[Doubt, ...]:
-    """What the rules find, with the ids of the knowledge base that the query is for."""
-    endings = vocabulary_of(asked_by(context.kb, query)).each(ENDINGS)
-    return check_answer(question, context.language, query, table, endings)

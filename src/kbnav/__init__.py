@@ -5,7 +5,6 @@ when it is first used, so that ``import kbnav`` costs next to nothing.
 """
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,11 +17,23 @@ if TYPE_CHECKING:
     from kbnav.library.kb import KB as KB
     from kbnav.library.kb import open as open
     from kbnav.library.langchain import graph as graph
-    from kbnav.library.langchain import tools as tools
+    from kbnav.library.langchain import langchain_tools as langchain_tools
     from kbnav.settings.model import Settings as Settings
 
 __version__ = "0.1.0"
-__all__ = ["KB", "Answer", "Event", "KbnavError", "Settings", "aask", "ask", "graph", "open", "stream", "tools"]
+__all__ = [
+    "KB",
+    "Answer",
+    "Event",
+    "KbnavError",
+    "Settings",
+    "aask",
+    "ask",
+    "graph",
+    "langchain_tools",
+    "open",
+    "stream",
+]
 
 _WHERE = {
     "Answer": "kbnav.library.asking",
@@ -33,6 +44,7 @@ _WHERE = {
     "aask": "kbnav.library.asking",
     "ask": "kbnav.library.asking",
     "graph": "kbnav.library.langchain",
+    "langchain_tools": "kbnav.library.langchain",
     "open": "kbnav.library.kb",
     "stream": "kbnav.library.asking",
 }
@@ -46,15 +58,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-class _Tools(ModuleType):
-    """``kbnav.tools`` is a folder of modules, and what makes LangChain tools of a knowledge base."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from kbnav.library.langchain import tools
-
-        return tools(*args, **kwargs)
-
-
-import_module("kbnav.tools").__class__ = _Tools

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
-from kbnav.agents.common.answering import write_ranking_plainly
+from kbnav.agents.common.answering import write_plainly
 from kbnav.agents.common.walking import generated
 from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
 from kbnav.apps.console import answer_json, print_run
@@ -151,7 +151,7 @@ def test_after_three_rounds_an_unknown_answer_stands(rounds, early):
     for number in range(2, 2 + 2 * rounds, 2):
         path += [step(number, "generate"), step(number + 1, "search_further", f"n{number}")]
     path.append(step(99, "generate"))
-    ending = GogEnding(write_ranking_plainly, lambda _: {}, tried=TRIED)
+    ending = GogEnding(write_plainly, lambda _: {}, tried=TRIED)
     assert ending.premature(Call("finish", {"nodes": []}), path, []) is early
 
 

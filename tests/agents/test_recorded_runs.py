@@ -39,7 +39,7 @@ def run(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Run]:
     """The run whose script the test names."""
     name = request.node.get_closest_marker("script").args[0]
     own = settings.model_copy(update={"model": name})
-    with closing(WikidataKB(own)) as kb:
+    with closing(WikidataKB.by_http(own)) as kb:
         yield ask(build_spinach(kb, own), script(name)["question"])
 
 

@@ -29,7 +29,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
     settings = Settings(
         home=tmp_path, base_url=MODEL, api_key="none", model_retries=0, endpoints=endpoints_of(MIRROR), model=name
     )
-    with closing(WikidataKB(settings)) as kb:
+    with closing(WikidataKB.by_http(settings)) as kb:
         yield ask(build_agent(kb, settings, name.partition("-")[0]), question)
 
 

@@ -8,8 +8,9 @@ import pytest
 from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 
 from kbnav.knowledge.checking import broken, check_kb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings, Wikibase
 from tests.apps.parts import Cli
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
@@ -86,14 +87,20 @@ def test_a_wrong_concept_base_is_found_and_the_right_one_named(tmp_path, kbnav, 
     assert "agents lack: IRIs" in out
 
 
+@pytest.fixture
+def served_mini(mini_home):
+    with MirrorServer(bundled_mirror(mini_home)) as server:
+        yield server
+
+
 @pytest.mark.parametrize("gone", ["/sparql", "/w/api.php"])
-def test_what_is_down_says_which_setting_it_is(gone, mini_kb, tmp_path):
-    real = {**mini_kb.state()["endpoints"], "fallbacks": ()}
+def test_what_is_down_says_which_setting_it_is(gone, served_mini, tmp_path):
+    real = served_mini.endpoints.model_dump()
     with serving(lambda _: Answer("down", 404, "text/plain")) as served:
         name = "sparql" if gone == "/sparql" else "api"
         endpoints = endpoints_of(served.url).model_copy(update={**real, name: f"{served.url}{gone}"})
         settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
-        kb = WikidataKB(settings)
+        kb = WikidataKB.by_http(settings)
         findings = list(check_kb(kb, settings))
         lacking = broken(findings, kb)
         kb.close()
@@ -124,13 +131,13 @@ def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
     assert "limits" not in told
 
 
-def test_services_that_stand_in_and_the_one_of_articles_are_tried_by_themselves(mini_kb, tmp_path):
-    real = {**mini_kb.state()["endpoints"], "fallbacks": ()}
+def test_services_that_stand_in_and_the_one_of_articles_are_tried_by_themselves(served_mini, tmp_path):
+    real = served_mini.endpoints.model_dump()
     endpoints = endpoints_of("http://127.0.0.1:9").model_copy(
         update={**real, "scholarly": "http://127.0.0.1:9/sparql", "fallbacks": (real["sparql"],)}
     )
     settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
-    kb = WikidataKB(settings)
+    kb = WikidataKB.by_http(settings)
     told = verdicts(check_kb(kb, settings))
     kb.close()
     others = {name.removeprefix("other: "): verdict for name, verdict in told.items() if name.startswith("other")}

@@ -135,7 +135,7 @@ def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begi
 
 
 def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
-    from kbnav.knowledge.bundled import bundled_skb
+    from kbnav.knowledge.open import bundled_skb
     from kbnav.knowledge.skb.store import SKB
 
     with SKB.open(bundled_skb(tmp_path / "home")) as skb:

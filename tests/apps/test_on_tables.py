@@ -14,8 +14,7 @@ from mcp.client.client import Client
 from kbnav.agents.common.agent import build_agent
 from kbnav.apps.mcp import LocalBackend, build_server
 from kbnav.apps.secrets import secrets_of
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings

@@ -17,9 +17,8 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.queue import is_dead
 from kbnav.apps.web.store import Store, StoredRun, open_sqlite
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Rules, Throttle
-from kbnav.knowledge.service.probing import kept
+from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
+from kbnav.knowledge.probing import kept
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
 from kbnav.sessions.session import Chat, sqlite_sessions

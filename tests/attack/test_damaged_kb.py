@@ -57,8 +57,7 @@ def test_a_server_that_could_answer_nothing_does_not_start(fresh_home: Path, bro
 
 
 def test_a_mirror_whose_index_of_names_is_damaged_is_one_clear_error(tmp_path: Path, mini_home: Path, mini_kb: object):
-    from kbnav.knowledge.bundled import bundled_mirror
-    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.open import bundled_mirror, open_kb
     from kbnav.knowledge.wikidata.mirror.store import NAMES
     from kbnav.settings.model import Settings
 

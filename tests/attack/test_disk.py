@@ -13,8 +13,7 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli

@@ -15,7 +15,7 @@ from kbnav.apps.web.auth import FREE_TRIES, Identities, host_name
 from kbnav.apps.web.server import Deadlines
 from kbnav.apps.web.store import logouts_in_memory
 from kbnav.settings.model import Limits, Web
-from tests.apps.web.parts import Server, Visit, web_settings
+from tests.apps.web.parts import Server, Visit, browse, web_settings
 
 TOKENS = {"alice": SecretStr("a-token-of-alice-nevertobeleft"), "bob": SecretStr("b-token-of-bob-nevertobeleft")}
 
@@ -52,7 +52,7 @@ def raw(url: str, *lines: str) -> int:
 
 
 def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",))) as server:
+    with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",)), socket=True) as server:
         port = server.url.rpartition(":")[2]
         for host in ("localhost#.evil.com", "a@localhost", f"localhost:{port}, evil.com", "evil.com"):
             assert raw(server.url, "GET / HTTP/1.1", f"Host: {host}") == 421, host
@@ -92,7 +92,7 @@ def test_a_name_that_looks_like_anothers_is_nobodys_and_users_of_the_two_doors_a
 
 
 def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
         here, there = requests.Session(), requests.Session()
         for browser in (here, there):
             token = {"token": TOKENS["alice"].get_secret_value()}
@@ -100,24 +100,26 @@ def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_hom
             assert browser.get(f"{server.url}/api/options", timeout=10).json()["user"] == "alice"
         stolen = here.cookies.get("kbnav")
         assert here.post(f"{server.url}/logout", timeout=10).status_code == 200
-        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+        told = browse(server.url).get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
         assert told.status_code == 401
         assert there.get(f"{server.url}/api/options", timeout=10).status_code == 200
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:  # and after a restart
-        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:  # and after a restart
+        told = browse(server.url).get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
         assert told.status_code == 401
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["page", "header"])
 def test_wrong_tokens_are_slowed_and_a_right_one_is_not_locked_out_for_long(fresh_home: Path, door):
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
 
         def give(token: str) -> requests.Response:
             if door == "page":
-                return requests.post(f"{server.url}/login", data={"token": token}, timeout=10, allow_redirects=False)
+                return browse(server.url).post(
+                    f"{server.url}/login", data={"token": token}, timeout=10, allow_redirects=False
+                )
             headers = {"Authorization": f"Bearer {token}"}
-            return requests.get(f"{server.url}/api/options", headers=headers, timeout=10)
+            return browse(server.url).get(f"{server.url}/api/options", headers=headers, timeout=10)
 
         told = [give(f"wrong-{number:020}").status_code for number in range(FREE_TRIES + 3)]
         assert set(told[:FREE_TRIES]) == {403 if door == "page" else 401}
@@ -149,12 +151,12 @@ def closed(connection: socket.socket, seconds: float = 10) -> bool:
 
 @pytest.mark.slow
 def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini"), http=Hasty) as server:
+    with Server(web_settings(fresh_home, "mini"), http=Hasty, socket=True) as server:
         place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         slow = [socket.create_connection(place) for _ in range(60)]
         for connection in slow:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-")
-        assert requests.get(f"{server.url}/health", timeout=5).json() == {"status": "ok"}
+        assert browse(server.url).get(f"{server.url}/health", timeout=5).json() == {"status": "ok"}
         body = socket.create_connection(place)
         body.sendall(b"POST /api/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         second = socket.create_connection(place)  # a request that is whole, and then half of another
@@ -165,7 +167,7 @@ def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(
 
 
 def test_an_answer_may_take_longer_than_a_head(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini", limits=Limits(query_timeout=1.5)), http=Hasty) as server:
+    with Server(web_settings(fresh_home, "mini", limits=Limits(query_timeout=1.5)), http=Hasty, socket=True) as server:
         visit = Visit(server.url)
         heavy = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
         began = time.monotonic()

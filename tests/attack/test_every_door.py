@@ -50,24 +50,26 @@ TOLD = CORPUS[0]
 def serving(kind: str, settings: Settings, folder: Path) -> Iterator[str]:
     """The address of one of the servers."""
     if kind == "page":
-        with Server(settings) as server:
+        with Server(settings, socket=True) as server:
             yield server.url
     elif kind == "view":
         (folder / "runs").mkdir()
-        with Served(small_app(settings, [view], following=Monitor(folder / "runs"))) as server:
+        with Served(small_app(settings, [view], following=Monitor(folder / "runs")), socket=True) as server:
             yield server.url
     elif kind == "judge":
         (folder / "made.jsonl").write_text(json.dumps({"id": "1", "question": TOLD}) + "\n")
         with (
             open_judging(folder / "r.jsonl", [load_file("jsonl", folder / "made.jsonl")], 10, 0) as judging,
-            Served(small_app(settings, [judge], judging=judging)) as server,
+            Served(small_app(settings, [judge], judging=judging), socket=True) as server,
         ):
             yield server.url
     else:
         with (
             open_service(settings) as service,
             open_collection(folder / "q.jsonl", explorer_of(service.kb("demo")), ["instrument"], 1) as collection,
-            Served(small_app(settings, [collect, explore], service, collection=collection, count=5)) as server,
+            Served(
+                small_app(settings, [collect, explore], service, collection=collection, count=5), socket=True
+            ) as server,
         ):
             yield server.url
 

@@ -11,9 +11,12 @@ import pytest
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings.model import Settings
 from tests.apps.test_mcp import served
-from tests.apps.web.parts import Explorer, Server, Visit, web_settings
+from tests.apps.web.parts import Explorer, Server, Visit, browse, web_settings
 from tests.attack.parts import POLONIUM
 from tests.attack.test_mcp_lines import ODD
+
+SOCKET = True
+"""The server of this module is behind one."""
 
 STREAMS = 200
 MIB = 1 << 20
@@ -23,7 +26,7 @@ MIB = 1 << 20
 def test_two_hundred_open_streams_hold_up_nobody_and_each_hears_the_end(fresh_home: Path):
     with (
         Explorer(held=0) as model,
-        Server(web_settings(fresh_home, web_models=("stub", "offline"), **model.options())) as server,
+        Server(web_settings(fresh_home, web_models=("stub", "offline"), **model.options()), socket=True) as server,
     ):
         visit, other = Visit(server.url), Visit(server.url)
         run = visit.ask(visit.session(), POLONIUM)["id"]
@@ -97,14 +100,13 @@ def test_what_is_too_large_is_refused_over_mcp(mcp: str):
 
 
 def test_what_is_no_message_is_told_over_http_as_over_standard_input(mcp: str):
-    import requests
 
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     for line, code in ODD:
         body = line if isinstance(line, bytes) else line.encode()
-        told = requests.post(f"{mcp}/mcp", data=body, headers=headers, timeout=20)
+        told = browse(mcp).post(f"{mcp}/mcp", data=body, headers=headers, timeout=20)
         assert 400 <= told.status_code < 500, (line, told.status_code)
         expected = {-32700} if code in (None, -32700) else {-32600, -32602}  # what is JSON and no message
         assert json.loads(told.text)["error"]["code"] in expected, (line, told.text)
     ping = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
-    assert requests.post(f"{mcp}/mcp", json=ping, headers=headers, timeout=20).status_code < 500
+    assert browse(mcp).post(f"{mcp}/mcp", json=ping, headers=headers, timeout=20).status_code < 500

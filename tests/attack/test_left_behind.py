@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
 from kbnav.knowledge.wikidata.mirror.store import read_info
 from kbnav.knowledge.work_folder import work_folder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.web.limiter import Job
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.apps.web.limiter import Job, Limiter, fair_queue
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Limits
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
@@ -23,7 +23,7 @@ from tests.attack.parts import HEAVY, POLONIUM, Hanging
 def busy(fresh_home: Path):
     """A server on which queries may take three seconds and pages one."""
     limits = Limits(query_timeout=3.0)
-    settings = web_settings(fresh_home, "mini", "demo", limits=limits, web_queries=2, web_wait_seconds=30.0)
+    settings = web_settings(fresh_home, "mini", "demo", limits=limits)
     with Server(settings) as server:
         yield server
 
@@ -87,7 +87,8 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
 
 
 def test_a_download_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini", web_downloads=1)) as server, ThreadPoolExecutor(2) as threads:
+    with Server(web_settings(fresh_home, "mini")) as server, ThreadPoolExecutor(2) as threads:
+        server.app.state.parts.service.downloads = Limiter(fair_queue(1, False))
         visit, other, pool = Visit(server.url), Visit(server.url), server.app.state.parts.service.downloads
         result = query(visit, "SELECT * { ?a wdt:P61 ?b } LIMIT 3").json()["result"]["id"]
         place = pool._queue.join("somebody who reads slowly")
@@ -124,10 +125,11 @@ def test_questions_of_a_knowledge_base_that_went_away_put_it_out_of_service_and_
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):
     with Hanging() as hanging:
         settings = web_settings(
-            fresh_home, "mini", hanging.url, web_pages=4, web_page_seconds=0.5, web_wait_seconds=3.0,
-            limits=Limits(request_timeout=1.0, retries=0),
+            fresh_home, "mini", hanging.url, limits=Limits(request_timeout=1.0, retries=0)
         )  # fmt: skip
         with Server(settings) as server, ThreadPoolExecutor(45) as threads:
+            service = server.app.state.parts.service
+            service.pages, service.page_seconds = Limiter(fair_queue(4, True), wait=3.0), 0.5
             visits = [Visit(server.url) for _ in range(5)]
             pages = [
                 threads.submit(visits[number % 5], "GET", f"/entry/{hanging.key}/Q{number + 1}") for number in range(45)

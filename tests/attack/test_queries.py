@@ -16,8 +16,7 @@ import requests
 from kbnav.agents.common.agent import build_agent
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.bundled import bundled_mirror
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer

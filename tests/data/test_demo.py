@@ -18,7 +18,7 @@ import pytest
 import kbnav
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
 from tests.conftest import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import CredentialsError, ServiceError, UsageError
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.lance.store import LanceStore
 from kbnav.knowledge.skb.lance.tables import read_build

@@ -11,8 +11,7 @@ import pytest
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.errors import UsageError
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Rules, Throttle
+from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
 from kbnav.models.calls import Replies
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
@@ -20,7 +19,7 @@ from tests.apps.web.parts import until
 
 WORKER = """
 import sys, time
-from kbnav.knowledge.service.limits import Rules, Throttle
+from kbnav.knowledge.http_store import Rules, Throttle
 throttle = Throttle(sys.argv[1])
 for _ in range(4):
     with throttle.slot("wikidata", Rules(requests=5)):

@@ -16,8 +16,8 @@ from psycopg import Connection, connect
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.evaluate import evaluate
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
+from kbnav.knowledge.http_store import HttpCache
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.service.cache import HttpCache
 from kbnav.models.calls import Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage

@@ -9,8 +9,7 @@ import pytest
 import requests
 
 from kbnav.errors import QueryTimeout, ServiceError, TellModel
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.rdf import export_rdf
 from kbnav.knowledge.skb.store import SKB

@@ -37,7 +37,7 @@ def without_thought(tool: str, **arguments: str) -> AIMessage:
 
 
 def test_somebody_elses_agent_navigates_with_the_tools(mini_home: Path):
-    tools = kbnav.tools("mini", settings=kbnav.Settings(home=mini_home, language="en"))
+    tools = kbnav.langchain_tools("mini", settings=kbnav.Settings(home=mini_home, language="en"))
     gc.collect()  # nothing but the tools holds the knowledge base, which must stay open
     names = ["search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors"]
     assert [tool.name for tool in tools] == names

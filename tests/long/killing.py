@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 LOADED = (
     "kbnav.agents.spinach", "kbnav.apps.web.routes", "kbnav.apps.web.server", "kbnav.apps.cli",
-    "kbnav.evaluation.runner", "kbnav.knowledge.service.sending", "kbnav.knowledge.skb.build",
+    "kbnav.evaluation.runner", "kbnav.knowledge.http", "kbnav.knowledge.skb.build",
     "kbnav.knowledge.skb.store",
     "kbnav.knowledge.wikidata.mirror.build", "kbnav.knowledge.wikidata.mirror.server",
     "kbnav.sessions.session", "requests", "rich.console", "uvicorn",

@@ -70,7 +70,7 @@ class Asking(Alone):
 
 def unpack(home: Path) -> None:
     """Unpack the bundled mirror into a home."""
-    from kbnav.knowledge.bundled import bundled_mirror
+    from kbnav.knowledge.open import bundled_mirror
 
     bundled_mirror(home)
 

@@ -10,62 +10,12 @@ from collections.abc import Sequence
 from kbnav.answers.language import fold
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_STOP = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "by",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "how",
-        "in",
-        "is",
-        "it",
-        "its",
-        "many",
-        "much",
-        "of",
-        "on",
-        "or",
-        "s",
-        "that",
-        "the",
-        "their",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "was",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "you",
-        "your",
-        "me",
-        "i",
-    ]
+_FUNCTION_WORDS = (
+    "a an and are as at be been by did do does for from had has have how in is it its many much of on or "
+    "s that the their there these they this to was were what when where which who whom whose why will "
+    "with you your me i"
 )
+_STOP = frozenset(_FUNCTION_WORDS.split())
 _SHORTEST_STEM = 4
 
 

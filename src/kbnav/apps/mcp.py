@@ -9,9 +9,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,11 +33,26 @@ from kbnav.settings.model import Settings, Web
 from kbnav.settings.plugins import needs
 from kbnav.settings.systems import SystemEntry, find, retrievers_for, systems, usual_agent
 
-if TYPE_CHECKING:
+with needs("mcp", "kbnav mcp"):
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+    from mcp.server.transport_security import TransportSecuritySettings
     from mcp.shared.message import SessionMessage
-    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
+    from mcp_types import (
+        INVALID_REQUEST,
+        PARSE_ERROR,
+        CallToolRequestParams,
+        CallToolResult,
+        ErrorData,
+        JSONRPCError,
+        ListToolsResult,
+        PaginatedRequestParams,
+        TextContent,
+        Tool,
+    )
+
+if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from kbnav.apps.web.queue import RunQueue
@@ -69,29 +84,6 @@ DATABASE = "mcp.sqlite"
 """Under ``home``; apart from that of the page, whose servers would take questions over that they cannot answer."""
 
 
-class Backend(Protocol):
-    """Does the work that is asked for, within limits; raises KbnavError where a limit is reached."""
-
-    kb: KnowledgeBase
-    agent: Agent | None
-    """None where there are retrievers alone."""
-    settings: Settings
-    retrievers: Sequence[SystemEntry]
-    """The usual one first."""
-
-    def opened(self, server: Server[Any]) -> AbstractAsyncContextManager[Any]:
-        """What the work needs while the server runs; it is the ``lifespan_context`` of requests."""
-        ...
-
-    async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:
-        """The run of the agent, or of a retriever, on a question. Raises StopRun where it failed or was stopped."""
-        ...
-
-    async def call(self, context: ServerRequestContext[Any], work: Callable[[], CallToolResult]) -> CallToolResult:
-        """What the call of a tool brings."""
-        ...
-
-
 class LocalBackend:
     """For the one client that began this process, and pays for it."""
 
@@ -115,7 +107,7 @@ class LocalBackend:
         return build_retriever(name, self.kb, own), own
 
     @asynccontextmanager
-    async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as the protocol says
+    async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002
         """Nothing is needed."""
         yield
 
@@ -269,17 +261,13 @@ def offered_at(kb: KnowledgeBase, system: str = "") -> tuple[SystemEntry, ...]:
     return (entry,) if entry.kind == "retriever" else (entry, *retrievers_for(kb))
 
 
-def build_server(backend: Backend, hide: Secrets) -> Server[Any]:
-    """A server with the tools that an agent offers a model, but ``finish``, told of in the same words, and ``ask``.
+def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server[Any]:
+    """A server with the tools that an agent offers a model, but ``finish``, described as to the model, and ``ask``.
 
     Where retrievers rank nodes of the knowledge base, ``retrieve`` asks them.
 
     Nothing that ``hide`` knows is in what it says.
     """
-    with needs("mcp", "kbnav mcp"):
-        from mcp.server.lowlevel import Server
-        from mcp_types import ListToolsResult
-
     agent = backend.agent
 
     async def tools(
@@ -299,8 +287,9 @@ def build_server(backend: Backend, hide: Secrets) -> Server[Any]:
                 raise BadArguments(f"There is no tool {params.name!r} here; there is {RETRIEVE}.")
             elif params.name == ASK:
                 run = await backend.ask(context, str(arguments.get("question", "")))
-                told = partial(_answered, agent, run, bool(arguments.get("evidence")))
-                found = await backend.call(context, told) if arguments.get("evidence") else told()
+                evidence = bool(arguments.get("evidence"))
+                answered = partial(_answered, agent, run, evidence)
+                found = await backend.call(context, answered) if evidence else answered()
             else:
                 found = await backend.call(context, partial(_call, agent, params.name, arguments))
         except KbnavError as error:
@@ -317,7 +306,7 @@ def build_server(backend: Backend, hide: Secrets) -> Server[Any]:
     )
 
 
-def _instructions(backend: Backend) -> Iterator[str]:
+def _instructions(backend: LocalBackend | SharedBackend) -> Iterator[str]:
     """What a client reads of the server."""
     if backend.agent:
         yield _INSTRUCTIONS.format(kb=backend.kb.name, agent=backend.agent.name, about=_about(backend.agent))
@@ -332,17 +321,13 @@ def _about(agent: Agent) -> str:
 
 
 def _tools(agent: Agent) -> list[Tool]:
-    from mcp_types import Tool
-
     return [
-        Tool(name=told["name"], description=told["description"], input_schema=told["parameters"])
-        for told in (tool.lookup for tool in agent.lookups)
+        Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
+        for one in (tool.lookup for tool in agent.lookups)
     ]
 
 
 def _ask_tool() -> Tool:
-    from mcp_types import Tool
-
     question = {"type": "string", "description": "The question.", "minLength": 1}
     evidence = {
         "type": "boolean",
@@ -355,9 +340,7 @@ def _ask_tool() -> Tool:
 
 
 def _retrieve_tool(retrievers: Sequence[SystemEntry]) -> Tool:
-    from mcp_types import Tool
-
-    told = "\n".join(f"- {entry.name}: {entry.about}" for entry in retrievers)
+    listed = "\n".join(f"- {entry.name}: {entry.about}" for entry in retrievers)
     names = [entry.name for entry in retrievers]
     schema = {
         "type": "object",
@@ -368,7 +351,7 @@ def _retrieve_tool(retrievers: Sequence[SystemEntry]) -> Tool:
         },
         "required": ["query"],
     }
-    return Tool(name=RETRIEVE, description=_RETRIEVE.format(systems=told), input_schema=schema)
+    return Tool(name=RETRIEVE, description=_RETRIEVE.format(systems=listed), input_schema=schema)
 
 
 def _read_retrieve(arguments: dict[str, Any], names: Sequence[str]) -> tuple[str, str, int]:
@@ -411,15 +394,11 @@ def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
 
 
 def _result(text: str, data: dict[str, Any] | None = None, *, failed: bool = False) -> CallToolResult:
-    from mcp_types import CallToolResult, TextContent
-
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data, is_error=failed)
 
 
 async def run_stdio(server: Server[Any]) -> None:
     """Talk over standard input and output until the client hangs up."""
-    from mcp.server.stdio import stdio_server
-
     async with stdio_server() as (read, write):
         await server.run(_Readable(read, write), write, server.create_initialization_options())
 
@@ -458,9 +437,6 @@ class _Readable:
 
 def _unreadable(error: Exception) -> SessionMessage:
     """The reply to a line that is no JSON, or no message (JSON-RPC 2.0, section 5.1)."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
-
     found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
     if not found or found[0]["type"] == "json_invalid":
         return SessionMessage(
@@ -468,14 +444,12 @@ def _unreadable(error: Exception) -> SessionMessage:
         )
     names = (one["input"].get("id") for one in found if isinstance(one["input"], dict))
     known = next((name for name in names if isinstance(name, (int, str)) and not isinstance(name, bool)), None)
-    told = ErrorData(code=INVALID_REQUEST, message="this line is no message of JSON-RPC 2.0")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=told))
+    error_data = ErrorData(code=INVALID_REQUEST, message="this line is no message of JSON-RPC 2.0")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=error_data))
 
 
 def http_app(server: Server[Any], web: Web) -> ASGIApp:
     """The same over HTTP at ``/mcp``, behind the gate that the chat page is behind."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
     from kbnav.apps.web.auth import Gate
 
     app = server.streamable_http_app(

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, StopRun
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.settings.model import Endpoints, Settings, is_split
 from kbnav.settings.systems import kb_kind

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,16 +14,82 @@ from urllib.parse import urlsplit
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.store import is_tables, open_store
+from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.kb import EndpointKB
-    from kbnav.knowledge.service.http import HttpClient
+    from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.wikidata.mirror.mirror import Mirror
+    from kbnav.knowledge.wikidata.site import Site
+
+
+MIRROR = "mini.ttl"
+NODES, EDGES = "demo/nodes.jsonl", "demo/edges.tsv"
+
+
+def bundled_mirror(home: Path) -> Path:
+    """The folder of the bundled mirror. Raises UsageError where ``home`` cannot be written to."""
+    from kbnav.knowledge.wikidata.mirror.store import FORMAT, META
+
+    def make(sources: Sequence[Path], out: Path) -> None:
+        from kbnav.knowledge.wikidata.mirror.build import build_mirror
+
+        build_mirror(sources, out)
+
+    return _made_once(home / "mirrors", f"mini-{FORMAT}", [MIRROR], make, META)
+
+
+def bundled_skb(home: Path) -> Path:
+    """The folder of the demo SKB. Raises UsageError where ``home`` cannot be written to.
+
+    Its vectors are those of ``lsa``, so that it is the same everywhere.
+    """
+    from kbnav.knowledge.skb.schema import FORMAT, META
+
+    def make(sources: Sequence[Path], out: Path) -> None:
+        from kbnav.knowledge.skb.build import build
+        from kbnav.knowledge.skb.importers.tables import TableSource
+
+        nodes, edges = sources
+        build(TableSource([nodes], [edges]), out, name="demo")
+
+    return _made_once(home / "skbs", f"demo-{FORMAT}", [NODES, EDGES], make, META)
+
+
+def _made_once(
+    folder: Path, name: str, data: Sequence[str], make: Callable[[Sequence[Path], Path], None], last: str
+) -> Path:
+    """What is made of files of the package, in a folder for each content they ever had; ``last`` is there when it is.
+
+    Processes that need it at the same time may each make it; the first to finish wins.
+    """
+    sources = [files("kbnav").joinpath("data", *one.split("/")) for one in data]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    path = folder / f"{name}-{digest}"
+    if (path / last).is_file():
+        return path
+    try:
+        with work_folder(folder, name) as work:
+            made, copies = work / "made", []
+            for source in sources:
+                copies.append(work / source.name)
+                copies[-1].write_bytes(source.read_bytes())
+            make(copies, made)
+            try:
+                made.rename(path)
+            except OSError:
+                if not (path / last).is_file():
+                    raise
+    except OSError as error:
+        raise UsageError(f"cannot build the bundled {name.partition('-')[0]} in {folder}: {error}") from error
+    return path
+
 
 _LIVE = ("wikidata", "wikidata-qlever")
 BY_NAME = ("mini", "demo", *_LIVE)
@@ -43,8 +111,6 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
     endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
     all of them together.
-    Mirrors given as folders are served on the loopback address meanwhile, and asked as any other service is, without a
-    connection: the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
@@ -64,7 +130,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
         with closing(_skb(settings, queries)) as kb:
             yield kb
     else:
-        with _served(settings, queries) as kb:
+        with _mirror(settings, queries) as kb:
             yield kb
 
 
@@ -115,7 +181,8 @@ def _address(settings: Settings, name: str) -> str:
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
     """What is at a URL: a Wikibase with the usual paths, or else a SPARQL endpoint. One request tells."""
-    from kbnav.knowledge.wikidata.kb import endpoints_of, open_http
+    from kbnav.knowledge.http import open_http
+    from kbnav.knowledge.wikidata.kb import endpoints_of
     from kbnav.knowledge.wikidata.site import concept_base, siteinfo
 
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
@@ -139,11 +206,12 @@ def _by_qlever(settings: Settings) -> Settings:
 
 def _live(settings: Settings) -> WikidataKB:
     """What the settings' endpoints name: Wikidata, which is known, or another Wikibase, which is asked."""
-    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
+    from kbnav.knowledge.http import open_http
+    from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import siteinfo
 
     if settings.endpoints.api == Endpoints().api:
-        return WikidataKB(settings)
+        return WikidataKB.by_http(settings)
     http = open_http(settings)
     told = siteinfo(http, settings.endpoints.api)
     if told is None:
@@ -154,12 +222,12 @@ def _live(settings: Settings) -> WikidataKB:
 def _wikibase(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> WikidataKB:
     """A Wikibase; one that says it is a mirror is known to be a part only."""
     from kbnav.knowledge.wikidata.kb import WikidataKB
-    from kbnav.knowledge.wikidata.site import learn
+    from kbnav.knowledge.wikidata.site import learn_by_http
 
     general = told["general"]
     mirrored = "mirror" in str(general.get("generator", ""))
     about = {"mirror": {"built": general.get("time")}} if mirrored else None
-    return WikidataKB(settings, http=http, site=learn(settings, http, told), about=about)
+    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, told), about=about)
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
@@ -170,9 +238,9 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     """
     from kbnav.knowledge.endpoint.data import Address
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
-    from kbnav.knowledge.service.exchange import Reply, Request
-    from kbnav.knowledge.service.probing import any_status, kept
-    from kbnav.knowledge.wikidata.kb import open_http
+    from kbnav.knowledge.http import open_http
+    from kbnav.knowledge.probing import any_status, kept
+    from kbnav.knowledge.replies import Reply, Request
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
@@ -204,7 +272,6 @@ def is_skb(folder: Path) -> bool:
 
 
 def _skb(settings: Settings, queries: int) -> SkbKB:
-    from kbnav.knowledge.bundled import bundled_skb
 
     place = str(bundled_skb(settings.home)) if settings.kb == "demo" else settings.kb
     return _open_skb(settings, place, queries)
@@ -266,15 +333,39 @@ def _nothing() -> None:
 
 
 @contextmanager
-def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
-    """A mirror's folder, served meanwhile."""
-    from kbnav.knowledge.bundled import bundled_mirror
+def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
+    """The mirror in a folder, asked in this process."""
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
-    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
-    from kbnav.knowledge.wikidata.mirror.nearby import nearby
-    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror
+    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE
+
+    folder = _mirror_folder(settings)
+    with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
+        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
+        site = WIKIDATA_SITE
+        if mirror.info.concept_base != WIKIDATA:
+            site = _site_of(mirror, settings)
+        http = None
+        if endpoints.vector:
+            from kbnav.knowledge.http import open_http
+
+            http = open_http(settings, url=endpoints.vector)
+        kb = WikidataKB(
+            endpoints,
+            LocalApi(mirror, site.namespaces),
+            LocalQueries(mirror, site.vocabulary.prefixes, settings.services, settings.kb),
+            http=http,
+            site=site,
+            about={"mirror": mirror.info.model_dump(mode="json")},
+        )
+        with closing(kb):
+            yield kb
+
+
+def _mirror_folder(settings: Settings) -> Path:
+    """The folder of ``settings.kb``. Raises UsageError where there is no mirror."""
     from kbnav.knowledge.wikidata.mirror.store import META
-    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, learn, siteinfo
 
     name = settings.kb
     folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
@@ -290,17 +381,17 @@ def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    limits = settings.limits
-    with MirrorServer(folder, query_timeout=limits.query_timeout, workers=queries) as server:
-        about = {"mirror": server.info.model_dump(mode="json")}
-        # A query may wait for its turn as long as it may take; the server tells the two apart, a client cannot.
-        patient = limits.model_copy(update={"query_timeout": 2 * limits.query_timeout})
-        placed = _at(settings, server.endpoints).model_copy(update={"limits": patient})
-        site, http = WIKIDATA_SITE, open_http(placed, nearby=nearby(server, server.url))
-        if server.info.concept_base != WIKIDATA:
-            site = learn(placed, http, siteinfo(http, placed.endpoints.api) or {"general": {}})
-        with closing(WikidataKB(placed, http=http, site=site, about=about)) as kb:
-            yield kb
+    return folder
+
+
+def _site_of(mirror: Mirror, settings: Settings) -> Site:
+    """What is particular to a mirror of another Wikibase than Wikidata."""
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries
+    from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
+
+    told = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
+    queries = LocalQueries(mirror, {}, (), settings.kb)
+    return learn(settings, told, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

@@ -18,14 +18,15 @@ from kbnav.knowledge.base import (
     Entry,
     Example,
     KnowledgeBase,
+    Meter,
     Neighborhood,
     SearchKind,
     SearchResult,
     is_mirror,
+    metered,
     said_from,
 )
-from kbnav.knowledge.service.http import is_loopback
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.replies import is_loopback
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.systems import kb_kind
 

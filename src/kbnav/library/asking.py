@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
@@ -197,9 +197,20 @@ class Event:
     answer: Answer | None = None
 
 
+class Asked(TypedDict, total=False):
+    """What answers, and how; what these mean says ``ask``."""
+
+    model: str | BaseChatModel | None
+    system: str
+    language: str | None
+    base_url: str | None
+    options: Mapping[str, Any] | None
+    settings: Settings | None
+
+
 @dataclass(frozen=True)
 class How:
-    """What is asked of, and by what; the parameters of ``ask``."""
+    """The same with its defaults, and what is made of it."""
 
     kb: AnyKB | None = None
     model: str | BaseChatModel | None = None
@@ -245,15 +256,10 @@ def ask(
     question: str,
     *,
     kb: AnyKB | None = None,
-    model: str | BaseChatModel | None = None,
-    system: str = "",
-    language: str | None = None,
-    base_url: str | None = None,
-    options: Mapping[str, Any] | None = None,
     on_step: Callable[[Step], None] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    settings: Settings | None = None,
+    **how: Unpack[Asked],
 ) -> Answer:
     """Ask a question and wait for its answer. The run is saved, as the command line does: ``kbnav show last``.
 
@@ -276,29 +282,22 @@ def ask(
         ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    how = How(kb, model, system, language, base_url, options, settings)
-    return _asked(how, question, after, config, _steps_to(on_step))
+    return _asked(How(kb, **how), question, after, config, _steps_to(on_step))
 
 
 async def aask(
     question: str,
     *,
     kb: AnyKB | None = None,
-    model: str | BaseChatModel | None = None,
-    system: str = "",
-    language: str | None = None,
-    base_url: str | None = None,
-    options: Mapping[str, Any] | None = None,
     on_step: Callable[[Step], None] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    settings: Settings | None = None,
+    **how: Unpack[Asked],
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
-    how = How(kb, model, system, language, base_url, options, settings)
     brake = Brake(asyncio.get_running_loop())
     try:
-        return await asyncio.to_thread(_asked, how, question, after, config, _steps_to(on_step), brake)
+        return await asyncio.to_thread(_asked, How(kb, **how), question, after, config, _steps_to(on_step), brake)
     except asyncio.CancelledError:
         brake.stop()
         raise
@@ -308,17 +307,11 @@ def stream(
     question: str,
     *,
     kb: AnyKB | None = None,
-    model: str | BaseChatModel | None = None,
-    system: str = "",
-    language: str | None = None,
-    base_url: str | None = None,
-    options: Mapping[str, Any] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    settings: Settings | None = None,
+    **how: Unpack[Asked],
 ) -> Iterator[Event]:
     """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
-    how = How(kb, model, system, language, base_url, options, settings)
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
     brake = Brake()
 
@@ -328,7 +321,7 @@ def stream(
 
     def work() -> None:
         try:
-            answer = _asked(how, question, after, config, tell, brake)
+            answer = _asked(How(kb, **how), question, after, config, tell, brake)
             told.put(Event("answer", answer=answer))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that listens
             told.put(error)

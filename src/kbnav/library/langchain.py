@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -18,13 +17,11 @@ from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
-from kbnav.library.asking import AnyKB, How
+from kbnav.library.asking import AnyKB, Asked, How
 from kbnav.runs.trajectory import new_id
 from kbnav.sessions.session import language_of, serializer, turns_of, use
-from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.runtime import Runtime
@@ -35,31 +32,18 @@ if TYPE_CHECKING:
     from kbnav.tools.toolbox import Tool
 
 
-def tools(
-    kb: AnyKB | None = None,
-    *,
-    system: str = "",
-    model: str | BaseChatModel | None = None,
-    language: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
-) -> list[BaseTool]:
+def langchain_tools(kb: AnyKB | None = None, **how: Unpack[Asked]) -> list[BaseTool]:
     """The tools with which a system navigates a knowledge base, for any agent that takes LangChain tools.
 
     A tool gives text for a model; the ``artifact`` of its message is the whole AnswerTable where a query ran. What a
     model can mend (a query that does not parse) comes back as a message of status ``error``; services that fail raise.
 
-    Args:
-        kb: as in ``kbnav.ask``; one given by name stays open as long as its tools are referred to.
-        system: whose tools; empty: those of the system that fits the knowledge base.
-        model: for systems some of whose tools ask a model themselves.
-        language: language code of labels; None: English, or what a call's ``thought`` is written in.
-        options: options of the system.
-        settings: all other settings.
+    The parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as its tools are
+    referred to. Without a ``language``, labels are in English, or in that of a call's ``thought``.
     """
-    how = How(kb, model, system, language, None, options, settings)
-    opened = how.opened()
-    agent = how.built(opened)
+    made = How(kb, **how)
+    opened = made.opened()
+    agent = made.built(opened)
     return [_langchain_tool(tool, agent, opened) for tool in agent.lookups]
 
 
@@ -90,7 +74,7 @@ _AT_WORK = 256
 """Runs whose contexts are kept; that of an older one, or of one that goes on elsewhere, is made anew."""
 
 
-class Asked(TypedDict, total=False):
+class Question(TypedDict, total=False):
     """What the graph is given: a ``question``, or ``messages`` whose last one from a person is the question."""
 
     question: str
@@ -109,16 +93,8 @@ class Conversation(State):
 
 
 def graph(
-    kb: AnyKB | None = None,
-    *,
-    model: str | BaseChatModel | None = None,
-    system: str = "",
-    language: str | None = None,
-    base_url: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
-    checkpointer: Checkpointer = None,
-) -> CompiledStateGraph[Conversation, None, Asked, Conversation]:
+    kb: AnyKB | None = None, *, checkpointer: Checkpointer = None, **how: Unpack[Asked]
+) -> CompiledStateGraph[Conversation, None, Question, Conversation]:
     """A system as a LangGraph graph: ``invoke``, ``ainvoke``, ``stream``, callbacks and tracing as on any other.
 
     It is given ``{"question": …}`` or ``{"messages": […]}``, and its last state has ``answer`` (the words), ``outcome``
@@ -128,11 +104,11 @@ def graph(
     The other parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as the graph is
     referred to. A service that fails and stays failed raises ServiceError, as ``kbnav.ask`` does.
     """
-    how = How(kb, model, system, language, base_url, options, settings)
-    opened = how.opened()
-    agent = how.built(opened)
+    made = How(kb, **how)
+    opened = made.opened()
+    agent = made.built(opened)
     runs = _Runs(agent, opened)
-    built: StateGraph[Conversation, None, Asked, Conversation] = StateGraph(Conversation, input_schema=Asked)
+    built: StateGraph[Conversation, None, Question, Conversation] = StateGraph(Conversation, input_schema=Question)
     agent.machine.build_into(built, runs.context)
     built.add_node("begin", runs.begin)
     built.add_node("answer", runs.answer)

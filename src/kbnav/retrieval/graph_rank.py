@@ -21,7 +21,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import in_small_letters
+from kbnav.knowledge.skb.matching import in_small_letters
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, read
 from kbnav.knowledge.skb.schema import LSA

@@ -227,16 +227,6 @@ class Web(Strict):
     """Questions of one user that are answered or wait at once."""
     questions_per_day: int = Field(default=500, ge=1)
     """Questions of one user in 24 hours."""
-    queries: int = Field(default=2, ge=1)
-    """Queries typed by hand that one process runs at once; of each kind of work half is the most for one user."""
-    pages: int = Field(default=8, ge=1)
-    """Pages of entities that one process reads at once."""
-    downloads: int = Field(default=4, ge=1)
-    """Downloads of whole results that one process writes at once."""
-    wait_seconds: float = Field(default=120.0, gt=0)
-    """Longest wait for the turn of a query, a page or a download."""
-    page_seconds: float = Field(default=20.0, gt=0)
-    """Longest wait for what a knowledge base says of one entity."""
     result_bytes: int = Field(default=200_000_000, ge=1)
     """What the results of one user may take in the database; beyond, the rows of the oldest are forgotten."""
     question_seconds: float = Field(default=600.0, gt=0)

@@ -12,7 +12,7 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.apps.bot.wiki import Wiki
 from kbnav.apps.bot.wikitext import Style
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.http import HttpClient
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn
 from kbnav.settings.model import Bot as Rules
 from kbnav.settings.model import Limits, Settings

@@ -11,8 +11,8 @@ import pytest
 
 from kbnav.apps.bot.wiki import Page, Wiki
 from kbnav.errors import KbnavError
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Reply, Request
 from tests.apps.bot.mediawiki import BOT_PASSWORD
 from tests.apps.bot.parts import connect
 from tests.knowledge.wikidata.serving import Answer, Asked, serving

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from kbnav.apps.web.auth import checked
 from kbnav.errors import UsageError
 from kbnav.settings.model import Web
-from tests.apps.web.parts import MARIE, Server, Visit, web_settings
+from tests.apps.web.parts import MARIE, Server, Visit, browse, web_settings
 from tests.models.stub import ModelStub, failure
 
 TOKEN = "a-token-of-alice-nevertobeleft"
@@ -64,7 +64,7 @@ def test_other_sites_and_other_names_are_refused(
 ):
     prepared = requests.Request(method, server.url + path).prepare()
     prepared.headers.update(headers)
-    with requests.Session() as http:
+    with browse(server.url) as http:
         assert http.send(prepared, timeout=10).status_code == status
 
 
@@ -133,7 +133,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
             assert mine not in told.text
         assert stranger("GET", f"/api/shared/{shared['share']}/csv").text.startswith("\ufeffanswer")
 
-        page = requests.Session()
+        page = browse(server.url)
         wrong = page.post(f"{server.url}/login", {"token": "nobody's"}, timeout=10)
         assert (wrong.status_code, "nobody" in wrong.text) == (403, True)
         page.post(f"{server.url}/login", {"token": TOKEN}, timeout=10)

@@ -30,7 +30,7 @@ def test_a_system_that_needs_a_model_is_not_offered_without_one(client: openai.O
         client.chat.completions.create(model="mini/tog/offline", messages=[{"role": "user", "content": "?"}])
     with (
         Explorer() as model,
-        Server(web_settings(fresh_home, **model.options())) as server,
+        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as other,
     ):
         assert any(one.id.startswith("mini/tog/") for one in other.models.list())
@@ -53,7 +53,7 @@ def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenA
 def test_what_was_said_before_is_known(fresh_home: Path):
     with (
         Explorer() as model,
-        Server(web_settings(fresh_home, **model.options())) as server,
+        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         said = client.chat.completions.create(
@@ -92,7 +92,9 @@ def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: opena
 def test_what_a_model_writes_is_streamed_while_it_writes(fresh_home: Path):
     with (
         Writer() as model,
-        Server(web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None)) as server,
+        Server(
+            web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None), socket=True
+        ) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         stream = client.chat.completions.create(
@@ -114,7 +116,7 @@ def test_what_a_model_writes_is_streamed_while_it_writes(fresh_home: Path):
 def test_a_stream_that_is_closed_stops_the_run(fresh_home: Path):
     with (
         Explorer(held=1) as model,
-        Server(web_settings(fresh_home, **model.options())) as server,
+        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         stream = client.chat.completions.create(

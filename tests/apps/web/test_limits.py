@@ -16,7 +16,7 @@ import requests
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.settings.model import Price
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, until, web_settings
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home: Path
         database.execute("BEGIN IMMEDIATE")
         asked = threads.submit(visit, "POST", "/api/ask", {"question": "Who discovered polonium?"})
         for _ in range(20):  # a server that waited would answer these when the question had been given up
-            assert requests.get(f"{server.url}/health", timeout=60).status_code == 200
+            assert browse(server.url).get(f"{server.url}/health", timeout=60).status_code == 200
         assert not asked.done()
         database.execute("COMMIT")
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
@@ -163,7 +163,7 @@ def test_time_and_money_for_a_question_are_limited(fresh_home: Path, held_model:
 
 
 def test_a_client_that_hangs_up_stops_its_question(fresh_home: Path, held_model: Explorer):
-    with Server(web_settings(fresh_home, **held_model.options())) as server:
+    with Server(web_settings(fresh_home, **held_model.options()), socket=True) as server:
         host, port = server.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))
         headers = {"Content-Type": "application/json"}

@@ -69,8 +69,8 @@ async def never() -> bool:
     return False
 
 
-def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seconds: float = 30, wait: float = 30):
-    return asyncio.create_task(pool.run(owner, "kb", call, gone=gone, seconds=seconds, wait=wait, name=name))
+def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seconds: float = 30):
+    return asyncio.create_task(pool.run(owner, "kb", call, gone=gone, seconds=seconds, name=name))
 
 
 def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
@@ -83,8 +83,9 @@ def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
         assert pool.before("b", "mine") == 0
         with pytest.raises(NotOffered):
             pool.before("a", "mine")
+        pool.wait = 0.1
         with pytest.raises(LimitReached, match="the server is too busy"):
-            await running(pool, "c", lambda: 8, wait=0.1)
+            await running(pool, "c", lambda: 8)
         go_on.set()
         assert await second == 7
         with pytest.raises(NotOffered):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,7 +19,7 @@ from kbnav.apps.web.metrics import SHARED, open_metrics
 from kbnav.apps.web.server import JsonFormatter
 from kbnav.errors import UsageError
 from kbnav.settings.model import Price, Web
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, until, web_settings
 from tests.models.stub import Canned
 
 TOKEN = "prometheus-nevertobeleft"
@@ -29,7 +28,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 def read(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """The numbers at ``/metrics`` by name and labels."""
-    response = requests.get(f"{url}/metrics", headers=BEARER, timeout=60)
+    response = browse(url).get(f"{url}/metrics", headers=BEARER, timeout=60)
     assert response.status_code == 200, response.text
     families = text_string_to_metric_families(response.text)
     return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
@@ -63,7 +62,7 @@ def test_questions_tokens_dollars_and_requests_are_counted(fresh_home: Path):
             asked = {"method": "POST", "route": "/api/sessions/{session_id}/questions", "status": "202"}
             assert value(server.url, "kbnav_http_requests_total", **asked) == 1
             assert value(server.url, "kbnav_kb_in_service", kb="mini") == 1
-            assert MARIE not in requests.get(f"{server.url}/metrics", headers=BEARER, timeout=60).text
+            assert MARIE not in browse(server.url).get(f"{server.url}/metrics", headers=BEARER, timeout=60).text
 
 
 def test_who_waits_and_who_is_answered_is_shown(fresh_home: Path):
@@ -88,14 +87,14 @@ def test_who_waits_and_who_is_answered_is_shown(fresh_home: Path):
 
 
 def test_metrics_need_their_own_token(server: Server, fresh_home: Path):
-    assert requests.get(f"{server.url}/metrics", headers=BEARER, timeout=60).status_code == 404
+    assert browse(server.url).get(f"{server.url}/metrics", headers=BEARER, timeout=60).status_code == 404
     users = {"alice": "alice-has-nevertobeleft"}
     with Server(web_settings(fresh_home, web_metrics_token=TOKEN, web_tokens=users)) as guarded:
         url = f"{guarded.url}/metrics"
-        assert requests.get(url, headers=BEARER, timeout=60).status_code == 200
-        assert requests.get(f"{guarded.url}/api/options", headers=BEARER, timeout=60).status_code == 401
+        assert browse(guarded.url).get(url, headers=BEARER, timeout=60).status_code == 200
+        assert browse(guarded.url).get(f"{guarded.url}/api/options", headers=BEARER, timeout=60).status_code == 401
         said = [
-            requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).status_code
+            browse(guarded.url).get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).status_code
             for token in ("", *users.values(), *(["wrong"] * 5))
         ]
         assert set(said[:3]) == {401}
@@ -109,7 +108,7 @@ def test_a_token_that_is_short_is_refused():
 
 def test_the_log_has_json_objects(server: Server, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, logger="kbnav.web"):
-        requests.get(f"{server.url}/ready?secret=1", timeout=60)
+        browse(server.url).get(f"{server.url}/ready?secret=1", timeout=60)
         until(lambda: any("/ready" in one.getMessage() for one in caplog.records))  # told once the reply is sent
     (record,) = [one for one in caplog.records if "/ready" in one.getMessage()]
     said = json.loads(JsonFormatter().format(record))

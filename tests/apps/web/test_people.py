@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from kbnav.apps.web.routes.evaluation import collect_router as collect
 from kbnav.apps.web.routes.evaluation import judge_router as judge
@@ -34,7 +33,7 @@ from kbnav.evaluation.human_evaluation import (
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.knowledge.skb.kb import SkbKB
 from tests.apps.parts import Cli
-from tests.apps.web.parts import Served, served_process, web_settings
+from tests.apps.web.parts import Served, browse, served_process, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
@@ -171,8 +170,8 @@ def test_nodes_are_drawn_for_each_person_and_names_give_answers_away(demo_kb: Sk
 def test_what_is_sent_by_others_or_has_no_name_is_not_kept(collecting: tuple[str, Path]):
     url, out = collecting
     form = {"node": "instrument:heron", "question": "What?", "looked": "1"}
-    requests.post(f"{url}/write", form, timeout=60)
-    named = requests.Session()
+    browse(url).post(f"{url}/write", form, timeout=60)
+    named = browse(url)
     named.post(f"{url}/name", {"name": "Zoë; Path=/x"}, timeout=60)
     assert named.post(f"{url}/write", form, headers={"Origin": "https://evil.example"}, timeout=60).status_code == 403
     assert named.post(f"{url}/write", {**form, "node": "none"}, timeout=60).status_code == 404
@@ -243,7 +242,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
         named = {"Cookie": "kbnav_name=Cy"}
         left = judging.left("Cy")[0]
         for scores in ({}, {"naturalness": "6", "diversity": "1", "practicality": "1"}):
-            sent = requests.post(f"{server.url}/rate", {"dataset": left, **scores}, headers=named, timeout=60)
+            sent = browse(server.url).post(f"{server.url}/rate", {"dataset": left, **scores}, headers=named, timeout=60)
             assert sent.status_code == 422
     assert {(one.dataset, one.naturalness, len(one.questions)) for one in read_ratings(out)} == {
         *(("shop", 2, 3), ("shop-human", 4, 10)),
@@ -262,7 +261,7 @@ def test_the_rates_are_printed_once_the_page_is_over(sets: list[Path], tmp_path:
     with served_process(tmp_path, str(sets[0]), "--out", "r.jsonl", command="eval judge") as (url, process):
         named = {"Cookie": "kbnav_name=Cy"}
         scores = {"naturalness": "5", "diversity": "3", "practicality": "1"}
-        requests.post(f"{url}/rate", {"dataset": "shop-human", **scores}, headers=named, timeout=60)
+        browse(url).post(f"{url}/rate", {"dataset": "shop-human", **scores}, headers=named, timeout=60)
         process.send_signal(signal.SIGINT)
         assert process.stdout
         printed = process.stdout.read()

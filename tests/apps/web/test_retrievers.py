@@ -20,6 +20,9 @@ from tests.apps.web.test_page import open_steps
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
+SOCKET = True
+"""The server of this module is behind one, for a client of another library."""
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -83,7 +86,7 @@ def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server
         stream = client.chat.completions.create(model="demo/bm25/offline", messages=asked, stream=True)
         thought = "".join(getattr(one.choices[0].delta, "reasoning_content", None) or "" for one in stream)
         assert "bm25" in thought
-    with Server(web_settings(fresh_home, "demo", web_systems=("bm25",))) as one:
+    with Server(web_settings(fresh_home, "demo", web_systems=("bm25",)), socket=True) as one:
         answer = Visit(one.url)("GET", f"/?question={QUERY}&dataset=demo")
         assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
 
@@ -95,7 +98,7 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
     assert isinstance(demo_kb, SkbKB)
     frozen_programs(demo_kb, settings, folder, FAILS, LAST)
     chosen = {"web_systems": ("agent-retriever",), "options": {"trained": str(folder)}}
-    with Server(web_settings(fresh_home, "demo", **chosen)) as server:
+    with Server(web_settings(fresh_home, "demo", **chosen), socket=True) as server:
         visit = Visit(server.url)
         assert visit("GET", "/api/options").json()["kbs"][0]["systems"] == ["agent-retriever"]
         first = FirstStage(demo_kb, settings)
@@ -114,7 +117,7 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
 def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home: Path):
     with silent_endpoint() as (url, asked, hung_up):
         options = {"model": "stub", "base_url": url, "model_retries": 0}
-        with Server(web_settings(fresh_home, "demo", **options)) as one:
+        with Server(web_settings(fresh_home, "demo", **options), socket=True) as one:
             visit = Visit(one.url)
             run = visit.ask(visit.session(system="rerank", model="stub"), QUERY)
             assert asked.wait(60)
@@ -130,7 +133,7 @@ def test_limits_of_money_and_of_questions_hold(fresh_home: Path):
     with Scorer() as model:
         options = {"model": "stub", "base_url": model.base_url, "prices": price, "model_jobs": 1}
         limits = {"web_question_dollars": 0.1, "web_questions_per_day": 1, "web_systems": ("rerank",)}
-        with Server(web_settings(fresh_home, "demo", **options, **limits)) as one:
+        with Server(web_settings(fresh_home, "demo", **options, **limits), socket=True) as one:
             visit = Visit(one.url)
             session = visit.session()
             ended = visit.answered(session, QUERY)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from kbnav.answers.tables import Ranking
 from kbnav.apps.web.routes.evaluation import view_router as router
@@ -19,7 +18,7 @@ from kbnav.errors import ServiceError
 from kbnav.evaluation.monitoring import Monitor, MonitoredRun
 from kbnav.evaluation.runner import LIVE, StepListener, System, run_questions, under_way
 from kbnav.runs.trajectory import Attempt, Call, Step
-from tests.apps.web.parts import Served, until, web_settings
+from tests.apps.web.parts import Served, browse, until, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 from tests.evaluation.parts import run_of, saved_folder
 
@@ -135,10 +134,10 @@ def test_axe_finds_nothing_on_the_pages_of_runs(look: Page, watched):  # noqa: F
 def test_what_is_not_there_is_told(watched):
     url, *_ = watched
     for path in ("/run?name=none", "/run?name=../ended", "/sample?run=ended&id=none", "/api/run?name=none"):
-        assert requests.get(url + path, timeout=60).status_code == 404, path
-    runs = {one["name"]: one for one in requests.get(f"{url}/api/runs", timeout=60).json()}
+        assert browse(url).get(url + path, timeout=60).status_code == 404, path
+    runs = {one["name"]: one for one in browse(url).get(f"{url}/api/runs", timeout=60).json()}
     assert {name: one["state"] for name, one in runs.items()} == {"deep/er": "live", "ended": "over"}
-    assert requests.get(f"{url}/api/runs", headers={"Origin": "https://evil.example"}, timeout=60).status_code == 403
+    assert browse(url).get(f"{url}/api/runs", headers={"Origin": "https://evil.example"}, timeout=60).status_code == 403
 
 
 def test_a_record_is_read_once_and_what_is_asked_again_replaces_it(tmp_path: Path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.bundled import bundled_mirror
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind

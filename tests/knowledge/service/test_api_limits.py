@@ -8,13 +8,13 @@ import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError
+from kbnav.knowledge.base import Meter, metered
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.limits import Throttle
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.replies import Request
+from kbnav.knowledge.wikidata.api import read_api
 from kbnav.knowledge.wikidata.kb import endpoints_of
-from kbnav.knowledge.wikidata.replies import read_api
 from kbnav.runs.trajectory import to_json
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Budget, Limits, Settings
@@ -27,9 +27,9 @@ WIKI = "https://www.wikidata.org/w/api.php"
 class Counted(HttpClient):
     """Sends nothing: what is of interest is when."""
 
-    def _send_by_requests(self, request):
+    def _send(self, request):
         self.sent.append((request.url, self._clock.now))
-        from kbnav.knowledge.service.exchange import Reply
+        from kbnav.knowledge.replies import Reply
 
         return Reply(200, b"{}", {"content-type": "application/json"}, request.url)
 

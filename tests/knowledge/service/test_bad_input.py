@@ -14,9 +14,8 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError, StopRun, UsageError
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import Reply
-from kbnav.knowledge.service.query_replies import read_query
+from kbnav.knowledge.http_store import HttpCache
+from kbnav.knowledge.replies import Reply, read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.context import Shown

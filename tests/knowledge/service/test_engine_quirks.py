@@ -13,7 +13,7 @@ import pytest
 
 from kbnav.errors import QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.endpoint.search import containing
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.wikidata.services import QueryServices
 from kbnav.settings.model import Endpoints, Limits, Settings

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from kbnav.errors import Stopped
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Request
 from kbnav.models.cancellation import Brake
 from kbnav.settings.model import Settings
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import GRACE
-from kbnav.knowledge.service.limits import Rules, Throttle
+from kbnav.knowledge.http import GRACE
+from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, serving
 
 

@@ -10,8 +10,8 @@ import pyoxigraph
 import pytest
 
 from kbnav.errors import BadResponse, CredentialsError, UsageError
-from kbnav.knowledge.service.exchange import Reply
-from kbnav.knowledge.service.probing import AGE, any_status, kept, probe
+from kbnav.knowledge.probing import AGE, any_status, kept, probe
+from kbnav.knowledge.replies import Reply
 
 ROWS = "application/sparql-results+json"
 STORE = pyoxigraph.Store()

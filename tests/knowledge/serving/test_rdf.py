@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import socket
-import struct
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +12,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge import serving
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.serving import http
-from kbnav.knowledge.serving.http import Asked, Listening, Reply
-from kbnav.knowledge.serving.rdf import RdfServer
+from kbnav.knowledge.serving import RdfServer
 from kbnav.settings.model import Settings
 
 PREFIX = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
@@ -108,68 +108,23 @@ def test_pages_of_other_sites_cannot_ask_under_their_own_name(server: RdfServer,
         assert line.makefile("rb").readline().split()[1] == str(status).encode()
 
 
-class _Slow:
-    broken = (ValueError,)
-
-    def answer(self, asked: Asked) -> Reply:
-        time.sleep(2 if asked.path == "/slow" else 0)
-        return Reply(200, "text/plain", b"done")
-
-
 def test_connections_beyond_the_most_are_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
-    listening = Listening(_Slow(), "127.0.0.1", 0, names=["data.example"])
+    async def done(_: Request) -> Response:
+        return PlainTextResponse("done")
+
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 3)
+    listening = serving.Listening([Route("/", done)], "127.0.0.1", 0, names=["data.example"])
     where = urlsplit(listening.url)
     try:
-        held = [socket.create_connection((where.hostname or "", where.port or 0), timeout=10) for _ in range(2)]
+        held = [socket.create_connection((where.hostname or "", where.port or 0), timeout=10) for _ in range(3)]
         time.sleep(0.3)
-        with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as refused:
-            assert refused.makefile("rb").readline().startswith(b"HTTP/1.1 503 ")
+        assert requests.get(listening.url, timeout=10).status_code == 503
         for line in held:
             line.close()
         time.sleep(0.3)
         assert requests.get(listening.url, headers={"Host": "data.example"}, timeout=10).text == "done"
     finally:
         listening.close()
-        listening.drop()
-
-
-class _Late:
-    """Answers at length once the client has hung up, and holds what it was asked."""
-
-    broken = (ValueError,)
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.asked: list[Asked] = []
-        self.begun = threading.Event()
-
-    def answer(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
-        self.begun.set()
-        while not asked.gone():
-            time.sleep(0.01)
-        return Reply(200, "text/plain", b"x" * self.length)
-
-
-@pytest.mark.parametrize("length", [10, 1 << 20])
-def test_a_client_that_hung_up_leaves_nothing_open(length: int) -> None:
-    site = _Late(length)
-    listening = Listening(site, "127.0.0.1", 0)
-    where = urlsplit(listening.url)
-    try:
-        with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as line:
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hangs up at once
-            line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert site.begun.wait(10)
-        handler = site.asked[0].gone.__self__  # type: ignore[attr-defined]
-        end = time.monotonic() + 10
-        while handler.connection.fileno() != -1 and time.monotonic() < end:
-            time.sleep(0.01)
-        assert handler.connection.fileno() == -1  # its number may be another file's from now on
-    finally:
-        listening.close()
-        listening.drop()
 
 
 @pytest.mark.parametrize(

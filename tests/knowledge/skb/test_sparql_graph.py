@@ -13,8 +13,7 @@ import pytest
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.importers.tables import TableSource

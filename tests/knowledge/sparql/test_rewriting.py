@@ -11,7 +11,7 @@ from kbnav.errors import QueryRefused, QuerySyntaxError, UsageError
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA, Dialect, dialect_named, text_search
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes
-from kbnav.knowledge.wikidata.mirror.functions import functions
+from kbnav.knowledge.wikidata.mirror.worker import functions
 from tests.knowledge.sparql import real
 
 # What stands in place of services and functions needs an engine with functions for places to be seen at work.

@@ -12,9 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Limits, Settings
 
@@ -121,7 +120,7 @@ def client(
     settings = Settings(endpoints=endpoints, limits=Limits(**limits))
     slept: list[float] = []
     http = HttpClient(settings, cache=cache, throttle=throttle, sleep=slept.append, jitter=lambda: 1.0)
-    kb = WikidataKB(settings, http=http)
+    kb = WikidataKB.by_http(settings, http=http)
     try:
         yield Client(kb, http, slept)
     finally:

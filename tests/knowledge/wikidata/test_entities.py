@@ -17,10 +17,13 @@ from kbnav.answers.tables import Term
 from kbnav.errors import BadResponse, UnknownId
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
-from kbnav.knowledge.wikidata.entities import entity_of, languages, parse, references
-from kbnav.knowledge.wikidata.values import (
+from kbnav.knowledge.wikidata.entities import (
     coordinate_text,
+    entity_of,
+    languages,
+    parse,
     quantity_text,
+    references,
     term_value,
     time_text,
 )

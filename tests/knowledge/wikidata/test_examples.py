@@ -94,7 +94,7 @@ def test_real_uses_are_those_of_well_known_subjects(part_of_slice):
     lines = "".join(line for layer in layers.values() for line in layer)
     sitelinks = set(re.findall(r"/entity/(Q\d+)> <http://wikiba.se/ontology#sitelinks>", lines))
     with MirrorServer(path) as server:
-        kb = WikidataKB(Settings(endpoints=server.endpoints))
+        kb = WikidataKB.by_http(Settings(endpoints=server.endpoints))
         for one, subjects, known in (("P463", 357, 3), ("P106", 941, 2)):
             uses = set(re.findall(rf"/entity/(Q\d+)> <\S+/direct/{one}> <\S+/entity/(Q\d+)>", lines))
             assert len({subject for subject, _ in uses}) == subjects

@@ -14,14 +14,14 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.service import served as offer
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
+from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.sparql.presentation import page_for
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
-from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
+from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.site import learn, rdf_prefixes, siteinfo
+from kbnav.knowledge.wikidata.site import learn_by_http, rdf_prefixes, siteinfo
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
@@ -189,13 +189,13 @@ def test_what_was_found_out_is_kept_for_its_host(mirror, tmp_path, monkeypatch):
     with MirrorServer(mirror) as server:
         settings = Settings(endpoints=endpoints_of(server.url), home=tmp_path)
         http = open_http(settings)
-        first = learn(settings, http, told(http, settings))
+        first = learn_by_http(settings, http, told(http, settings))
         kept = list((tmp_path / "sites").iterdir())
         assert len(kept) == 1
         gone = settings.model_copy(
             update={"endpoints": settings.endpoints.model_copy(update={"sparql": "http://127.0.0.1:9/"})}
         )
-        assert learn(gone, http, told(http, settings)) == first
+        assert learn_by_http(gone, http, told(http, settings)) == first
         http.close()
 
 
@@ -213,7 +213,7 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
     with serving(answer) as served:
         settings = Settings(endpoints=endpoints_of(served.url), home=tmp_path, limits={"retries": 0})
         http = open_http(settings)
-        site = learn(settings, http, told(http, settings))
+        site = learn_by_http(settings, http, told(http, settings))
         http.close()
     assert site.page("Q42", "") == "https://kb.example/wiki/Item:Q42"
     assert site.page("P1", "") == "https://kb.example/wiki/Property:P1"

@@ -22,7 +22,7 @@ BY_CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 } ORDER BY ?elemen
 
 @pytest.fixture
 def kb():
-    knowledge = WikidataKB(Settings(endpoints=endpoints_of(MIRROR)))
+    knowledge = WikidataKB.by_http(Settings(endpoints=endpoints_of(MIRROR)))
     yield knowledge
     knowledge.close()
 

@@ -7,7 +7,7 @@ import pytest
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Edge, Entity, Value
 from kbnav.knowledge.ranking import best_relations, rank
-from kbnav.knowledge.wikidata.neighbors import FETCHED
+from kbnav.knowledge.wikidata.queries import FETCHED
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.wikidata import search_neighbors

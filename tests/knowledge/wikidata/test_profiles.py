@@ -9,7 +9,7 @@ import pyoxigraph as ox
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.profiles import property_profile
+from kbnav.knowledge.wikidata.queries import property_profile
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import class_text, incoming_text, property_text

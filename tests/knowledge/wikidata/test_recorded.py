@@ -22,7 +22,7 @@ from kbnav.errors import (
     UnknownId,
 )
 from kbnav.knowledge.base import Entry
-from kbnav.knowledge.service.exchange import Lagged
+from kbnav.knowledge.replies import Lagged
 from tests.knowledge.wikidata.serving import JSON, ROWS, Answer, client, in_turn, serving
 
 EXPECTED: Mapping[str, type[KbnavError]] = {

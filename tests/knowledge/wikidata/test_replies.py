@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout
-from kbnav.knowledge.service.exchange import Again, Reply
-from kbnav.knowledge.service.query_replies import read_query
-from kbnav.knowledge.wikidata.replies import read_api
+from kbnav.knowledge.replies import Again, Reply, read_query
+from kbnav.knowledge.wikidata.api import read_api
 
 JSON_ROWS = b"""{ "head" : { "vars" : [ "item", "n" ] }, "results" : { "bindings" : [ {
   "item" : { "type" : "uri", "value" : "http://www.wikidata.org/entity/Q1" },

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.wikidata.namesakes import told_apart
-from kbnav.knowledge.wikidata.search import shorter
+from kbnav.knowledge.wikidata.search import shorter, told_apart
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 LABELS = {

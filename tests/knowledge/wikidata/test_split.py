@@ -10,9 +10,9 @@ import pytest
 from pyoxigraph import QueryBoolean, QueryResultsFormat, RdfFormat, Store
 
 from kbnav.errors import QuerySyntaxError, ServiceError
+from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import QLEVER, open_kb
-from kbnav.knowledge.service.exchange import Reply
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.replies import Reply
 from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
@@ -69,7 +69,7 @@ def answering(triples: str, others: dict[str, str]):
 def both() -> Iterator[tuple[WikidataKB, Served, Served]]:
     with serving(answering(ARTICLES, {})) as articles, serving(answering(MAIN, {SERVICE: articles.url})) as main:
         endpoints = endpoints_of(main.url).model_copy(update={"scholarly": f"{articles.url}/sparql"})
-        kb = WikidataKB(Settings(endpoints=endpoints))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints))
         yield kb, main, articles
         kb.close()
 
@@ -168,7 +168,7 @@ def test_an_error_in_a_query_about_articles_is_said_with_its_place():
 def test_where_the_service_of_articles_is_down_the_rows_of_the_main_one_count():
     with serving(answering(MAIN, {})) as main:
         endpoints = endpoints_of(main.url).model_copy(update={"scholarly": "http://127.0.0.1:9/sparql"})
-        kb = WikidataKB(Settings(endpoints=endpoints, limits={"retries": 0}))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints, limits={"retries": 0}))
         table = kb.execute_query("SELECT ?a { ?a wdt:P50 wd:Q4 }")
         kb.close()
     assert table.rows == ()
@@ -201,7 +201,7 @@ def test_where_the_first_service_does_not_answer_the_next_is_asked_and_the_step_
         endpoints = endpoints_of(first.url).model_copy(
             update={"api": f"{second.url}/w/api.php", "fallbacks": (f"{second.url}/sparql",)}
         )
-        kb = WikidataKB(Settings(endpoints=endpoints, limits={"retries": 0}))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints, limits={"retries": 0}))
         table = kb.execute_query("SELECT ?p { wd:Q937 wdt:P19 ?p }")
         kb.close()
     assert ids(table) == [["Q3012"]]
@@ -211,7 +211,7 @@ def test_where_the_first_service_does_not_answer_the_next_is_asked_and_the_step_
 
 def test_without_others_a_service_that_is_down_ends_the_run():
     with serving(down) as first:
-        kb = WikidataKB(Settings(endpoints=endpoints_of(first.url), limits={"retries": 0}))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints_of(first.url), limits={"retries": 0}))
         with pytest.raises(ServiceError):
             kb.execute_query("SELECT ?p { wd:Q937 wdt:P19 ?p }")
         kb.close()
@@ -223,7 +223,7 @@ def test_a_mistake_in_the_query_is_not_asked_of_others():
 
     with serving(wrong) as first, serving(answering(MAIN, {})) as second:
         endpoints = endpoints_of(first.url).model_copy(update={"fallbacks": (f"{second.url}/sparql",)})
-        kb = WikidataKB(Settings(endpoints=endpoints))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints))
         with pytest.raises(QuerySyntaxError):
             kb.execute_query("SELECT ?p { wd:Q937 wdt:P19 ?p }")
         kb.close()
@@ -237,7 +237,7 @@ def test_queries_are_written_for_the_engine_that_gets_them():
     assert dialect_of("https://example.org/sparql") is None
     with serving(answering(MAIN, {})) as served:
         endpoints = endpoints_of(served.url).model_copy(update={"dialect": "qlever"})
-        kb = WikidataKB(Settings(endpoints=endpoints))
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints))
         kb.execute_query(
             "SELECT ?p ?pLabel { wd:Q937 wdt:P19 ?p . "
             'SERVICE wikibase:label { bd:serviceParam wikibase:language "en" } }'

@@ -37,7 +37,7 @@ def films(folder: Path) -> Iterator[MirrorServer]:
 
 
 def kb_of(server: MirrorServer) -> WikidataKB:
-    return WikidataKB(Settings(endpoints=server.endpoints))
+    return WikidataKB.by_http(Settings(endpoints=server.endpoints))
 
 
 def shown(server: MirrorServer, query: str, **kind: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Settings
 from tests.knowledge.wikidata.serving import Answer, Asked, client, serving
@@ -52,7 +52,7 @@ def test_language_class_and_reranking_are_passed():
                 update={"vector": served.url + "/vector", "vector_rerank": True}
             )
         )
-        kb = WikidataKB(settings)
+        kb = WikidataKB.by_http(settings)
         kb.vector_query("found by", kind="property", language="fr")
         kb.close()
     first, second = (one.params for one in served.asked if "/query/" in one.path)
@@ -72,7 +72,7 @@ def test_at_most_fifty_are_asked_for_and_long_texts_are_cut():
 
 
 def test_without_a_service_it_is_not_offered():
-    kb = WikidataKB(Settings(endpoints=endpoints_of("http://127.0.0.1:1")))
+    kb = WikidataKB.by_http(Settings(endpoints=endpoints_of("http://127.0.0.1:1")))
     assert "vector_query" not in kb.capabilities
     with pytest.raises(BadArguments, match=r"endpoints\.vector"):
         kb.vector_query("x")

@@ -10,10 +10,9 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from kbnav.apps.bot.talk import Names, normal_user
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, TellModel
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.replies import read_json
-from kbnav.knowledge.wikidata.replies import read_api
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Reply, Request, read_json
+from kbnav.knowledge.wikidata.api import read_api
 
 MAXLAG = "5"
 P = ParamSpec("P")

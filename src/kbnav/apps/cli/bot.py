@@ -169,8 +169,8 @@ def _wiki(settings: Settings) -> Wiki:
     """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.errors import CredentialsError, UsageError
-    from kbnav.knowledge.service.http import HttpClient
-    from kbnav.knowledge.service.limits import Throttle
+    from kbnav.knowledge.http import HttpClient
+    from kbnav.knowledge.http_store import Throttle
 
     rules = settings.bot
     if not (rules.api and rules.user):

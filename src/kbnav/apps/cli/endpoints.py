@@ -53,7 +53,7 @@ def mirror_info(
     as_json: Json = False,
 ) -> None:
     """Print what a mirror holds, what it was built from, and when."""
-    from kbnav.knowledge.bundled import bundled_mirror
+    from kbnav.knowledge.open import bundled_mirror
     from kbnav.knowledge.wikidata.mirror.store import read_info
 
     place = bundled_mirror(load().home) if str(folder) == "mini" and not folder.exists() else folder
@@ -87,7 +87,7 @@ def serve(
     Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart. For example:
     kbnav sparql serve data.ttl --port 9000
     """
-    from kbnav.knowledge.serving.rdf import RdfServer
+    from kbnav.knowledge.serving import RdfServer
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
     from kbnav.knowledge.wikidata.mirror.server import serve as serve_mirror
 

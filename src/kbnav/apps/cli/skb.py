@@ -453,7 +453,7 @@ def _resumable(console: Console) -> Iterator[None]:
 
 def _place(skb: str, version: int | None = None) -> str:
     """The place of an SKB that is named as for ``kbnav ask --kb``."""
-    from kbnav.knowledge.bundled import bundled_skb
+    from kbnav.knowledge.open import bundled_skb
 
     if skb == "demo" and not Path(skb).exists():
         skb = str(bundled_skb(_home()))

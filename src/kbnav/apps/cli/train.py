@@ -355,7 +355,7 @@ def _print_stage(stage: str, done: int, total: int) -> None:
 
 def _train_planner(job: Job, options: Options) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
-    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 

@@ -20,6 +20,8 @@ Gone = Callable[[], Awaitable[bool]]
 """Whether a client has hung up."""
 LONGEST = 1_000
 """Tickets that wait, of all users together."""
+WAIT = 120.0
+"""Longest wait for a turn, in seconds."""
 LOOK = 0.5
 """Seconds between looks at whether the client is still there."""
 FAILURES = 3
@@ -137,27 +139,27 @@ class Limiter:
     The place of a call that is given up is taken until its thread is over: a thread cannot be ended from outside.
     """
 
-    def __init__(self, queue: FairQueue) -> None:
-        self._queue = queue
+    def __init__(self, queue: FairQueue, wait: float = WAIT) -> None:
+        """Nobody waits longer than ``wait`` seconds for their turn."""
+        self._queue, self.wait = queue, wait
         self._jobs: dict[Ticket, Job] = {}
         self._named: dict[tuple[str, str], Job] = {}
 
     async def run(
-        self, owner: str, kb: str, call: Callable[[], T], *, gone: Gone, seconds: float, wait: float,
+        self, owner: str, kb: str, call: Callable[[], T], *, gone: Gone, seconds: float,
         refuse: Callable[[], None] = _allow, name: str = "",
     ) -> T:  # fmt: skip
         """What ``call`` gives. A client that hangs up stops it, and gives up its place.
 
-        ``seconds`` are for the call, ``wait`` for its turn, of which nothing may come: ``refuse`` raises then. By its
-        ``name`` a user can ask for it and stop it. Raises LimitReached, Overdue, Stopped, and as ``refuse`` and
-        ``call``.
+        ``seconds`` are for the call. ``refuse`` raises where waiting for the turn is in vain. By its ``name`` a user
+        can ask for it and stop it. Raises LimitReached, Overdue, Stopped, and as ``refuse`` and ``call``.
         """
-        async with self.turn(owner, kb, gone=gone, wait=wait, refuse=refuse, name=name) as job:
+        async with self.turn(owner, kb, gone=gone, refuse=refuse, name=name) as job:
             return await self._work(job, call, seconds, gone)
 
     @asynccontextmanager
     async def turn(
-        self, owner: str, kb: str, *, gone: Gone, wait: float, refuse: Callable[[], None] = _allow, name: str = ""
+        self, owner: str, kb: str, *, gone: Gone, refuse: Callable[[], None] = _allow, name: str = ""
     ) -> AsyncIterator[Job]:
         """A place for work that is done in the loop; the arguments as of ``run``. Raises LimitReached, Stopped."""
         refuse()
@@ -167,7 +169,7 @@ class Limiter:
             self._named[owner, name] = job
         try:
             self._let_in()
-            await self._wait(job, wait, gone, refuse)
+            await self._wait(job, gone, refuse)
             yield job
         finally:
             self._named.pop((owner, name), None)
@@ -188,13 +190,15 @@ class Limiter:
             raise NotOffered("nothing of yours by that name is under way")
         return job
 
-    async def _wait(self, job: Job, wait: float, gone: Gone, refuse: Callable[[], None]) -> None:
+    async def _wait(self, job: Job, gone: Gone, refuse: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + wait
+        end = loop.time() + self.wait
         while not job.turn.is_set():
             if loop.time() >= end:
                 before = self._queue.before(job.ticket)
-                raise LimitReached(f"the server is too busy: it was not your turn in {wait:g} s, {before} before you")
+                raise LimitReached(
+                    f"the server is too busy: it was not your turn in {self.wait:g} s, {before} before you"
+                )
             with suppress(TimeoutError):
                 await asyncio.wait_for(job.turn.wait(), min(LOOK, end - loop.time()))
             job.brake.check()

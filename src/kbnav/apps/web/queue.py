@@ -42,7 +42,7 @@ from kbnav.apps.web.store import (
     unguessable,
 )
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
-from kbnav.knowledge.service.watching import watched_by
+from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, heard_by
@@ -460,7 +460,7 @@ class RunQueue:
             live.version += 1
             self._notify(run.id)
 
-        with watched_by(served.breaker), heard_by(hear):
+        with reporting_to(served.breaker), heard_by(hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(system, served.kb, settings, run.question, on_step=recorder.over, brake=brake)

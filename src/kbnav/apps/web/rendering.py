@@ -33,6 +33,7 @@ from kbnav.errors import (
     QuerySyntaxError,
     ServiceError,
     Stopped,
+    UnknownId,
 )
 
 HERE = Path(__file__).parent
@@ -51,6 +52,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _STATUS = (
     (NotOffered, 404),
+    (UnknownId, 404),
     (Busy, 409),
     (Stopped, 409),
     (LimitReached, 429),

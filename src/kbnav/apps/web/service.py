@@ -30,6 +30,10 @@ from kbnav.settings.model import SEPARATOR, Settings, kb_names
 from kbnav.settings.systems import SystemEntry, kb_kind
 
 _LOG = logging.getLogger("kbnav.web")
+QUERIES, PAGES, DOWNLOADS = 2, 8, 4
+"""Queries typed by hand, pages of entities and downloads that one process works on at once."""
+PAGE_SECONDS = 20.0
+"""Longest wait for what a knowledge base says of one entity."""
 PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
@@ -198,10 +202,10 @@ class Service:
         self._damaged = dict(damaged or {})
         self.models = settings.web.models or (settings.model,)
         self.many = len(self._places) + len(self._damaged) > 1
-        web, many = settings.web, self.many
-        self.queries = Limiter(fair_queue(web.queries, many))
-        self.pages = Limiter(fair_queue(web.pages, many))
-        self.downloads = Limiter(fair_queue(web.downloads, False))
+        self.queries = Limiter(fair_queue(QUERIES, self.many))
+        self.pages = Limiter(fair_queue(PAGES, self.many))
+        self.downloads = Limiter(fair_queue(DOWNLOADS, False))
+        self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self._examples: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
@@ -312,7 +316,7 @@ def _opened(key: str, settings: Settings) -> Iterator[Served]:
     Raises as ``open_kb``.
     """
     # Nobody whose turn it is waits for a process that runs queries.
-    with open_kb(settings, queries=settings.web.runs + settings.web.queries) as kb:
+    with open_kb(settings, queries=settings.web.runs + QUERIES) as kb:
         if kb_kind(kb) == "skb":
             _open_indexes(kb)
         yield served(key, kb, settings, offered(kb, settings.web.systems))

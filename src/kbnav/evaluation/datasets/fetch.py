@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets.catalogue import ALIASES, NAMES, ORIGINS, Remote, how_to_get
-from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
+from kbnav.knowledge.replies import host_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.plugins import did_you_mean
 
@@ -57,14 +57,13 @@ def fetch(
     what came is not the file that is meant, ServiceError where the publisher cannot be reached; what was received
     until then is kept, and the same call goes on behind it.
     """
-    import requests
+    from kbnav.knowledge.http import open_session  # takes a while
 
     full = ALIASES.get(name, name)
     if full not in origins:
         raise UsageError(_by_hand(full, folder))
-    with requests.Session() as session:
-        session.headers["User-Agent"] = f"kbnav/{version('kbnav')}"
-        session.headers["Accept-Encoding"] = "identity"  # pieces of a packed file could not be put together
+    # Pieces of a packed file could not be put together.
+    with open_session(f"kbnav/{version('kbnav')}", "identity") as session:
         one = _Download(session, folder, timeout, retries, progress)
         return [one.file(remote) for remote in origins[full]]
 
@@ -112,6 +111,8 @@ class _Download:
         """Append what is missing, in as many attempts as allowed; an attempt that brought something does not count."""
         import requests
 
+        from kbnav.knowledge.http import untrusted
+
         failed = 0
         while True:
             before = file.tell()
@@ -158,16 +159,11 @@ class _Download:
 
     def _answer(self, url: str, headers: dict[str, str]) -> requests.Response:
         """The answer, of the host that was asked and no other. Raises BadResponse, and what requests raises."""
-        for _ in range(MOST + 1):
-            response = self._session.get(
-                url, headers=headers, timeout=self._timeout, stream=True, allow_redirects=False
-            )
-            location = response.headers.get("Location", "")
-            if response.status_code not in STATUSES or not location:
-                return response
-            response.close()
-            url = next_place(url, location, "GET")
-        raise too_many(url)
+        import requests
+
+        from kbnav.knowledge.http import send
+
+        return send(self._session, requests.Request("GET", url, headers), self._timeout)
 
     def _checked(self, remote: Remote, part: Path) -> str:
         found = _digest(part)

@@ -25,6 +25,7 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
+    Meter,
     Neighborhood,
     PropertyProfile,
     Qualifier,
@@ -49,10 +50,8 @@ from kbnav.knowledge.endpoint.data import (
     fitting,
     whole,
 )
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.metering import Meter
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare

@@ -4,17 +4,83 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from kbnav.errors import BadResponse, UnknownId
-from kbnav.knowledge.base import Entity
-from kbnav.knowledge.service.exchange import Lagged, Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.wikidata.entities import brief, entity_of, languages
-from kbnav.knowledge.wikidata.replies import read_api
-from kbnav.knowledge.wikidata.values import ENTITY_ID
+from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError, UnknownId
+from kbnav.knowledge.base import Entity, Meter
+from kbnav.knowledge.replies import Again, Lagged, Reply, Request, check_status, one_line, read_json, retry_after
+from kbnav.knowledge.wikidata.entities import ENTITY_ID, brief, entity_of, languages
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
+
+_LOGIN_CODES = {
+    "badtoken", "assertuserfailed", "assertbotfailed", "assertnameduserfailed", "permissiondenied", "blocked",
+    "autoblocked", "notloggedin", "readapidenied", "mustbeloggedin", "login-required",
+}  # fmt: skip
+_LATER_CODES = {"ratelimited", "readonly", "timeout", "cirrussearch-too-busy-error", "search-error"}
+_ARGUMENT_CODES = re.compile(r"bad|invalid|param|unknown_|unrecognized|missing|toomany|no[a-z]+$")
+
+
+def read_api(reply: Reply) -> Mapping[str, Any]:
+    """A reply of the action API. Raises Again for lag and rate limits, UnknownId, CredentialsError, BadArguments."""
+    check_status(reply)
+    if reply.status != 200:
+        raise ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
+    body = read_json(reply)
+    if not isinstance(body, dict):
+        raise BadResponse(f"{reply.host} answers with {type(body).__name__} where an object is promised")
+    error = body.get("error")
+    if not error and isinstance(body.get("errors"), list) and body["errors"]:
+        error = body["errors"][0]
+    if error:
+        raise api_error(reply.host, error if isinstance(error, dict) else {"info": str(error)}, retry_after(reply))
+    return body
+
+
+def api_error(where: str, error: Mapping[str, Any], after: float | None = None) -> Exception:
+    """The error that one of the action API stands for; ``after`` is how long the service asks to wait."""
+    code = str(error.get("code", "unknown"))
+    info = one_line(str(error.get("info") or error.get("text") or error.get("html") or error.get("*") or ""))
+    if code == "maxlag":
+        return Again(Lagged(f"{where} is lagged: {info}"), after or 5.0)
+    if code in _LATER_CODES or code.startswith("internal_api_error"):
+        return Again(ServiceError(f"{where}: {code}: {info}"), after)
+    if code in ("no-such-entity", "no-such-entity-link", "unknown-entity"):
+        return UnknownId(info or "no such entity")
+    if code.startswith("mwoauth-"):
+        return CredentialsError(f"{where} does not take the access token: {code}: {info}; check access_token")
+    if code in _LOGIN_CODES:
+        return CredentialsError(f"{where} refuses the request: {code}: {info}")
+    if _ARGUMENT_CODES.match(code):
+        return BadArguments(f"{where} does not take the arguments: {code}: {info}")
+    return ServiceError(f"{where}: {code}: {info}")
+
+
+def read_siteinfo(reply: Reply) -> Mapping[str, Any] | None:
+    """What a MediaWiki says of itself, ``general`` among it; None where the reply is none of its action API's.
+
+    Raises as ``read_api``.
+    """
+    if reply.status == 429:
+        check_status(reply)
+    if reply.status != 200 and "mediawiki-api-error" not in reply.headers:
+        return None
+    try:
+        body = read_json(reply)
+    except BadResponse:
+        return None
+    if not isinstance(body, dict):
+        return None
+    if "mediawiki-api-error" in reply.headers:
+        body = read_api(reply)
+    query = body.get("query")
+    return query if isinstance(query, dict) and isinstance(query.get("general"), dict) else None
+
 
 BATCH = 50
 MAXLAG = "5"
@@ -44,10 +110,10 @@ class ActionApi:
         self._clock = clock
         self._impatient_until = [-math.inf]
 
-    def over(self, http: HttpClient) -> ActionApi:
-        """The same API by another client; what is known of its lag is shared."""
+    def metered(self, meter: Meter) -> ActionApi:
+        """The same API, its requests counted; what is known of its lag is shared."""
         other = copy.copy(self)
-        other._http = http
+        other._http = self._http.metered(meter)
         return other
 
     def call(self, **params: str) -> Mapping[str, Any]:
@@ -171,3 +237,59 @@ def _hit(hit: Any, kind: str) -> Entity:
     found_by = str(match.get("text") or "") if isinstance(match, dict) else ""
     alias = found_by if found_by.casefold() != label.casefold() else ""
     return Entity(hit["id"], label, text("description"), kind, str(hit.get("datatype") or ""), alias)
+
+
+MOST_VECTORS = 50
+LONGEST_TEXT = 1000
+"""Characters of a text that are sent; it goes into the address."""
+_CLASS = re.compile(r"Q[1-9]\d*(?:,Q[1-9]\d*)*")
+VECTOR_KINDS = {"item": "QID", "property": "PID"}
+
+
+@dataclass(frozen=True)
+class VectorQuery:
+    """What is looked for; ``kind`` is ``item``, ``property``, or the id of a class: its instances."""
+
+    text: str
+    kind: str = "item"
+    limit: int = 10
+    language: str = "en"
+    rerank: bool = False
+
+
+def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, float]]:
+    """Ids and similarities, best first. Raises BadArguments for another kind than item, property and a class."""
+    classes = asked.kind if _CLASS.fullmatch(asked.kind) else ""
+    kind = "item" if classes else asked.kind
+    if kind not in VECTOR_KINDS:
+        raise BadArguments(
+            f"vector_query: kind is one of {', '.join(VECTOR_KINDS)} or a class such as Q5, not {asked.kind!r}"
+        )
+    phrase = " ".join(asked.text.split())[:LONGEST_TEXT]
+    if not phrase:
+        raise BadArguments("vector_query: the text is empty")
+    params = {
+        "query": phrase,
+        "K": str(max(1, min(asked.limit, MOST_VECTORS))),
+        "lang": asked.language.partition("-")[0],
+        **({"instanceof": classes} if classes else {}),
+        **({"rerank": "true"} if asked.rerank else {}),
+    }
+    request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
+    return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[: asked.limit]
+
+
+def _read(reply: Reply, name: str) -> list[tuple[str, float]]:
+    check_status(reply)
+    if reply.status in (400, 422):
+        raise BadArguments(f"{reply.host} does not take the arguments: {one_line(reply.text)}")
+    if reply.status != 200:
+        raise ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
+    hits: Any = read_json(reply)
+    if not isinstance(hits, list):
+        raise BadResponse(f"{reply.host} answers with {type(hits).__name__} where a list is promised")
+    try:
+        found = [(str(hit[name]), float(hit.get("similarity_score") or 0.0)) for hit in hits]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadResponse(f"{reply.host}: not a list of entities with scores: {error!r}") from error
+    return [(one, score) for one, score in found if ENTITY_ID.fullmatch(one)]

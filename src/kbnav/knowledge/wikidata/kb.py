@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.relevance import words as telling
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking
@@ -20,6 +20,7 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
+    Meter,
     Neighborhood,
     PropertyProfile,
     SearchKind,
@@ -27,20 +28,25 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
 )
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import Nearby
-from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
-from kbnav.knowledge.service.limits import Throttle
-from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
-from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
-from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.knowledge.wikidata import queries
+from kbnav.knowledge.wikidata.api import ActionApi, VectorQuery, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
-from kbnav.knowledge.wikidata.namesakes import told_apart
-from kbnav.knowledge.wikidata.search import search
-from kbnav.knowledge.wikidata.services import QueryServices
+from kbnav.knowledge.wikidata.search import (
+    VALUES_SHOWN,
+    as_written,
+    mentioning,
+    named_values,
+    search,
+    told_apart,
+    value_ids,
+)
+from kbnav.knowledge.wikidata.services import Queries, QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings.model import Endpoints, Settings
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -65,51 +71,44 @@ def endpoints_of(url: str) -> Endpoints:
     )
 
 
-def open_http(
-    settings: Settings, *, url: str = "", authorization: str = "", nearby: Nearby | None = None
-) -> HttpClient:
-    """The HTTP client for these settings, or for the one ``url`` of another service; ``nearby`` as ``HttpClient``'s.
-
-    Answers are cached and requests counted under ``settings.home``, except for a mirror on this machine: it has no
-    limits, and another one may have its port tomorrow. ``authorization`` is sent with queries, and what comes of them
-    is not kept. Raises CredentialsError where the contact is missing.
-    """
-    endpoints = settings.endpoints
-    urls = [url] if url else [one for one in (endpoints.sparql, endpoints.api, endpoints.vector) if one]
-    user_agent(settings, urls)  # refuses before anything is written
-    mirror = all(is_loopback(one) for one in urls if one != endpoints.vector)
-    cached = settings.cache_age > 0 and not mirror and not authorization
-    cache = HttpCache(settings.kept("http-cache.sqlite"), age=settings.cache_age) if cached else None
-    throttle = None if all(map(is_loopback, urls)) else Throttle(settings.kept("limits.sqlite"))
-    token = "" if url else settings.access_token.get_secret_value()
-    return HttpClient(
-        settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token, nearby=nearby
-    )
-
-
 class WikidataKB:
-    """Live Wikidata, any Wikibase with a query service, or a mirror; ``http`` carries the policy and the cache."""
+    """Live Wikidata, any Wikibase with a query service, or a mirror.
+
+    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
+    """
 
     name = "wikidata"
 
     def __init__(
         self,
-        settings: Settings,
+        endpoints: Endpoints,
+        api: ActionApi,
+        queries: Queries,
         *,
         http: HttpClient | None = None,
         site: Site = WIKIDATA_SITE,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open what ``settings.endpoints`` name; ``about`` is what else is known of it, such as a mirror's build."""
-        self._site = site
-        self._words = site.vocabulary
+        self._endpoints, self._api, self._queries, self._http = endpoints, api, queries, http
+        self._site, self._words = site, site.vocabulary
         self._about = dict(about or {})
-        self._http = http or open_http(settings)
-        self._endpoints = settings.endpoints
-        self._queries = QueryServices(
-            settings.endpoints, settings.services, self._words.prefixes, self._http, settings.home
-        )
-        self._api = ActionApi(settings.endpoints.api, self._http, namespaces=site.namespaces)
+
+    @classmethod
+    def by_http(
+        cls,
+        settings: Settings,
+        *,
+        http: HttpClient | None = None,
+        site: Site = WIKIDATA_SITE,
+        about: Mapping[str, Any] | None = None,
+    ) -> WikidataKB:
+        """What ``settings.endpoints`` name, asked by HTTP."""
+        from kbnav.knowledge.http import open_http  # takes a while
+
+        http, endpoints = http or open_http(settings), settings.endpoints
+        queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)
+        api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
+        return cls(endpoints, api, queries, http=http, site=site, about=about)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -147,25 +146,23 @@ class WikidataKB:
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
         if found.rung != "exact" and kind == "any" and telling(query):
-            texts = value_search.as_written(self._select, query, languages(code), self._words)
-            found = replace(found, values=self._with_names(texts[: value_search.SHOWN], code))
+            texts = as_written(self._select, query, languages(code), self._words)
+            found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
 
     def _values(self, query: str, code: str, limit: int) -> SearchResult:
         """Statements and qualifiers with a text, those that are just it first."""
         if not query.strip():
             return SearchResult()
-        same = value_search.as_written(self._select, query, languages(code), self._words)
-        more, note = (
-            value_search.mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
-        )
+        same = as_written(self._select, query, languages(code), self._words)
+        more, note = mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
         found = self._with_names([*same, *more], code)
         return SearchResult(rung="value", values=found[:limit], note=note)
 
     def _with_names(self, found: Sequence[Stated], code: str) -> tuple[Stated, ...]:
         if not found:
             return ()
-        return tuple(value_search.named(found, self._api.brief(value_search.ids(found), code), self._words))
+        return tuple(named_values(found, self._api.brief(value_ids(found), code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
@@ -184,27 +181,27 @@ class WikidataKB:
         """See ``KnowledgeBase``. From the property's own page and a sample of its uses; those with labels go first."""
         code = _code(language)
         asked = self._id(property_id, "P")
-        own = examples.curated(self._api.document(asked, code), asked, self._words)
-        used = examples.found(self._select(examples.uses_query(asked)), self._words)
-        chosen = examples.candidates([*own, *used], self._words)
+        own = queries.curated_uses(self._api.document(asked, code), asked, self._words)
+        used = queries.found_uses(self._select(queries.examples_query(asked)), self._words)
+        chosen = queries.candidate_uses([*own, *used], self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
         relation = known.get(asked, Entity(asked, kind="property"))
-        return examples.shown(chosen, relation, known, limit, self._words)
+        return queries.shown_examples(chosen, relation, known, limit, self._words)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
         asked = self._id(property_id, "P")
-        return profiles.property_profile(self._select, self._names(language), asked, self._words)
+        return queries.property_profile(self._select, self._names(language), asked, self._words)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return profiles.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``."""
-        return profiles.incoming(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.incoming(self._select, self._names(language), self._id(entity_id), self._words)
 
-    def _names(self, language: str) -> profiles.Brief:
+    def _names(self, language: str) -> queries.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
@@ -241,38 +238,38 @@ class WikidataKB:
         chosen = self._id(relation, "P") if relation else ""
         known_as = self._api.brief([asked], code).get(asked)
         entity = known_as or Entity(asked)
-        ways: tuple[neighbors.Way, ...] = ("out", "in") if direction == "both" else (direction,)
+        ways: tuple[queries.Way, ...] = ("out", "in") if direction == "both" else (direction,)
         found = []
         for way in ways:
             edges = self._edges(entity.id, way, [chosen] if chosen else [], code)
-            if len(edges) >= neighbors.FETCHED and query.strip() and not chosen:
+            if len(edges) >= queries.FETCHED and query.strip() and not chosen:
                 edges = self._edges(entity.id, way, self._fitting(entity.id, way, query, code), code) + edges
             found += edges
         found = list(dict.fromkeys(found))
         if known_as is None and not found:
             raise no_page(asked)
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
-        candidates = neighbors.named(found, names)
+        candidates = queries.named_edges(found, names)
         ranked = ranking.rank(candidates, query, limit)
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
         return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates), note)
 
-    def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
-        query = neighbors.edges_query(item, way, relations, languages(code))
-        return neighbors.edges(self._select(query), way, self._words)
+    def _edges(self, item: str, way: queries.Way, relations: Sequence[str], code: str) -> list[queries.FoundEdge]:
+        query = queries.edges_query(item, way, relations, languages(code))
+        return queries.edges(self._select(query), way, self._words)
 
-    def _fitting(self, item: str, way: neighbors.Way, phrase: str, code: str) -> list[str]:
+    def _fitting(self, item: str, way: queries.Way, phrase: str, code: str) -> list[str]:
         """The relations of a hub that fit a phrase."""
-        table = self._select(neighbors.relations_query(item, way))
+        table = self._select(queries.relations_query(item, way))
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
-        if not self._endpoints.vector:
+        if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        asked = vector.Asked(text, kind, limit, _code(language), self._endpoints.vector_rerank)
-        scored = vector.nearest(self._http, self._endpoints.vector, asked)
+        asked = VectorQuery(text, kind, limit, _code(language), self._endpoints.vector_rerank)
+        scored = nearest(self._http, self._endpoints.vector, asked)
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 
@@ -291,13 +288,14 @@ class WikidataKB:
     def metered(self, meter: Meter) -> WikidataKB:
         """See ``Metered``."""
         other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        other._api, other._queries = self._api.over(other._http), self._queries.over(other._http)
+        other._http = self._http.metered(meter) if self._http else None
+        other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
         return other
 
     def close(self) -> None:
-        """Close the kept connections."""
-        self._http.close()
+        """Close the connections that are kept open."""
+        if self._http:
+            self._http.close()
 
 
 def _code(language: str) -> str:

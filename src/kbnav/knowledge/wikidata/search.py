@@ -8,13 +8,18 @@ requests.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kbnav.answers.relevance import words
 from kbnav.answers.relevance import words as telling_words
-from kbnav.knowledge.base import Entity, SearchKind, SearchResult
+from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.errors import BadArguments, BadResponse, TellModel
+from kbnav.knowledge.base import Entity, Qualifier, SearchKind, SearchResult, Stated, Statement, Value
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, text_literal
 from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.knowledge.wikidata.entities import term_value
 
 LONGEST = 250
 """Characters of a search; the API refuses longer ones."""
@@ -275,3 +280,190 @@ def _singular(words: Sequence[str]) -> list[str]:
     elif common and len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is")):
         last = last[:-1]
     return [*words[:-1], last]
+
+
+_TELLING = ("P106", "P569", "P17", "P131", "P577", "P50", "P57", "P175", "P571", "P279")
+"""What tells namesakes apart, by its ids on Wikidata, best first: occupation, birth, country, place, publication,
+author, director, performer, beginning, wider class."""
+
+
+def told_apart(
+    entities: Sequence[Entity],
+    select: Callable[[str], AnswerTable],
+    languages: Sequence[str],
+    words: Vocabulary = WIKIDATA_VOCABULARY,
+) -> tuple[Entity, ...]:
+    """The entities; to those whose name another has, and whose description does not tell them apart, facts are added.
+
+    A query that fails leaves them as they are.
+    """
+    names = [entity.label.casefold() for entity in entities]
+    described = [entity.description for entity in entities]
+    alike = [
+        entity
+        for entity, name in zip(entities, names, strict=True)
+        if names.count(name) > 1 and (not entity.description or described.count(entity.description) > 1)
+    ]
+    if not alike or not words.each((INSTANCE_OF, *_TELLING)):
+        return tuple(entities)
+    try:
+        facts = _facts(select(_query([entity.id for entity in alike], languages, words)), words)
+    except (TellModel, BadResponse):
+        return tuple(entities)
+    return tuple(
+        replace(entity, description="; ".join(part for part in (entity.description, facts.get(entity.id, "")) if part))
+        if entity in alike
+        else entity
+        for entity in entities
+    )
+
+
+def _query(ids: Sequence[str], languages: Sequence[str], words: Vocabulary) -> str:
+    """SPARQL for the columns ``entity``, ``edge``, ``value`` and ``label``."""
+    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING)))
+    labels = " ".join(
+        f'OPTIONAL {{ ?value rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
+        for number, language in enumerate(languages)
+    )
+    found = ", ".join(f"?l{number}" for number in range(len(languages)))
+    asked = " ".join(f"wd:{one}" for one in ids)
+    return (
+        f"SELECT ?entity ?edge ?value (COALESCE({found}) AS ?label) {{ VALUES ?entity {{ {asked} }} "
+        f"VALUES ?edge {{ {edges} }} ?entity ?edge ?value {labels} }} LIMIT 200"
+    )
+
+
+def _facts(table: AnswerTable, words: Vocabulary) -> dict[str, str]:
+    """A class and the most telling fact of each entity, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for entity, edge, value, label in table.rows:
+        if entity is None or edge is None or value is None:
+            continue
+        name = label.value if label else ""
+        text = term_value(value, lambda one, name=name: name or one, words).text  # type: ignore[misc]
+        found.setdefault(words.entity_id(entity.value), {}).setdefault(edge.value.rpartition("/")[2], text)
+    first, telling = words.of(INSTANCE_OF), words.each(_TELLING)
+    return {
+        entity: "; ".join(
+            facts[one] for one in (first, next((edge for edge in telling if edge in facts), "")) if one in facts
+        )
+        for entity, facts in found.items()
+    }
+
+
+Select = Callable[[str], AnswerTable]
+LONGEST_VALUE = 250
+VALUES_SHOWN = 4
+"""Values that are shown where they were not asked for."""
+_ROWS = 60
+_PAGES = 10
+"""Pages of the full-text search in which the statement is looked for."""
+_TAKEN = 200
+"""Triples with the text that are looked at; what has it as a name is none of them."""
+_NAMES = "rdfs:label, skos:altLabel, skos:prefLabel, schema:name, schema:description"
+_LATE = ("P373", "P935")
+"""Category and gallery of Wikimedia Commons, by their ids on Wikidata: names of pages elsewhere, as identifiers are."""
+
+
+def as_written(select: Select, text: str, languages: Sequence[str], own: Vocabulary) -> list[Stated]:
+    """Statements and qualifiers that have just this text, ids without names; none where the query fails."""
+    quoted = text_literal(" ".join(text.split())[:LONGEST_VALUE])
+    literals = " ".join([quoted, *(f"{quoted}@{language}" for language in languages)])
+    return _asked(select, f"VALUES ?text {{ {literals} }} ?subject ?use ?text", own)
+
+
+def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tuple[list[Stated], str]:
+    """The same of those with all its words, by the full-text search; and why there are none, where that cannot be."""
+    phrase = " ".join(text.replace('"', " ").split())[:LONGEST_VALUE]
+    try:
+        pages = api.pages(f'insource:"{phrase}"', limit=_PAGES)
+    except BadArguments as error:
+        return [], str(error)
+    longest = max(words(phrase), key=len, default="")
+    if not pages or not longest:
+        return [], ""
+    items = " ".join(f"wd:{one}" for one in pages)
+    holds = f"FILTER(ISLITERAL(?text) && CONTAINS(LCASE(STR(?text)), {text_literal(longest)}))"
+    pattern = (
+        f"VALUES ?page {{ {items} }} {{ ?page ?use ?text . {holds} BIND(?page AS ?subject) }} "
+        f"UNION {{ ?page ?claim ?subject . ?any wikibase:claim ?claim . ?subject ?use ?text . {holds} }}"
+    )
+    whole = re.escape(phrase.casefold())
+    has = re.compile(rf"(?<!\w){whole}(?!\w)" if phrase.isascii() else whole)
+    return [one for one in _asked(select, pattern, own) if has.search(_text(one).casefold())], ""
+
+
+def named_values(found: Sequence[Stated], names: Mapping[str, Entity], own: Vocabulary) -> list[Stated]:
+    """With the names of what is in them, each once; names of pages elsewhere last."""
+
+    def name(entity: Entity) -> Entity:
+        return names.get(entity.id, entity)
+
+    def value(one: Value) -> Value:
+        return Value(names[one.id].label, one.id, one.datatype) if one.id in names else one
+
+    late = own.each(_LATE)
+    done = [
+        Stated(
+            name(one.subject),
+            Statement(
+                name(one.statement.property),
+                value(one.statement.value),
+                qualifiers=tuple(Qualifier(name(part.property), part.value) for part in one.statement.qualifiers),
+            ),
+        )
+        for one in found
+    ]
+    return sorted(dict.fromkeys(done), key=lambda one: _where(one).datatype == "external-id" or _where(one).id in late)
+
+
+def value_ids(found: Sequence[Stated]) -> list[str]:
+    """All entities in them."""
+    used = []
+    for one in found:
+        own = [qualifier.property.id for qualifier in one.statement.qualifiers]
+        used += [one.subject.id, one.statement.property.id, one.statement.value.id, *own]
+    return [one for one in dict.fromkeys(used) if one]
+
+
+def _where(one: Stated) -> Entity:
+    """The property whose value the text is."""
+    statement = one.statement
+    return statement.qualifiers[0].property if statement.qualifiers else statement.property
+
+
+def _text(one: Stated) -> str:
+    statement = one.statement
+    return statement.qualifiers[0].value.text if statement.qualifiers else statement.value.text
+
+
+def _asked(select: Select, pattern: str, own: Vocabulary) -> list[Stated]:
+    """Statements that have as a text what a pattern binds to ``?subject``, ``?use`` and ``?text``."""
+    query = (
+        f"SELECT ?subject ?property ?text ?item ?main ?value WHERE {{ {{ SELECT DISTINCT ?subject ?use ?text WHERE "
+        f"{{ {pattern} FILTER(?use NOT IN ({_NAMES})) }} LIMIT {_TAKEN} }} "
+        f"?property wikibase:directClaim|wikibase:statementProperty|wikibase:qualifier ?use . "
+        f"OPTIONAL {{ ?item ?claim ?subject . ?main wikibase:claim ?claim ; wikibase:statementProperty ?stated . "
+        f"?subject ?stated ?value }} }} LIMIT {_ROWS}"
+    )
+    try:
+        rows = select(query).rows
+    except (TellModel, BadResponse):
+        return []
+    found = [_stated(row, own) for row in rows]
+    return list(dict.fromkeys(one for one in found if one is not None))
+
+
+def _stated(row: Sequence[Cell], words: Vocabulary) -> Stated | None:
+    """A row of the query: the value of a statement, truthy or not, or a qualifier of one."""
+    subject, property_, text, item, main, value = row
+    whose = item or subject
+    if whose is None or property_ is None or text is None or not words.entity_id(whose.value):
+        return None
+    about = Entity(words.entity_id(whose.value))
+    used, own = Entity(words.entity_id(property_.value), kind="property"), Value(text.value)
+    if main is None or value is None or main.value == property_.value:
+        return Stated(about, Statement(used, own))
+    whole = Entity(words.entity_id(main.value), kind="property")
+    read = term_value(value, lambda _: "", words)
+    return Stated(about, Statement(whole, read, qualifiers=(Qualifier(used, own),)))

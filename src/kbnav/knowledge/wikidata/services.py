@@ -6,20 +6,32 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient, is_loopback
-from kbnav.knowledge.service.probing import any_status, kept
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.base import Meter
+from kbnav.knowledge.probing import any_status, kept
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
-from kbnav.knowledge.wikidata import split
+from kbnav.knowledge.wikidata.split import (
+    CLASSES,
+    LEFT_OUT,
+    Divided,
+    divide,
+    items_of,
+    known_query,
+    may_be_scholarly,
+    names_subgraph,
+)
 from kbnav.settings.model import Endpoints, is_split
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
 
 _ASKED = 50
 """Items of one query that the service of articles is asked about."""
@@ -36,6 +48,31 @@ def dialect_of(url: str, name: str = "auto") -> Dialect | None:
     if "qlever" in host:
         return DIALECTS["qlever"]
     return DIALECTS["wdqs"] if host.endswith(".wikidata.org") or is_loopback(url) else None
+
+
+class Queries(Protocol):
+    """What a Wikibase's queries are run by."""
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine, for people."""
+        ...
+
+    def run(self, query: str, *, language: str = "en") -> AnswerTable:
+        """The result of a model's or person's query."""
+        ...
+
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL that kbnav made itself."""
+        ...
+
+    def ask(self, url: str, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL at one service."""
+        ...
+
+    def metered(self, meter: Meter) -> Queries:
+        """The same, its requests counted."""
+        ...
 
 
 class QueryServices:
@@ -56,8 +93,9 @@ class QueryServices:
         self._http = http
         self._home = home
 
-    def over(self, http: HttpClient) -> QueryServices:
-        """The same services by another client."""
+    def metered(self, meter: Meter) -> QueryServices:
+        """The same services, their requests counted."""
+        http = self._http.metered(meter)
         return QueryServices(self._endpoints, self._allowed, self._prefixes, http, self._home)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
@@ -65,14 +103,14 @@ class QueryServices:
 
         Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
         """
-        if not is_split(self._endpoints) or split.names_subgraph(query):
+        if not is_split(self._endpoints) or names_subgraph(query):
             return self._with_fallbacks(query, language)
-        divided = split.divide(query)
+        divided = divide(query)
         if divided:
             return self._divided(divided, query, language)
         table = self._with_fallbacks(query, language)
         if len(table.rows) or table.boolean:
-            return _noted(table, split.LEFT_OUT) if split.may_be_scholarly(query) else table
+            return _noted(table, LEFT_OUT) if may_be_scholarly(query) else table
         return self._elsewhere(query, table, language)
 
     def select(self, query: str) -> AnswerTable:
@@ -81,19 +119,19 @@ class QueryServices:
 
     def _elsewhere(self, query: str, nothing: AnswerTable, language: str) -> AnswerTable:
         """A query without rows once more where what it names, or what it may mean, is among the articles."""
-        items = split.items_of(query)[:_ASKED]
+        items = items_of(query)[:_ASKED]
         try:
-            held = self.ask(self._endpoints.scholarly, split.known_query(items)) if items else AnswerTable()
+            held = self.ask(self._endpoints.scholarly, known_query(items)) if items else AnswerTable()
             known = {cell.entity_id or "" for row in held.rows for cell in row if cell}
-            divided = split.divide(query, split.CLASSES | known, guess=split.may_be_scholarly(query))
+            divided = divide(query, CLASSES | known, guess=may_be_scholarly(query))
             table = self._divided(divided, query, language) if divided else nothing
         except (ServiceError, QueryTimeout, QuerySyntaxError) as error:
-            return _noted(nothing, f"{split.LEFT_OUT} (That service was asked, and failed: {error})")
+            return _noted(nothing, f"{LEFT_OUT} (That service was asked, and failed: {error})")
         if len(table.rows) or table.boolean:
             return table
-        return _noted(nothing, split.LEFT_OUT) if divided or split.may_be_scholarly(query) else nothing
+        return _noted(nothing, LEFT_OUT) if divided or may_be_scholarly(query) else nothing
 
-    def _divided(self, divided: split.Divided, query: str, language: str) -> AnswerTable:
+    def _divided(self, divided: Divided, query: str, language: str) -> AnswerTable:
         """A query about articles at their service, or by federation from the main one."""
         prepare(query, DIALECTS["wdqs"], services=self._allowed, prefixes=self._prefixes)  # says where it is wrong
         if divided.whole:

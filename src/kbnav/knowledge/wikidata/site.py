@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient, is_loopback
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, read_query
-from kbnav.knowledge.service.replies import check_status, place
+from kbnav.knowledge.replies import ACCEPT_ROWS, Reply, Request, check_status, is_loopback, read_query
 from kbnav.knowledge.sparql.vocabulary import (
     CONCEPTS,
     FEMALE,
@@ -34,8 +31,11 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_page,
     wikibase_prefixes,
 )
-from kbnav.knowledge.wikidata import replies
+from kbnav.knowledge.wikidata.api import read_siteinfo
 from kbnav.settings.model import Settings, Wikibase
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
 
 _LOG = logging.getLogger("kbnav.site")
 _PREFIX = re.compile(r"^\s*@?prefix\s+([\w-]*):\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
@@ -74,6 +74,11 @@ class Site(BaseModel):
 
 
 WIKIDATA_SITE = Site()
+SITEINFO = {"action": "query", "meta": "siteinfo", "siprop": "general|namespaces"}
+Query = Callable[[str], AnswerTable]
+"""Runs a query that declares its prefixes."""
+Turtle = Callable[[str], str]
+"""Gives the RDF of a property."""
 
 
 def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
@@ -81,8 +86,7 @@ def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
 
     Raises what ``read_api`` raises.
     """
-    params = {"action": "query", "meta": "siteinfo", "siprop": "general|namespaces", "format": "json"}
-    return http.fetch(Request("api", api, params), replies.siteinfo)
+    return http.fetch(Request("api", api, {**SITEINFO, "format": "json"}), read_siteinfo)
 
 
 def concept_base(told: Mapping[str, Any]) -> str:
@@ -91,7 +95,20 @@ def concept_base(told: Mapping[str, Any]) -> str:
     return WIKIDATA if base.partition("://")[2] == WIKIDATA.partition("://")[2] else base
 
 
-def learn(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> Site:
+def learn_by_http(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> Site:
+    """``learn`` by the services of ``settings.endpoints``."""
+    endpoints = settings.endpoints
+
+    def query(text: str) -> AnswerTable:
+        return http.fetch(Request("sparql", endpoints.sparql, {"query": text}, ACCEPT_ROWS), read_query)
+
+    def turtle(property_id: str) -> str:
+        return http.fetch(Request("api", f"{endpoints.entity_data}{property_id}.ttl", {}, "text/turtle"), _text)
+
+    return learn(settings, told, query, turtle)
+
+
+def learn(settings: Settings, told: Mapping[str, Any], query: Query, turtle: Turtle) -> Site:
     """What is particular to the Wikibase of ``settings.endpoints``, of which ``told`` is the siteinfo.
 
     It is kept in a file for each host, as long as answers are; ``settings.wikibase`` goes before everything found out.
@@ -100,12 +117,12 @@ def learn(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> Site
     base = settings.wikibase.concept_base or concept_base(told)
     if base == WIKIDATA:
         return _set(WIKIDATA_SITE, settings.wikibase)
-    kept = _kept_at(settings)
-    site = _read(kept, settings.cache_age) if kept else None
+    file = _file_of(settings)
+    site = _read(file, settings.cache_age) if file else None
     if site is None:
-        site = _found_out(settings, http, told, base)
-        if kept:
-            _write(kept, site)
+        site = _found_out(settings, told, base, query, turtle)
+        if file:
+            _write(file, site)
     return _set(site, settings.wikibase)
 
 
@@ -121,9 +138,9 @@ def _set(site: Site, own: Wikibase) -> Site:
     return site.model_copy(update=changed) if changed else site
 
 
-def _kept_at(settings: Settings) -> Path | None:
+def _file_of(settings: Settings) -> Path | None:
     """Where a site is kept; a server on this machine is not, for another one may have its port tomorrow."""
-    if settings.cache_age <= 0 or is_loopback(settings.endpoints.api):
+    if settings.cache_age <= 0 or not settings.endpoints.api or is_loopback(settings.endpoints.api):
         return None
     host = re.sub(r"[^\w.-]", "_", urlsplit(settings.endpoints.api).netloc)
     return settings.home / "sites" / f"{host}.json"
@@ -146,18 +163,18 @@ def _write(file: Path, site: Site) -> None:
         _LOG.warning("%s cannot be kept (%s); the site will be asked again", file, error)
 
 
-def _found_out(settings: Settings, http: HttpClient, told: Mapping[str, Any], base: str) -> Site:
+def _found_out(settings: Settings, told: Mapping[str, Any], base: str, query: Query, turtle: Turtle) -> Site:
     """Ask the site. What it does not answer is left as Wikibase has it by default, and told in the log."""
     site = Site(concept_base=base, ids={}, sparql=str(told["general"].get("wikibase-sparql") or ""), **_places(told))
     try:
-        table = _select(settings, http, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
+        table = _select(query, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
         found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)
         if found is None:
             return site
         if not settings.wikibase.concept_base:
-            own = _prefixes(settings, http, found[1], found[2])
+            own = _prefixes(turtle, found[1], found[2])
             site = site.model_copy(update={"concept_base": found[1], "prefixes": own})
-        return site.model_copy(update={"ids": find_ids(settings, http, site)})
+        return site.model_copy(update={"ids": find_ids(query, site)})
     except KbnavError as error:
         _LOG.warning("%s: its properties are not known: %s", urlsplit(settings.endpoints.sparql).netloc, error)
         return site
@@ -180,20 +197,17 @@ def _places(told: Mapping[str, Any]) -> dict[str, Any]:
     return {"pages": pages, "namespaces": {"item": "120", "property": "122", **numbers}}
 
 
-def _select(settings: Settings, http: HttpClient, site: Site, query: str) -> AnswerTable:
-    text = add_prefixes(query, site.vocabulary.prefixes)
-    return http.fetch(Request("sparql", settings.endpoints.sparql, {"query": text}, ACCEPT_ROWS), read_query)
+def _select(query: Query, site: Site, text: str) -> AnswerTable:
+    return query(add_prefixes(text, site.vocabulary.prefixes))
 
 
-def _prefixes(settings: Settings, http: HttpClient, base: str, property_id: str) -> dict[str, str]:
+def _prefixes(turtle: Turtle, base: str, property_id: str) -> dict[str, str]:
     """The prefixes that the RDF of a property declares, where they differ from what follows from the concept base."""
-    url = f"{settings.endpoints.entity_data}{property_id}.ttl"
     try:
-        text = http.fetch(Request("api", url, {}, "text/turtle"), _text)
+        return rdf_prefixes(turtle(property_id), base)
     except KbnavError as error:
         _LOG.warning("no RDF of %s: %s", property_id, error)
         return {}
-    return rdf_prefixes(text, base)
 
 
 def rdf_prefixes(turtle: str, base: str) -> dict[str, str]:
@@ -212,15 +226,15 @@ def rdf_prefixes(turtle: str, base: str) -> dict[str, str]:
 def _text(reply: Reply) -> str:
     check_status(reply)
     if reply.status != 200 or "@prefix" not in reply.text.lower():
-        raise ServiceError(f"{place(reply)} has no Turtle of an entity ({reply.status})")
+        raise ServiceError(f"{reply.host} has no Turtle of an entity ({reply.status})")
     return reply.text
 
 
-def find_ids(settings: Settings, http: HttpClient, site: Site) -> dict[str, str]:
+def find_ids(query: Query, site: Site) -> dict[str, str]:
     """This site's id for each concept that it has: where a statement names Wikidata's id, or by the English label."""
-    ids = _ids(_select(settings, http, site, properties_query()), site)
+    ids = _ids(_select(query, site, properties_query()), site)
     if SEX in ids:
-        ids |= _ids(_select(settings, http, site, values_query(ids[SEX])), site)
+        ids |= _ids(_select(query, site, values_query(ids[SEX])), site)
     return ids
 
 

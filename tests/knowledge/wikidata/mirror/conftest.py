@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
 Ask = Callable[..., Any]

@@ -72,7 +72,7 @@ def test_a_damaged_index_is_an_error_of_the_server(quiet: MirrorServer, copy: Pa
 
 def test_a_store_that_vanished_stops_the_run(quiet: MirrorServer, copy: Path) -> None:
     shutil.rmtree(copy)
-    kb = WikidataKB(Settings(endpoints=quiet.endpoints, limits=Limits(retries=0)))
+    kb = WikidataKB.by_http(Settings(endpoints=quiet.endpoints, limits=Limits(retries=0)))
     with pytest.raises(ServiceError, match="the mirror failed"):
         kb.execute_query("SELECT * { ?s ?p ?o } LIMIT 1")
     kb.close()

@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import rewrite_dates
-from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from tests.knowledge.wikidata.mirror.test_sparql import rows
 

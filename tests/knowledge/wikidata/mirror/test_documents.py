@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from pyoxigraph import BlankNode, NamedNode, Quad, RdfFormat, Store, parse
 
-from kbnav.knowledge.wikidata.mirror.documents import Documents
-from kbnav.knowledge.wikidata.mirror.entities import entity_quads, site_host, site_of
-from kbnav.knowledge.wikidata.mirror.values import BadValue
+from kbnav.knowledge.wikidata.mirror.api import Documents
+from kbnav.knowledge.wikidata.mirror.rdf import BadValue, entity_quads, site_host, site_of
 
 PROP = "http://www.wikidata.org/prop/"
 COMPARED = [

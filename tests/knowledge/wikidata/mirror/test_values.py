@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import BlankNode, Literal, NamedNode
 
-from kbnav.knowledge.wikidata.mirror.values import BadValue, decode, encode, guess_datatype
+from kbnav.knowledge.wikidata.mirror.rdf import BadValue, decode, encode, guess_datatype
 
 GREGORIAN = "http://www.wikidata.org/entity/Q1985727"
 JULIAN = "http://www.wikidata.org/entity/Q1985786"

@@ -149,31 +149,31 @@ def test_a_client_that_hangs_up_stops_its_query(mini: Path):
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as connection:
             query = HEAVY.replace(" ", "%20").replace("?", "%3F")
             connection.sendall(f"GET /sparql?query={query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            while not server.pool._busy:
+            while not server.mirror.pool._busy:
                 time.sleep(0.01)
         end = time.monotonic() + 10
-        while server.pool._busy:
+        while server.mirror.pool._busy:
             assert time.monotonic() < end
             time.sleep(0.05)
 
 
 def test_a_query_that_is_stopped_ends_in_the_mirrors_process_too(mini: Path, tmp_path: Path):
     with MirrorServer(mini, query_timeout=120.0, workers=1) as server, ThreadPoolExecutor(1) as threads:
-        kb, brake = WikidataKB(Settings(home=tmp_path, endpoints=server.endpoints)), Brake()
+        kb, brake = WikidataKB.by_http(Settings(home=tmp_path, endpoints=server.endpoints)), Brake()
         heavy = threads.submit(brake.within, lambda: kb.execute_query(HEAVY))
-        while not server.pool._busy:
+        while not server.mirror.pool._busy:
             time.sleep(0.01)
         began = time.monotonic()
         brake.stop()
         with pytest.raises(Stopped):
             heavy.result(30)
-        while server.pool._busy:
+        while server.mirror.pool._busy:
             assert time.monotonic() < began + 60
             time.sleep(0.01)
-        assert "boolean" in server.pool.query(QUICK, "json", "json").body.decode()
+        assert "boolean" in server.mirror.pool.query(QUICK, "json", "json").body.decode()
         with pytest.raises(Stopped):  # and nothing is sent for a run that is over
             brake.within(lambda: kb.execute_query(HEAVY))
-        assert not server.pool._busy
+        assert not server.mirror.pool._busy
         kb.close()
 
 
@@ -191,28 +191,6 @@ def test_a_query_is_answered_however_many_files_the_process_has_open(mini: Path)
         for one in held:
             os.close(one)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_look_at_whether_a_query_is_wanted_that_comes_late_leaves_the_next_one_alone(one: QueryPool):
-    looking, answered, looks = threading.Event(), threading.Event(), list[threading.Thread]()
-
-    def gone() -> bool:
-        looks.append(threading.current_thread())
-        looking.set()
-        answered.wait(30)
-        return True  # by now the client has its answer, and has hung up
-
-    slower = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d <http://www.w3.org/2000/01/rdf-schema#label> ?f }"
-    with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(one.query, slower, "json", "json", gone=gone)
-        assert looking.wait(30)
-        assert b"bindings" in first.result(30).body
-        second = threads.submit(one.query, slower, "json", "json")
-        while not one._busy:
-            time.sleep(0.001)
-        answered.set()
-        looks[0].join(30)
-        assert b"bindings" in second.result(30).body
 
 
 def test_a_child_that_ended_while_it_waited_costs_no_query(one: QueryPool):

@@ -19,7 +19,7 @@ from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.rendering import language_of
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import Session, Store, StoredRun
-from kbnav.errors import Overdue, UnknownId
+from kbnav.errors import Overdue
 from kbnav.settings.model import Settings
 
 T = TypeVar("T")
@@ -61,7 +61,8 @@ async def _language(request: Request) -> str:
 
 PartsOf = Annotated[Parts, Depends(_parts)]
 ChatOf = Annotated[ChatParts, Depends(_parts)]
-VisitorOf = Annotated[Visitor, Depends(_visitor)]
+LOGGED_IN = Depends(_visitor)
+VisitorOf = Annotated[Visitor, LOGGED_IN]
 PageLanguage = Annotated[str, Depends(_language)]
 """The language of the page that a request is for."""
 Language = Annotated[str, Query(max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")]
@@ -127,7 +128,7 @@ def reader_of(request: Request) -> str:
 async def look_up(
     request: Request, parts: Parts, owner: str, served: Served, look: Callable[[], T], seconds: float = 0.0
 ) -> T:
-    """What ``look`` sees in a knowledge base, in its owner's turn, in ``web.page_seconds`` unless others are given.
+    """What ``look`` sees in a knowledge base, in its owner's turn, in so many ``seconds`` or those of a page.
 
     Raises LimitReached, NotAnswering, Stopped, Overdue, and as ``look``.
     """
@@ -136,20 +137,17 @@ async def look_up(
         with served.breaker.watching():
             return look()
 
-    web = parts.settings.web
     return await parts.service.pages.run(
-        owner, served.key, watched, gone=request.is_disconnected, seconds=seconds or web.page_seconds,
-        wait=web.wait_seconds, refuse=served.breaker.refuse,
+        owner, served.key, watched, gone=request.is_disconnected, seconds=seconds or parts.service.page_seconds,
+        refuse=served.breaker.refuse,
     )  # fmt: skip
 
 
 async def page_of(request: Request, parts: Parts, visitor: Visitor, kb: str, look: Callable[[], T]) -> T:
-    """The same for a page. Raises HTTPException where the knowledge base has no such entity, and as ``look_up``."""
+    """The same for a page; a knowledge base that takes too long for one counts as failing."""
     served = parts.service.kb(kb)
     try:
         return await look_up(request, parts, visitor.owner, served, look)
-    except UnknownId as error:
-        raise HTTPException(404, str(error)) from error
     except Overdue as error:
         served.breaker.failed()
         raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error

@@ -27,19 +27,10 @@ _ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
 _LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
 
-class ErrorData(BaseModel):
-    """What went wrong."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
 class Failure(BaseModel):
     """An error in OpenAI's form."""
 
-    error: ErrorData
+    error: dict[str, str | None]
 
 
 router = APIRouter(
@@ -67,9 +58,8 @@ class Message(BaseModel):
     @property
     def text(self) -> str:
         """What it says."""
-        if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.type == "text")
-        return self.content or ""
+        parts = self.content if isinstance(self.content, list) else [Part(type="text", text=self.content or "")]
+        return "\n".join(part.text for part in parts if part.type == "text")
 
 
 class StreamOptions(BaseModel):
@@ -91,26 +81,13 @@ class Conversation(BaseModel):
     stream_options: StreamOptions | None = None
 
 
-class Model(BaseModel):
-    """A choice of knowledge base, system and model."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int = 0
-    owned_by: str = "kbnav"
-
-
-class Models(BaseModel):
-    """Every choice."""
-
-    object: Literal["list"] = "list"
-    data: list[Model]
-
-
 @router.get("/models")
-def models(parts: ChatOf, visitor: VisitorOf) -> Models:  # noqa: ARG001 - must be one
+def models(parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:  # noqa: ARG001 - must be one
     """What can be asked: ``kb/system/model``."""
-    return Models(data=[Model(id="/".join(choice)) for choice in _choices(parts)])
+    data = [
+        {"id": "/".join(choice), "object": "model", "created": 0, "owned_by": "kbnav"} for choice in _choices(parts)
+    ]
+    return {"object": "list", "data": data}
 
 
 @router.post("/chat/completions", responses={400: {"model": Failure, "description": "The last message asks nothing."}})

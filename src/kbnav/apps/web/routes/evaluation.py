@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, unquote
@@ -16,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from kbnav.apps.web.auth import Visitor
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import REFUSALS, Parts, PartsOf, VisitorOf, page_of
+from kbnav.apps.web.routes.common import LOGGED_IN, PartsOf
 from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.service import Served
 from kbnav.errors import StopRun
@@ -24,9 +22,9 @@ from kbnav.evaluation.human_evaluation import ASPECTS, HIGHEST, LOWEST, Collecti
 from kbnav.evaluation.monitoring import Monitor, MonitoredRun
 from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
-view_router = APIRouter(responses=REFUSALS, include_in_schema=False)
-collect_router = APIRouter(include_in_schema=False)
-judge_router = APIRouter(include_in_schema=False)
+view_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
+collect_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
+judge_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
 COOKIE = "kbnav_name"
 LONGEST_NAME = 60
 LONGEST_TEXT = 2000
@@ -56,15 +54,18 @@ async def _form(request: Request) -> Mapping[str, list[str]]:
     return parse_qs((await request.body()).decode("utf-8", "replace"))
 
 
+FormOf = Annotated[Mapping[str, list[str]], Depends(_form)]
+
+
 def _field(form: Mapping[str, list[str]], name: str) -> str:
     return form.get(name, [""])[0].strip()
 
 
 @collect_router.post("/name")
 @judge_router.post("/name")
-async def take_name(request: Request) -> Response:
+def take_name(request: Request, form: FormOf) -> Response:
     """Keep the name that somebody chose in their browser."""
-    name = " ".join(_field(await _form(request), "name").split())[:LONGEST_NAME]
+    name = " ".join(_field(form, "name").split())[:LONGEST_NAME]
     response = RedirectResponse("/", 303)
     marks = "; Secure" if request.state.secure else ""
     cookie = f"{COOKIE}={quote(name, safe='')}; Path=/; Max-Age={_AGE}; HttpOnly; SameSite=Lax{marks}"
@@ -84,19 +85,19 @@ def _run(request: Request, name: str) -> MonitoredRun:
 
 
 @view_router.get("/")
-def runs_page(request: Request, visitor: VisitorOf) -> Response:  # noqa: ARG001 - none but visitors
+def runs_page(request: Request) -> Response:
     """All runs."""
     return page(request, "view.html", folder=request.app.state.following.folder.name)
 
 
 @view_router.get("/run")
-def run_page(request: Request, visitor: VisitorOf, name: Name) -> Response:  # noqa: ARG001
+def run_page(request: Request, name: Name) -> Response:
     """One run: its questions under way, and those answered."""
     return page(request, "view_run.html", name=name, info=_run(request, name).info)
 
 
 @view_router.get("/sample")
-def sample_page(request: Request, visitor: VisitorOf, run: Name, id: Name) -> Response:  # noqa: ARG001
+def sample_page(request: Request, run: Name, id: Name) -> Response:
     """One question of a run: its gold answer, its answer and every step, or what it is at."""
     followed = _run(request, run)
     record, gold = followed.sample(id)
@@ -122,7 +123,7 @@ def sample_page(request: Request, visitor: VisitorOf, run: Name, id: Name) -> Re
 
 
 @view_router.get("/api/runs")
-def runs(request: Request, parts: PartsOf, visitor: VisitorOf) -> list[dict[str, Any]]:  # noqa: ARG001
+def runs(request: Request, parts: PartsOf) -> list[dict[str, Any]]:
     """What is known of every run now."""
     documents = []
     for name, followed in request.app.state.following.runs().items():
@@ -134,7 +135,7 @@ def runs(request: Request, parts: PartsOf, visitor: VisitorOf) -> list[dict[str,
 
 
 @view_router.get("/api/run")
-def one_run(request: Request, visitor: VisitorOf, name: Name, after: int = 0) -> dict[str, Any]:  # noqa: ARG001
+def one_run(request: Request, name: Name, after: int = 0) -> dict[str, Any]:
     """One run, with the samples that came behind a version of it."""
     followed = _run(request, name)
     samples = followed.samples(after)
@@ -175,22 +176,20 @@ def _sums(name: str, followed: MonitoredRun) -> dict[str, Any]:
 # Questions of nodes that were drawn for people (STaRK, section 2.6 and appendix D)
 
 
-def _served(parts: Parts) -> Served:
+def _served(parts: PartsOf) -> Served:
     (served,) = parts.service.kbs.values()
     return served
 
 
+ServedOf = Annotated[Served, Depends(_served)]
+
+
 @collect_router.get("/")
-async def collect_page(request: Request, parts: PartsOf, visitor: VisitorOf, who: WhoOf, batch: Batch = 0) -> Response:
+def collect_page(request: Request, served: ServedOf, who: WhoOf, batch: Batch = 0) -> Response:
     """What is to be done, and the nodes that were drawn for somebody; who has no name yet is asked for one."""
-    served, collection = _served(parts), request.app.state.collection
     if not who:
         return page(request, "collect_name.html")
-    look = partial(_collect_page, request, served, collection, who, batch)
-    return await page_of(request, parts, visitor, served.key, look)
-
-
-def _collect_page(request: Request, served: Served, collection: Collection, who: str, batch: int) -> Response:
+    collection: Collection = request.app.state.collection
     drawn = collection.drawn(who, batch, request.app.state.count)
     written = collection.of(who)
     of = {node.id: [one.question for one in written if one.meta["node"] == node.id] for node in drawn}
@@ -198,52 +197,39 @@ def _collect_page(request: Request, served: Served, collection: Collection, who:
 
 
 @collect_router.get("/write")
-async def write_page(
-    request: Request, parts: PartsOf, visitor: VisitorOf, who: WhoOf, node: str, batch: Batch = 0
-) -> Response:
+def write_page(request: Request, served: ServedOf, who: WhoOf, node: str, batch: Batch = 0) -> Response:
     """A node with its document, its neighbours and ways of two hops, and a form for a question."""
-    if not who:
-        return RedirectResponse("/", 303)
-    served = _served(parts)
-    look = partial(_write_page, request, served, node, batch)
-    return await page_of(request, parts, visitor, served.key, look)
+    return _write_page(request, served, node, batch) if who else RedirectResponse("/", 303)
 
 
-def _write_page(
-    request: Request, served: Served, node_id: str, batch: int, question: str = "", *, problem: bool = False
-) -> Response:
+def _write_page(request: Request, served: Served, node_id: str, batch: int, refused: str | None = None) -> Response:
+    """``refused`` is a question that is to be mended."""
     explorer = request.app.state.collection.explorer
     return page(
         request,
         "collect_write.html",
-        422 if problem else 200,
+        200 if refused is None else 422,
         served=served,
         node=explorer.value(explorer.skb.number(node_id)),
         entry=explorer.kb.get_entry(node_id),
         around=explorer.around(node_id, SHOWN),
         hops=explorer.two_hops(node_id, TWO_HOPS, node_id),
         batch=batch,
-        question=question,
-        problem=problem,
+        question=refused or "",
+        problem=refused is not None,
     )
 
 
 @collect_router.post("/write")
-async def write_question(request: Request, parts: PartsOf, visitor: VisitorOf, who: WhoOf) -> Response:
+def write_question(request: Request, served: ServedOf, who: WhoOf, form: FormOf) -> Response:
     """A question: to be mended, or shown with what may answer it as well; kept once that was looked through."""
-    served, form = _served(parts), await _form(request)
     if not who:
         return RedirectResponse("/", 303)
-    look = partial(_write_question, request, served, who, form)
-    return await page_of(request, parts, visitor, served.key, look)
-
-
-def _write_question(request: Request, served: Served, who: str, form: Any) -> Response:
     collection: Collection = request.app.state.collection
     node_id, question = _field(form, "node"), " ".join(_field(form, "question").split())[:LONGEST_TEXT]
     batch = int(_field(form, "batch")) if _field(form, "batch").isdecimal() else 0
     if not question or collection.names(question, node_id):
-        return _write_page(request, served, node_id, batch, question, problem=True)
+        return _write_page(request, served, node_id, batch, question)
     if _field(form, "looked"):
         collection.add(who, question, node_id, form.get("fits", []), form.get("seen", []))
         return RedirectResponse(f"/?batch={batch}&saved={quote(node_id, safe='')}", 303)
@@ -256,11 +242,9 @@ def _write_question(request: Request, served: Served, who: str, form: Any) -> Re
 
 
 @judge_router.get("/")
-async def judge_page(request: Request, visitor: VisitorOf, who: WhoOf) -> Response:  # noqa: ARG001 - none but visitors
+def judge_page(request: Request, who: WhoOf) -> Response:
     """The sample that is to be rated next; who has no name yet is asked for one."""
-    if not who:
-        return page(request, "judge_name.html")
-    return _sheet(request, who)
+    return _sheet(request, who) if who else page(request, "judge_name.html")
 
 
 def _sheet(request: Request, who: str, *, missing: bool = False) -> Response:
@@ -281,9 +265,9 @@ def _sheet(request: Request, who: str, *, missing: bool = False) -> Response:
 
 
 @judge_router.post("/rate")
-async def rate(request: Request, visitor: VisitorOf, who: WhoOf) -> Response:  # noqa: ARG001
+def rate(request: Request, who: WhoOf, form: FormOf) -> Response:
     """Keep what somebody thinks of a sample."""
-    judging, form = request.app.state.judging, await _form(request)
+    judging: Judging = request.app.state.judging
     dataset = _field(form, "dataset")
     if not who or dataset not in judging.left(who):
         return RedirectResponse("/", 303)
@@ -293,5 +277,5 @@ async def rate(request: Request, visitor: VisitorOf, who: WhoOf) -> Response:  #
     if not all(value.isdecimal() and LOWEST <= int(value) <= HIGHEST for value in given.values()):
         raise HTTPException(422, f"rated from {LOWEST} to {HIGHEST}")
     scores = {aspect: int(value) for aspect, value in given.items()}
-    await asyncio.to_thread(judging.add, who, dataset, scores, _field(form, "note")[:LONGEST_TEXT])
+    judging.add(who, dataset, scores, _field(form, "note")[:LONGEST_TEXT])
     return RedirectResponse("/", 303)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from kbnav.apps.web.examples import made_examples
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.results import StoredTable
 from kbnav.apps.web.routes.common import (
+    LOGGED_IN,
     REFUSALS,
     ChatParts,
     Language,
@@ -63,8 +64,8 @@ def explorer_of(served: Served) -> Explorer:
     return Explorer(as_skb(served.kb, "the explorer"))
 
 
-@router.get("/explore")
-async def index(request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:  # noqa: ARG001 - none but visitors
+@router.get("/explore", dependencies=[LOGGED_IN])
+async def index(request: Request, parts: PartsOf) -> Response:
     """The SKBs to look around in; where there is one, that."""
     served = [one for one in parts.service.kbs.values() if one.is_skb]
     if len(served) == 1:
@@ -74,45 +75,28 @@ async def index(request: Request, parts: PartsOf, visitor: VisitorOf) -> Respons
 
 @router.get("/explore/{kb}")
 async def overview(
-    kb: str,
-    request: Request,
-    parts: PartsOf,
-    visitor: VisitorOf,
-    q: Text = "",
-    type: Text = "",
-    relation: Text = "",
+    kb: str, request: Request, parts: PartsOf, visitor: VisitorOf, q: Text = "", type: Text = "", relation: Text = "",
     start: Start = 0,
-) -> Response:
+) -> Response:  # fmt: skip
     """What an SKB is made of; or what a search finds, the nodes of a type, or what a relation links."""
     served = parts.service.kb(kb)
-    look = _overview
-    if q.strip():
-        look = partial(_found, q=q.strip())
-    elif type:
-        look = partial(_of_type, kind=type, start=start)
-    elif relation:
-        look = partial(_relation, relation=relation)
-    return await page_of(request, parts, visitor, kb, partial(look, request, served))
+
+    def look() -> Response:
+        explorer = explorer_of(served)
+        if q.strip():
+            found = explorer.kb.search_entities(q.strip(), limit=FOUND)
+            return page(request, "explore_found.html", served=served, found=found, q=q.strip())
+        if type:
+            return _listed(request, served, explorer.of_type(type, start, PAGE), start, kind=type)
+        if relation:
+            return _relation(request, served, explorer, relation)
+        meta, shown = explorer.skb.meta, explorer.kb.relations.display
+        return page(request, "explore_kb.html", served=served, meta=meta, shown=shown, q="")
+
+    return await page_of(request, parts, visitor, kb, look)
 
 
-def _overview(request: Request, served: Served) -> Response:
-    explorer = explorer_of(served)
-    meta, shown = explorer.skb.meta, explorer.kb.relations.display
-    return page(request, "explore_kb.html", served=served, meta=meta, shown=shown, q="")
-
-
-def _found(request: Request, served: Served, q: str) -> Response:
-    found = explorer_of(served).kb.search_entities(q, limit=FOUND)
-    return page(request, "explore_found.html", served=served, found=found, q=q)
-
-
-def _of_type(request: Request, served: Served, kind: str, start: int) -> Response:
-    listed = explorer_of(served).of_type(kind, start, PAGE)
-    return _listed(request, served, listed, start, kind=kind)
-
-
-def _relation(request: Request, served: Served, relation: str) -> Response:
-    explorer = explorer_of(served)
+def _relation(request: Request, served: Served, explorer: Explorer, relation: str) -> Response:
     number = explorer.kb.relations.number(relation)
     name = explorer.skb.relation_names[number]
     links = sorted((one for one in explorer.skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
@@ -127,16 +111,14 @@ async def neighbors(
 ) -> Response:
     """The neighbours of a node by one relation, a page at a time."""
     served = parts.service.kb(kb)
-    return await page_of(
-        request, parts, visitor, kb, partial(_neighbors, request, served, node=node, relation=relation, start=start)
-    )
 
+    def look() -> Response:
+        explorer = explorer_of(served)
+        listed = explorer.neighbors(node, relation, start, PAGE)
+        value = explorer.value(explorer.skb.number(node))
+        return _listed(request, served, listed, start, node=value, relation=relation)
 
-def _neighbors(request: Request, served: Served, node: str, relation: str, start: int) -> Response:
-    explorer = explorer_of(served)
-    listed = explorer.neighbors(node, relation, start, PAGE)
-    value = explorer.value(explorer.skb.number(node))
-    return _listed(request, served, listed, start, node=value, relation=relation)
+    return await page_of(request, parts, visitor, kb, look)
 
 
 def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
@@ -151,24 +133,21 @@ def _listed(request: Request, served: Served, listed: NodePage, start: int, **of
 
 @router.get("/explore/{kb}/path")
 async def path(
-    kb: str,
-    request: Request,
-    parts: PartsOf,
-    visitor: VisitorOf,
+    kb: str, request: Request, parts: PartsOf, visitor: VisitorOf,
     begin: Annotated[str, Query(alias="from", max_length=500)],
     end: Annotated[str, Query(alias="to", max_length=500)] = "",
-) -> Response:
+) -> Response:  # fmt: skip
     """The shortest ways from one node to another, which is given by its id or its name."""
-    look = partial(_path, request, parts.service.kb(kb), begin, end.strip())
+    served, end = parts.service.kb(kb), end.strip()
+
+    def look() -> Response:
+        explorer = explorer_of(served)
+        start = explorer.value(explorer.skb.number(begin))
+        meant = explorer.find(end) if end else []
+        ways = explorer.ways(begin, meant[0].id, WAYS) if len(meant) == 1 else None
+        return page(request, "explore_path.html", served=served, start=start, asked=end, meant=meant, ways=ways)
+
     return await page_of(request, parts, visitor, kb, look)
-
-
-def _path(request: Request, served: Served, begin: str, end: str) -> Response:
-    explorer = explorer_of(served)
-    start = explorer.value(explorer.skb.number(begin))
-    meant = explorer.find(end) if end else []
-    ways = explorer.ways(begin, meant[0].id, WAYS) if len(meant) == 1 else None
-    return page(request, "explore_path.html", served=served, start=start, asked=end, meant=meant, ways=ways)
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
@@ -177,21 +156,19 @@ async def entry_page(
 ) -> Response:
     """All that a knowledge base says of one entity; of an SKB's node also why it is an answer of one's own ``run``."""
     served = parts.service.kb(kb)
-    chosen = parts.settings.language
-    language = "en" if chosen == "auto" else chosen
-    look = partial(_entry, request, served, entity_id, language)
-    if served.is_skb:
-        look = partial(_node, request, served, entity_id, lambda: _explanation(parts, served, visitor, run, entity_id))
+    language = "en" if parts.settings.language == "auto" else parts.settings.language
+
+    def look() -> Response:
+        if served.is_skb:
+            return _node(request, parts, served, visitor, entity_id, run)
+        entry = served.kb.get_entry(entity_id, language=language)
+        incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
+        return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
+
     return await page_of(request, parts, visitor, kb, look)
 
 
-def _entry(request: Request, served: Served, entity_id: str, language: str) -> Response:
-    entry = served.kb.get_entry(entity_id, language=language)
-    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
-    return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
-
-
-def _node(request: Request, served: Served, node_id: str, explain: Callable[[], Explanation | None]) -> Response:
+def _node(request: Request, parts: Parts, served: Served, visitor: Visitor, node_id: str, run_id: str) -> Response:
     """A node: its document, its neighbours by relation, and why it is an answer. Raises UnknownId."""
     explorer = explorer_of(served)
     if explorer.skb.nodes.ids.find(node_id) < 0 and explorer.kb.relations.find(node_id) is not None:
@@ -203,7 +180,7 @@ def _node(request: Request, served: Served, node_id: str, explain: Callable[[], 
         node=explorer.value(explorer.skb.number(node_id)),
         entry=explorer.kb.get_entry(node_id),
         around=explorer.around(node_id, SHOWN),
-        why=explain(),
+        why=_explanation(parts, explorer, served.key, visitor, run_id, node_id),
     )
 
 
@@ -238,14 +215,16 @@ class Explanation:
     named: tuple[tuple[Value, ShortestPaths], ...]
 
 
-def _explanation(parts: Parts, served: Served, visitor: Visitor, run_id: str, node_id: str) -> Explanation | None:
+def _explanation(
+    parts: Parts, explorer: Explorer, kb: str, visitor: Visitor, run_id: str, node_id: str
+) -> Explanation | None:
     """Why a node is an answer of a run; nothing for another's, or one that has not ended. Raises UnknownId."""
     if not isinstance(parts, ChatParts) or not run_id:
         return None
     run = parts.store.run(run_id)
-    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
+    if run is None or run.owner != visitor.owner or run.kb != kb or run.under_way:
         return None
-    found, answer, explorer = parts.store.results.find(run_id), run.answer or {}, explorer_of(served)
+    found, answer = parts.store.results.find(run_id), run.answer or {}
     node = explorer.skb.number(node_id)
     reading = read(run.question, explorer.skb, answer.get("language") or "en")
     starts = dict.fromkeys(one.nodes[0] for one in reading.mentions if node not in one.nodes)
@@ -332,7 +311,7 @@ async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf
     # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
     found = await parts.service.pages.run(
         visitor.owner, kb, look, gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
-        wait=parts.settings.web.wait_seconds, refuse=served.breaker.refuse,
+        refuse=served.breaker.refuse,
     )  # fmt: skip
     parts.service.keep_examples(kb, found)
     return list(found)

@@ -34,7 +34,6 @@ from kbnav.apps.web.routes.common import (
 )
 from kbnav.apps.web.store import Session, Status, StoredRun, unguessable
 from kbnav.errors import DataError
-from kbnav.settings.systems import Need, SystemEntry
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 _FILES: dict[int | str, dict[str, Any]] = {
@@ -124,38 +123,6 @@ class SessionPage(SessionData):
     runs: list[RunData]
 
 
-class SystemData(BaseModel):
-    """A system: its name, one line of what it does, what it needs and what it is better with."""
-
-    name: str
-    about: str
-    needs: list[Need]
-    uses: list[Need]
-
-
-class Offered(BaseModel):
-    """A knowledge base, and the systems that answer questions of it."""
-
-    key: str
-    systems: list[str]
-    about: list[SystemData]
-
-
-class Options(BaseModel):
-    """What can be chosen."""
-
-    kbs: list[Offered]
-    models: list[str]
-    user: str
-
-
-class Shared(BaseModel):
-    """The address of a run that is shared, to be read only."""
-
-    share: str
-    path: str
-
-
 def _session_data(session: Session) -> SessionData:
     return SessionData.model_validate(session)
 
@@ -167,23 +134,15 @@ def _run_data(parts: ChatParts, run: StoredRun, language: str, *, shared: bool =
     edited = parts.store.edit(run.id)
     if edited and share:
         edited = {**edited, "result": {**edited["result"], "id": share}}
-    return RunData(
-        id=share or run.id,
-        session="" if share else run.session,
-        kb=run.kb,
-        system=run.system,
-        model=run.model,
-        question=run.question,
-        status=run.status,
-        made=run.made,
-        events=[{"id": event.number, **_event(event.data, share, language)} for event in parts.store.events(run.id)],
-        answer=_answer(run.answer, share, language) if run.answer else None,
-        edited=edited,
-        thumb=thumb,
-        note=note,
-        share=run.share,
-        before=before,
-    )
+    events = [{"id": event.number, **_event(event.data, share, language)} for event in parts.store.events(run.id)]
+    changed: dict[str, Any] = {
+        "id": share or run.id,
+        "session": "" if share else run.session,
+        "events": events,
+        "answer": _answer(run.answer, share, language) if run.answer else None,
+        "edited": edited,
+    }
+    return RunData(**{**vars(run), **changed}, thumb=thumb, note=note, before=before)
 
 
 def _event(data: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
@@ -202,18 +161,21 @@ def _answer(answer: Mapping[str, Any], share: str | None, language: str) -> dict
 
 
 @router.get("/options")
-def options(parts: ChatOf, visitor: VisitorOf) -> Options:
-    """Knowledge bases, systems and models to choose from."""
-
-    def data(one: SystemEntry) -> SystemData:
-        return SystemData(name=one.name, about=one.about, needs=list(one.needs), uses=list(one.uses))
-
+def options(parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
+    """Knowledge bases, systems and models to choose from; of a system what it does, needs and is better with."""
+    service = parts.service
     kbs = [
-        Offered(key=kb.key, systems=[one.name for one in systems], about=[data(one) for one in systems])
-        for kb in parts.service.kbs.values()
-        for systems in [parts.service.systems(kb)]
+        {
+            "key": kb.key,
+            "systems": [one.name for one in service.systems(kb)],
+            "about": [
+                {"name": one.name, "about": one.about, "needs": one.needs, "uses": one.uses}
+                for one in service.systems(kb)
+            ],
+        }
+        for kb in service.kbs.values()
     ]
-    return Options(kbs=kbs, models=list(parts.service.models), user=visitor.name)
+    return {"kbs": kbs, "models": service.models, "user": visitor.name}
 
 
 @router.post("/ask")
@@ -356,14 +318,14 @@ def set_opinion(run_id: str, opinion: Opinion, parts: ChatOf, visitor: VisitorOf
 
 
 @router.post("/runs/{run_id}/share")
-def share(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Shared:
+def share(run_id: str, parts: ChatOf, visitor: VisitorOf) -> dict[str, str]:
     """Make an unguessable link by which anybody who reaches this server can read the run."""
     found = own_run(parts, visitor, run_id)
     if found.under_way:
         raise HTTPException(409, "it can be shared once it has ended")
     link = found.share or unguessable("share")
     parts.store.share(found.id, link)
-    return Shared(share=link, path=f"/share/{link}")
+    return {"share": link, "path": f"/share/{link}"}
 
 
 @router.delete("/runs/{run_id}/share", status_code=204)

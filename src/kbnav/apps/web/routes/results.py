@@ -43,7 +43,7 @@ from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.presentation import comment_labels, formatted
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, words_of
-from kbnav.knowledge.wikidata.precision import date_precisions
+from kbnav.knowledge.wikidata.queries import date_precisions
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
 
@@ -155,16 +155,16 @@ async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor
 
     Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
     """
-    served, web = parts.service.kb(asked.kb), parts.settings.web
+    served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
     run = await asyncio.to_thread(own_run, parts, visitor, asked.run) if asked.run else None
     await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
-    seconds = 2 * served.settings.limits.query_timeout + web.page_seconds
+    seconds = 2 * served.settings.limits.query_timeout + parts.service.page_seconds
     return await parts.service.queries.run(
         visitor.owner, served.key, partial(_run_query, asked, parts, served, visitor.owner, run),
-        gone=request.is_disconnected, seconds=seconds, wait=web.wait_seconds, refuse=served.breaker.refuse,
+        gone=request.is_disconnected, seconds=seconds, refuse=served.breaker.refuse,
         name=asked.name,
     )  # fmt: skip
 
@@ -331,9 +331,8 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
         if sort or find:  # all rows are read, as for a download
             look = partial(_sorted, parts, found, sort, descending, find, start, count)
             numbers, shown, total = await service.downloads.run(
-                found.reader, "", look, gone=request.is_disconnected, seconds=SORT_SECONDS,
-                wait=parts.settings.web.wait_seconds,
-            )  # fmt: skip
+                found.reader, "", look, gone=request.is_disconnected, seconds=SORT_SECONDS
+            )
         else:
             shown, total = await asyncio.to_thread(lambda: list(table.rows(start, count))), table.count
             numbers = list(range(start, start + len(shown)))
@@ -354,9 +353,7 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
 
         CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
         """
-        turn = parts.service.downloads.turn(
-            found.reader, "", gone=request.is_disconnected, wait=parts.settings.web.wait_seconds, name=name
-        )
+        turn = parts.service.downloads.turn(found.reader, "", gone=request.is_disconnected, name=name)
         content = download(found.table, form, exact=exact, labels=_file_labels(parts, found))
         headers = {"Content-Disposition": attachment(title, form)}
         return Download(content, turn, media_type=MEDIA[form], headers=headers)

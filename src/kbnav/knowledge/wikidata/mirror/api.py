@@ -5,26 +5,317 @@ Parameters in, the JSON body out; no HTTP here. As on Wikidata, errors are bodie
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pyoxigraph import Literal, NamedNode, RdfFormat, Store, Triple, serialize
+
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.documents import Documents
-from kbnav.knowledge.wikidata.mirror.keywords import NoValues, UnreadKeyword, by_keywords, read_keywords
-from kbnav.knowledge.wikidata.mirror.search import Index, Match
+from kbnav.knowledge.wikidata.mirror.rdf import BadValue, Node, Term, article_title, decode, site_of
+from kbnav.knowledge.wikidata.mirror.search import Index, Match, NoValues, UnreadKeyword, by_keywords, read_keywords
 from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
+
+Facts = Mapping[str, list[Term]]
+"""The triples of one subject: objects by the IRI of the predicate."""
+
+_DATATYPES = {f"{v.WIKIBASE}{iri}": name for name, iri in v.DATATYPES.items()}
+_RANKS = {rank.value: name for name, rank in v.RANKS.items()}
+# The part of a lexeme, F1 or S1, must not be taken from the GUID that follows it.
+_STATEMENT_ID = re.compile(r"([lL]\d+-[FS]\d+(?=-[0-9a-fA-F]{8}-)|[^-]*)-")
+_NAMES = (v.RDFS_LABEL, v.DESCRIPTION, v.ALT_LABEL, v.VERSION, v.DATE_MODIFIED)
+_TITLES = {"item": "", "property": "Property:", "lexeme": "Lexeme:"}
+_NAMESPACES = {"item": 0, "property": 120, "lexeme": 146}
+
+
+class Documents:
+    """Reads entities from a store. Threads may share one."""
+
+    def __init__(self, store: Store, concept_base: str = WIKIDATA) -> None:
+        """Read from ``store``, whose entities' IRIs begin with ``concept_base``."""
+        self.store = self._store = store
+        self.names_here = self._n = v.Namespaces.of(concept_base)
+        self._datatypes: dict[str, str] = {}
+
+    def resolve(self, entity_id: str) -> str:
+        """The id that an id leads to: its own, that of the entity it was merged into, or empty where there is none."""
+        for _ in range(8):  # redirects of redirects are rare, and circles are possible
+            subject = NamedNode(self._n.wd + entity_id)
+            moved = self._store.quads_for_pattern(subject, v.SAME_AS, None, None)
+            target = next((self._n.local_id(_value(quad.object)) for quad in moved), "")
+            if not target:
+                return entity_id if self._exists(subject) else ""
+            entity_id = target
+        return ""
+
+    def datatype(self, property_id: str) -> str:
+        """The datatype of a property's values (``wikibase-item``); empty where the store does not have it."""
+        found = self._datatypes.get(property_id)
+        if found is None:
+            subject = NamedNode(self._n.wd + property_id)
+            types = [quad.object for quad in self._store.quads_for_pattern(subject, v.PROPERTY_TYPE, None, None)]
+            found = next((_DATATYPES[_value(term)] for term in types if _value(term) in _DATATYPES), "")
+            self._datatypes[property_id] = found
+        return found
+
+    def names(self, entity_id: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Labels (of a lexeme, its lemmas) and descriptions of an entity, by language."""
+        subject = NamedNode(self._n.wd + entity_id)
+        labels = self._texts(subject, v.RDFS_LABEL) | self._texts(subject, v.LEMMA)
+        return labels, self._texts(subject, v.DESCRIPTION)
+
+    def document(self, entity_id: str, *, names_only: bool = False) -> dict[str, Any] | None:
+        """The document of an entity; None where the store has nothing of it. Redirects are not followed.
+
+        ``names_only`` leaves an item's or property's statements and sitelinks out: most requests want labels of many.
+        """
+        subject = NamedNode(self._n.wd + entity_id)
+        kind = v.entity_kind(entity_id)
+        facts = self._facts(subject, _NAMES if names_only and kind != "lexeme" else (None,))
+        if not facts and not self._exists(subject):
+            return None
+        document: dict[str, Any] = {
+            "pageid": int(re.sub(r"\D.*", "", entity_id[1:])),
+            "ns": _NAMESPACES.get(kind, 0),
+            "title": _TITLES.get(kind, "") + entity_id,
+            "lastrevid": int(_first(facts, v.VERSION) or 0),
+            "modified": _first(facts, v.DATE_MODIFIED) or "1970-01-01T00:00:00Z",
+            "type": kind,
+        }
+        if kind == "property":
+            document["datatype"] = self.datatype(entity_id) or "string"
+        document["id"] = entity_id
+        if kind == "lexeme":
+            return document | self._lexeme(entity_id, facts)
+        document["labels"] = _monolingual(facts, v.RDFS_LABEL)
+        document["descriptions"] = _monolingual(facts, v.DESCRIPTION)
+        document["aliases"] = _aliases(facts)
+        document["claims"] = {} if names_only else self._claims(entity_id, facts)
+        if kind == "item" and not names_only:
+            document["sitelinks"] = self._sitelinks(subject)
+        return document
+
+    def turtle(self, entity_id: str, prefixes: Mapping[str, str]) -> bytes:
+        """The triples whose subject an entity is, in Turtle that declares ``prefixes``."""
+        quads = self._store.quads_for_pattern(NamedNode(self._n.wd + entity_id), None, None, None)
+        triples = (Triple(quad.subject, quad.predicate, quad.object) for quad in quads)
+        return serialize(triples, format=RdfFormat.TURTLE, prefixes=dict(prefixes)) or b""
+
+    def _exists(self, subject: NamedNode) -> bool:
+        return next(iter(self._store.quads_for_pattern(subject, None, None, None)), None) is not None
+
+    def _facts(self, subject: Any, predicates: Sequence[NamedNode | None] = (None,)) -> dict[str, list[Term]]:
+        facts: dict[str, list[Term]] = defaultdict(list)
+        for predicate in predicates:
+            for quad in self._store.quads_for_pattern(subject, predicate, None, None):
+                facts[quad.predicate.value].append(quad.object)
+        return facts
+
+    def _texts(self, subject: NamedNode, predicate: NamedNode) -> dict[str, str]:
+        return {
+            quad.object.language or "und": quad.object.value
+            for quad in self._store.quads_for_pattern(subject, predicate, None, None)
+            if isinstance(quad.object, Literal)
+        }
+
+    def _lexeme(self, entity_id: str, facts: Facts) -> dict[str, Any]:
+        forms, senses = [], []
+        for form, about in self._parts(facts, v.LEXICAL_FORM):
+            features = [self._n.local_id(_value(term)) for term in about.get(v.GRAMMATICAL_FEATURE.value, ())]
+            forms.append(
+                {
+                    "id": form,
+                    "representations": _monolingual(about, v.REPRESENTATION),
+                    "grammaticalFeatures": features,
+                    "claims": self._claims(form, about),
+                }
+            )
+        for sense, about in self._parts(facts, v.LEXICAL_SENSE):
+            senses.append({"id": sense, "glosses": _monolingual(about, v.GLOSS), "claims": self._claims(sense, about)})
+        return {
+            "lemmas": _monolingual(facts, v.LEMMA),
+            "lexicalCategory": self._n.local_id(_first(facts, v.LEXICAL_CATEGORY)),
+            "language": self._n.local_id(_first(facts, v.LANGUAGE)),
+            "claims": self._claims(entity_id, facts),
+            "forms": forms,
+            "senses": senses,
+        }
+
+    def _parts(self, facts: Facts, predicate: NamedNode) -> Iterator[tuple[str, Facts]]:
+        ids = [self._n.local_id(_value(term)) for term in facts.get(predicate.value, ())]
+        for part in sorted(filter(None, ids), key=_number):
+            yield part, self._facts(NamedNode(self._n.wd + part))
+
+    def _sitelinks(self, subject: NamedNode) -> dict[str, Any]:
+        links = {}
+        for quad in self._store.quads_for_pattern(None, v.ABOUT, subject, None):
+            article = quad.subject
+            site = site_of(article.value) if isinstance(article, NamedNode) else ""
+            if site:
+                facts = self._facts(article)
+                if v.DATASET in facts.get(v.RDF_TYPE.value, ()):  # the entity's own page, not one about it
+                    continue
+                title = _first(facts, v.NAME) or article_title(_value(article))
+                badges = [self._n.local_id(_value(badge)) for badge in facts.get(v.BADGE.value, ())]
+                links[site] = {"site": site, "title": title, "badges": badges}
+        return dict(sorted(links.items()))
+
+    def _claims(self, entity_id: str, facts: Facts) -> dict[str, list[dict[str, Any]]]:
+        """Statements by property: those with a node, then one for each truthy triple that none of these accounts for.
+
+        A statement node that says neither a value nor that there is none is left out.
+        """
+        claims: dict[str, list[dict[str, Any]]] = {}
+        for prop in sorted({self._property(iri) for iri in facts} - {""}, key=_number):
+            statements: list[dict[str, Any]] = []
+            told: set[Term] = set()
+            for node in facts.get(self._n.p + prop, ()):
+                about = self._facts(node)
+                main = self._main_snak(prop, about)
+                if main is not None:
+                    told.update(about.get(self._n.ps + prop, ()))
+                    statements.append(self._statement(_value(node), main, about))
+            truthy = facts.get(self._n.wdt + prop, ())
+            # A value that is not known is a blank node, another one in each triple; one statement is enough for them.
+            vague = any(statement["mainsnak"]["snaktype"] == "somevalue" for statement in statements)
+            for term in truthy:
+                if term not in told and not (vague and _is_unknown(term)):
+                    statements.append(_from_truthy(entity_id, prop, term, self._snak(prop, term, None)))
+            if statements:
+                claims[prop] = statements
+        return claims
+
+    def _main_snak(self, prop: str, about: Facts) -> dict[str, Any] | None:
+        values = about.get(self._n.ps + prop, ())
+        if values:
+            return self._snak(prop, values[0], self._node(values[0], about.get(self._n.psv + prop, ())))
+        if NamedNode(self._n.wdno + prop) in about.get(v.RDF_TYPE.value, ()):
+            return self._no_value(prop)
+        return None
+
+    def _statement(self, iri: str, main: Mapping[str, Any], about: Facts) -> dict[str, Any]:
+        qualifiers = self._snaks(about, self._n.pq, self._n.pqv, no_value=True, main=main["property"])
+        statement: dict[str, Any] = {"mainsnak": main, "type": "statement"}
+        if qualifiers:
+            statement |= {"qualifiers": qualifiers, "qualifiers-order": list(qualifiers)}
+        statement |= {"id": self._statement_id(iri), "rank": _RANKS.get(_first(about, v.RANK), "normal")}
+        sources = [term for term in about.get(v.DERIVED_FROM.value, ()) if isinstance(term, NamedNode)]
+        references = []
+        for source in sources:
+            snaks = self._snaks(self._facts(source), self._n.pr, self._n.prv)
+            if snaks:
+                name = source.value.removeprefix(self._n.wdref)
+                references.append({"hash": name, "snaks": snaks, "snaks-order": list(snaks)})
+        return statement | ({"references": references} if references else {})
+
+    def _snaks(
+        self, about: Facts, simple: str, full: str, *, no_value: bool = False, main: str = ""
+    ) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for iri, terms in about.items():
+            prop = iri[len(simple) :] if iri.startswith(simple) else ""
+            if v.is_entity_id(prop):
+                nodes = about.get(full + prop, ())
+                found[prop] += [self._snak(prop, term, self._node(term, nodes)) for term in terms]
+        if no_value:
+            for term in about.get(v.RDF_TYPE.value, ()):
+                prop = _value(term).removeprefix(self._n.wdno)
+                # The main value may be the one that does not exist; a qualifier with its property is as good as unseen.
+                if v.is_entity_id(prop) and not (prop == main and self._n.ps + prop not in about):
+                    found[prop].append(self._no_value(prop))
+        return {prop: found[prop] for prop in sorted(found, key=_number)}
+
+    def _node(self, term: Term, nodes: Any) -> Node | None:
+        """The value node, among those given, that belongs to a simple term."""
+        for node in nodes:
+            facts = {iri.removeprefix(v.WIKIBASE): terms[0] for iri, terms in self._facts(node).items()}
+            if len(nodes) == 1 or _belongs(facts, term):
+                return facts
+        return None
+
+    def _snak(self, prop: str, term: Term, node: Node | None) -> dict[str, Any]:
+        if _is_unknown(term):
+            datatype = self.datatype(prop)
+            return {"snaktype": "somevalue", "property": prop} | ({"datatype": datatype} if datatype else {})
+        try:
+            datatype, value = decode(self.datatype(prop), term, node, self._n)
+        except BadValue:  # a term that no datatype has; its text is still worth showing
+            datatype, value = "string", {"value": _value(term), "type": "string"}
+        return {"snaktype": "value", "property": prop, "datavalue": value, "datatype": datatype}
+
+    def _no_value(self, prop: str) -> dict[str, Any]:
+        datatype = self.datatype(prop)
+        return {"snaktype": "novalue", "property": prop} | ({"datatype": datatype} if datatype else {})
+
+    def _property(self, iri: str) -> str:
+        """The property that a predicate of an entity is about, as ``p:`` or ``wdt:``; empty for other predicates."""
+        for namespace in (self._n.wdt, self._n.p):
+            if iri.startswith(namespace):
+                tail = iri[len(namespace) :]
+                return tail if v.is_entity_id(tail) else ""
+        return ""
+
+    def _statement_id(self, iri: str) -> str:
+        return _STATEMENT_ID.sub(r"\1$", iri.removeprefix(self._n.wds), count=1)
+
+
+def _from_truthy(entity_id: str, prop: str, term: Term, snak: Mapping[str, Any]) -> dict[str, Any]:
+    digest = hashlib.md5(f"{entity_id} {prop} {term}".encode(), usedforsecurity=False).hexdigest()
+    return {"mainsnak": snak, "type": "statement", "id": f"{entity_id}$truthy-{digest}", "rank": "normal"}
+
+
+def _belongs(facts: Node, term: Term) -> bool:
+    if term in (facts.get("timeValue"), facts.get("quantityAmount")):
+        return True
+    point = f"Point({_value(facts.get('geoLongitude'))} {_value(facts.get('geoLatitude'))})"
+    return "geoLatitude" in facts and _value(term).endswith(point)
+
+
+def _is_unknown(term: Term) -> bool:
+    """Whether a term stands for a value that is not known: a blank node, or what the query service makes of one."""
+    return not isinstance(term, NamedNode | Literal) or (isinstance(term, NamedNode) and v.GENID in term.value)
+
+
+def _number(entity_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", entity_id))
+
+
+def _value(term: Any) -> str:
+    return str(term.value) if isinstance(term, NamedNode | Literal) else ""
+
+
+def _first(facts: Facts, predicate: NamedNode) -> str:
+    return next((_value(term) for term in facts.get(predicate.value, ())), "")
+
+
+def _monolingual(facts: Facts, predicate: NamedNode) -> dict[str, dict[str, str]]:
+    texts = [term for term in facts.get(predicate.value, ()) if isinstance(term, Literal) and term.language]
+    return {
+        str(term.language): {"language": str(term.language), "value": term.value}
+        for term in sorted(texts, key=lambda text: str(text.language))
+    }
+
+
+def _aliases(facts: Facts) -> dict[str, list[dict[str, str]]]:
+    aliases: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for term in facts.get(v.ALT_LABEL.value, ()):
+        if isinstance(term, Literal) and term.language:
+            aliases[term.language].append({"language": term.language, "value": term.value})
+    return dict(sorted(aliases.items()))
+
 
 Parameters = Mapping[str, str]
 Body = dict[str, Any]
 
 _HELP = "See the API's documentation, https://www.mediawiki.org/wiki/API, for usage."
 _KINDS = ("item", "property", "lexeme")
-_NAMESPACES = {"0": "item", "120": "property", "146": "lexeme"}
+_NAMESPACES_api = {"0": "item", "120": "property", "146": "lexeme"}
 _SPACES = {
     number: {"id": int(number), "defaultcontentmodel": f"wikibase-{kind}", "*": {"item": ""}.get(kind, kind.title())}
-    for number, kind in _NAMESPACES.items()
+    for number, kind in _NAMESPACES_api.items()
 }
 _PREFIXES = {"item": "", "property": "Property:", "lexeme": "Lexeme:"}
 _PROPS = frozenset({"info", "sitelinks", "aliases", "labels", "descriptions", "claims", "datatype"})
@@ -43,7 +334,7 @@ class ApiError(Exception):
         self.code, self.info, self.details = code, info, details
 
 
-class ActionApi:
+class MirrorApi:
     """Answers ``/w/api.php``. Threads may share one."""
 
     def __init__(self, documents: Documents, index: Index, info: MirrorInfo) -> None:
@@ -105,7 +396,7 @@ class ActionApi:
     def _hit(self, match: Match, kind: str, languages: Sequence[str]) -> Body:
         labels, descriptions = self._documents.names(match.id)
         title = _PREFIXES[kind] + match.id
-        best = {"label": _first(labels, languages), "description": _first(descriptions, languages)}
+        best = {"label": _first_api(labels, languages), "description": _first_api(descriptions, languages)}
         display = {name: text for name, text in best.items() if text}
         hit: Body = {
             "id": match.id,
@@ -183,7 +474,7 @@ class ActionApi:
             info = f"Search request is longer than the maximum allowed length. ({len(search)} > {_MAX_SEARCH})"
             raise ApiError("cirrussearch-query-too-long", info)
         namespaces = _many(parameters.get("srnamespace", "0"))
-        kinds = [kind for number, kind in _NAMESPACES.items() if number in namespaces or "*" in namespaces]
+        kinds = [kind for number, kind in _NAMESPACES_api.items() if number in namespaces or "*" in namespaces]
         limit, offset = _integer(parameters, "srlimit", 10, 1, 500), _integer(parameters, "sroffset", 0, 0, 10_000)
         ids, total = self._found(search, kinds, limit, offset)
         body: Body = {}
@@ -200,7 +491,7 @@ class ActionApi:
         if not keywords:
             return self._index.by_words(search, kinds, limit=limit, offset=offset)
         try:
-            found = by_keywords(self._documents, self._index, keywords, words, kinds)
+            found = by_keywords(self._documents.store, self._documents.names_here, self._index, keywords, words, kinds)
         except UnreadKeyword as error:
             raise ApiError("badvalue", str(error)) from error
         except NoValues as error:
@@ -211,9 +502,9 @@ class ActionApi:
     def _page(self, entity_id: str) -> Body:
         kind = v.entity_kind(entity_id)
         descriptions = self._documents.names(entity_id)[1]
-        snippet = (_first(descriptions, _fallbacks("en")) or {"value": ""})["value"]
+        snippet = (_first_api(descriptions, _fallbacks("en")) or {"value": ""})["value"]
         return {
-            "ns": next(int(number) for number, name in _NAMESPACES.items() if name == kind),
+            "ns": next(int(number) for number, name in _NAMESPACES_api.items() if name == kind),
             "title": _PREFIXES[kind] + entity_id,
             "pageid": int(entity_id[1:]),
             "size": len(snippet.encode()),
@@ -228,7 +519,7 @@ def _fallbacks(language: str) -> list[str]:
     return list(dict.fromkeys([language, language.split("-")[0], "mul", "en"]))
 
 
-def _first(texts: Mapping[str, str], languages: Sequence[str]) -> dict[str, str] | None:
+def _first_api(texts: Mapping[str, str], languages: Sequence[str]) -> dict[str, str] | None:
     found = next((language for language in languages if language in texts), None)
     return None if found is None else {"value": texts[found], "language": found}
 

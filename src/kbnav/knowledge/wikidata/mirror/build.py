@@ -20,10 +20,9 @@ from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.entities import entity_quads
+from kbnav.knowledge.wikidata.mirror.rdf import BadValue, entity_quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
-from kbnav.knowledge.wikidata.mirror.values import BadValue
 from kbnav.knowledge.work_folder import exchanged, work_folder
 
 Progress = Callable[[str], None]

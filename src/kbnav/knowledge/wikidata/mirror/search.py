@@ -9,9 +9,11 @@ how many truthy statements an entity has and is the value of, and how many sitel
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from math import log2
@@ -22,8 +24,106 @@ from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.store import NAMES
-from kbnav.knowledge.wikidata.mirror.value_index import index_values
-from kbnav.knowledge.wikidata.mirror.words import any_of, as_phrase, fold, split
+
+_RUN = re.compile(
+    "[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Han, hiragana and katakana."""
+_OR = re.compile(r"\s+OR\s+")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+
+
+def fold(text: str) -> str:
+    """A text as names are compared: without case, accents and doubled spaces."""
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return " ".join(text.casefold().split())
+
+
+def split(text: str | None) -> str | None:
+    """A text with each run of Chinese characters or kana in pairs, the last alone too: ``北京 京市 市`` of ``北京市``.
+
+    So each part of a run is a phrase of pairs, or a single character the beginning of one.
+    """
+    return text and _RUN.sub(
+        lambda run: f" {' '.join(run[0][place : place + 2] for place in range(len(run[0])))} ", text
+    )
+
+
+def phrases(text: str) -> Iterator[str]:
+    """The words of a text as the index's query language has them, each quoted; operators are plain words."""
+    for word in re.findall(r"\w+", _RUN.sub(r" \g<0> ", text)):
+        if _RUN.fullmatch(word) is None:
+            yield f'"{word}"'
+        elif len(word) == 1:
+            yield f'"{word}" *'
+        else:
+            yield f'"{" ".join(word[place : place + 2] for place in range(len(word) - 1))}"'
+
+
+def any_of(text: str) -> str:
+    """The query for all words of a text or, with ``OR`` between them, those of one side; empty where it has none."""
+    return " OR ".join(some for part in _OR.split(text) if (some := " ".join(phrases(part))))
+
+
+def as_phrase(text: str) -> str:
+    """The query for the words of a text one behind the other; empty where it has none."""
+    words = [phrase.strip('"* ') for phrase in phrases(text)]
+    return f'"{" ".join(words)}"' if words else ""
+
+
+SCHEMA = """
+CREATE TABLE value (number INTEGER PRIMARY KEY, entity TEXT NOT NULL);
+CREATE VIRTUAL TABLE value_words USING fts5 (text, content='', tokenize='unicode61 remove_diacritics 2');
+"""
+_TEXTS = frozenset(f"{v.WIKIBASE}{v.DATATYPES[name]}" for name in ("string", "monolingualtext"))
+"""Types of properties whose values are words; identifiers, formulas and names of files are none."""
+
+
+def index_values(store: Store, predicates: Iterable[str], index: sqlite3.Connection, here: v.Namespaces) -> int:
+    """Write the index of the values of a store with these predicates; returns how many there are."""
+    index.executescript(SCHEMA)
+    found = dict.fromkeys(_values(store, _properties(store, predicates, here), here))
+    rows = [(number, entity, split(text)) for number, (entity, text) in enumerate(found, 1)]
+    index.executemany("INSERT INTO value VALUES (?, ?)", (row[:2] for row in rows))
+    index.executemany("INSERT INTO value_words (rowid, text) VALUES (?, ?)", ((one, text) for one, _, text in rows))
+    index.execute("INSERT INTO value_words (value_words) VALUES ('optimize')")
+    return len(rows)
+
+
+def _values(store: Store, properties: Iterable[str], here: v.Namespaces) -> Iterator[tuple[str, str]]:
+    """Entity and text of every value, the same one perhaps as the value of a statement and as truthy."""
+    for property_id in properties:
+        for form in (here.wdt, here.ps, here.pq):
+            for quad in store.quads_for_pattern(None, NamedNode(form + property_id), None, None):
+                if not isinstance(quad.object, Literal) or not isinstance(quad.subject, NamedNode):
+                    continue
+                text = quad.object.value
+                if not text or not (quad.object.language or quad.object.datatype.value == f"{v.XSD}string"):
+                    continue
+                entity = here.local_id(quad.subject.value) if form == here.wdt else _subject(store, quad.subject, here)
+                if entity:
+                    yield entity, text
+
+
+def _properties(store: Store, predicates: Iterable[str], here: v.Namespaces) -> list[str]:
+    """The properties whose values may be texts: those of that type, and those whose type is not known."""
+    known: dict[str, str] = {}
+    for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, None, None):
+        if isinstance(quad.subject, NamedNode) and isinstance(quad.object, NamedNode):
+            known[here.local_id(quad.subject.value)] = quad.object.value
+    names = (one.removeprefix(form) for one in predicates for form in (here.wdt, here.ps, here.pq))
+    used = {one for one in names if v.is_entity_id(one)}
+    return sorted(one for one in used if known.get(one, next(iter(_TEXTS))) in _TEXTS)
+
+
+def _subject(store: Store, statement: NamedNode, here: v.Namespaces) -> str:
+    """The entity that a statement is about."""
+    for quad in store.quads_for_pattern(None, None, statement, None):
+        if quad.predicate.value.startswith(here.p) and isinstance(quad.subject, NamedNode):
+            return here.local_id(quad.subject.value)
+    return ""
+
 
 _SCHEMA = """
 CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL);
@@ -261,3 +361,106 @@ class Index:
             rows = self._sqlite.execute(_WORDS.format(kinds=listed), values).fetchall()
             total = self._sqlite.execute(_COUNT.format(kinds=listed), values).fetchone()[0]
         return [row[0] for row in rows], total
+
+
+_KEYWORD = re.compile(r'(?<!\S)(-?)(haswbstatement|insource):\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.IGNORECASE)
+_CONDITION = re.compile(r"(P[1-9]\d{0,9})(?:=(.*?))?(?:\[(P[1-9]\d{0,9})(?:=(.*))?\])?", re.IGNORECASE | re.DOTALL)
+
+
+class UnreadKeyword(ValueError):
+    """A keyword whose value is not in a form that is understood."""
+
+
+class NoValues(Exception):
+    """The mirror has no index of values, because an older version built it."""
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """One keyword of a search; ``without`` where it excludes."""
+
+    name: str
+    value: str
+    without: bool
+
+
+def read_keywords(search: str) -> tuple[list[Keyword], str]:
+    """The keywords of a search, and what remains: plain words."""
+    found = [
+        Keyword(match[2].lower(), match[4] or re.sub(r"\\(.)", r"\1", match[3]), bool(match[1]))
+        for match in _KEYWORD.finditer(search)
+    ]
+    return found, " ".join(_KEYWORD.sub(" ", search).split())
+
+
+def by_keywords(
+    store: Store, here: v.Namespaces, index: Index, keywords: Sequence[Keyword], words: str, kinds: Sequence[str]
+) -> list[str]:
+    """All entities that fit every keyword and the words, best first. Raises UnreadKeyword, NoValues."""
+    wanted: set[str] | None = set(index.by_words(words, kinds, limit=-1)[0]) if words else None
+    unwanted: set[str] = set()
+    for keyword in keywords:
+        found = _found(store, here, index, keyword)
+        if keyword.without:
+            unwanted |= found
+        else:
+            wanted = found if wanted is None else wanted & found
+    if wanted is None:
+        raise UnreadKeyword("a search needs something to look for beside what it leaves out")
+    return index.ranked(wanted - unwanted, kinds)
+
+
+def _found(store: Store, here: v.Namespaces, index: Index, keyword: Keyword) -> set[str]:
+    if keyword.name == "insource":
+        if re.match(r"/.*/", keyword.value):
+            raise UnreadKeyword("insource: regular expressions are not searched for here, only words")
+        if not index.has_values:
+            raise NoValues
+        return set(index.by_value(keyword.value))
+    found: set[str] = set()
+    for condition in keyword.value.split("|"):
+        read = _CONDITION.fullmatch(condition.strip())
+        if read is None:
+            raise UnreadKeyword(f"haswbstatement: not a statement: {condition[:100]}")
+        found.update(_stated(store, here, read[1].upper(), read[2], (read[3] or "").upper(), read[4]))
+    return found
+
+
+def _stated(
+    store: Store, here: v.Namespaces, property_id: str, value: str | None, qualifier: str, qualified: str | None
+) -> Iterator[str]:
+    """Entities with such a statement; without a value, or with ``*``, any will do."""
+    if not qualifier:
+        yield from map(here.local_id, _uses(store, here, here.wdt + property_id, value))
+    for statement in _uses(store, here, here.ps + property_id, value):
+        node = NamedNode(statement)
+        qualifiers = _objects(store, node, here.pq + qualifier) if qualifier else ()
+        if qualifier and not any(_is(one, qualified, here) for one in qualifiers):
+            continue
+        for quad in store.quads_for_pattern(None, NamedNode(here.p + property_id), node, None):
+            if isinstance(quad.subject, NamedNode):
+                yield here.local_id(quad.subject.value)
+
+
+def _uses(store: Store, here: v.Namespaces, predicate: str, value: str | None) -> Iterator[str]:
+    """The subjects of triples with a predicate and value."""
+    entity = (value or "").strip().upper()
+    target = NamedNode(here.wd + entity) if v.is_entity_id(entity) else None
+    for quad in store.quads_for_pattern(None, NamedNode(predicate), target, None):
+        if isinstance(quad.subject, NamedNode) and (target is not None or _is(quad.object, value, here)):
+            yield quad.subject.value
+
+
+def _objects(store: Store, subject: NamedNode, predicate: str) -> Iterator[object]:
+    return (quad.object for quad in store.quads_for_pattern(subject, NamedNode(predicate), None, None))
+
+
+def _is(term: object, value: str | None, here: v.Namespaces) -> bool:
+    """Whether a term is a value as a search has it, in any case; a monolingual text, a date or a number is none."""
+    if value is None or value.strip() == "*":
+        return True
+    if isinstance(term, NamedNode):
+        return here.local_id(term.value).casefold() == value.strip().casefold() != ""
+    if not isinstance(term, Literal) or term.language or term.datatype.value != f"{v.XSD}string":
+        return False
+    return term.value.casefold() == value.strip().casefold()

@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
-import sqlite3
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
-from kbnav.errors import KbnavError, UsageError
-from kbnav.knowledge.serving.http import PLAIN, Asked, Listening, Reply, failure
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.serving import Listening, failure, in_thread, parameters, sparql_route
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.api import ActionApi
-from kbnav.knowledge.wikidata.mirror.documents import Documents
-from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
-from kbnav.knowledge.wikidata.mirror.pool import QueryPool
-from kbnav.knowledge.wikidata.mirror.search import Index
-from kbnav.knowledge.wikidata.mirror.store import TRIPLES, MirrorInfo, open_store, read_info
+from kbnav.knowledge.wikidata.mirror.mirror import MEMORY_LIMIT, QUERY_TIMEOUT, Mirror
+from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 from kbnav.settings.model import Endpoints
 
 DEFAULT_PORT = 7878
-QUERY_TIMEOUT = 60.0
-"""Seconds; that of Wikidata's query service."""
-MEMORY_LIMIT = 2 << 30
-"""Bytes of address space for one query."""
 _JSON = "application/json; charset=utf-8"
 _TURTLE = "text/turtle; charset=utf-8"
-_SPARQL_PATHS = frozenset({"/sparql", "/bigdata/namespace/wdq/sparql"})
-_ENTITY_DATA = re.compile(r"/wiki/Special:EntityData/([^/.]+)(?:\.(\w+))?")
-_PAGE = re.compile(r"/wiki/(?:Property:|Lexeme:)?([^/:]+)|/entity/([^/]+)")
-# What reading a damaged or vanished store or index may raise, deep in code that is right for a sound one.
-_BROKEN = (ArithmeticError, KbnavError, LookupError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error)
 
 
 class MirrorServer:
@@ -66,28 +54,30 @@ class MirrorServer:
             workers: queries that run at once.
             names: under which names, beside addresses and ``localhost``, it may be asked.
         """
-        self.info = read_info(path)
-        self._documents = Documents(open_store(path), self.info.concept_base)
-        self.prefixes = wikibase_prefixes(self.info.concept_base)
-        self._index = Index(path)
-        self.pool = QueryPool(path / TRIPLES, size=workers, timeout=query_timeout, memory_limit=memory_limit)
-        self.api = ActionApi(self._documents, self._index, self.info)
+        self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
+        self.info = self.mirror.info
+        queries = [
+            sparql_route(one, self.mirror.pool, self.mirror.prefixes)
+            for one in ("/sparql", "/bigdata/namespace/wdq/sparql")
+        ]
+        routes = [
+            *queries,
+            Route("/w/api.php", self._api, methods=["GET", "POST"]),
+            Route("/wiki/Special:EntityData/{name}", self._entity_data),
+            Route("/wiki/{name}", self._page),
+            Route("/entity/{name}", self._page),
+            Route("/", self._about),
+        ]
         try:
-            self._listening = Listening(self, host, port, names=names)
+            self._listening = Listening(routes, host, port, names)
         except UsageError:
-            self.pool.close()
-            self._index.close()
+            self.mirror.close()
             raise
 
     @property
     def url(self) -> str:
         """Base URL, without a slash at its end."""
         return self._listening.url
-
-    @property
-    def broken(self) -> tuple[type[BaseException], ...]:
-        """See ``Site``."""
-        return _BROKEN
 
     @property
     def endpoints(self) -> Endpoints:
@@ -100,55 +90,51 @@ class MirrorServer:
             entity_page=f"{self.url}/wiki/",
         )
 
-    def entity_data(self, entity_id: str) -> bytes | None:
-        """The body of Special:EntityData for an id, redirects followed; None where there is no such entity."""
-        target = self._documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
-        document = self._documents.document(target) if target else None
-        return None if document is None else _dump({"entities": {target: document}})
+    def close(self) -> None:
+        """End the queries that run, and stop listening."""
+        self.mirror.pool.close()
+        self._listening.close()
+        self.mirror.close()
 
-    def entity_turtle(self, entity_id: str) -> bytes | None:
-        """The triples of an entity, without those of its statements' nodes, and the usual prefixes."""
-        target = self._documents.resolve(entity_id)
-        return self._documents.turtle(target, self.prefixes) if target else None
+    async def _api(self, request: Request) -> Response:
+        asked = await parameters(request)
 
-    def answer(self, asked: Asked) -> Reply:
-        """See ``Site``: the paths of Wikidata and of its query service."""
-        if asked.path in _SPARQL_PATHS:
-            return sparql_protocol(self.pool, asked, self.prefixes)
-        if asked.path == "/w/api.php":
-            body, code = self.api.answer(dict(asked.parameters))
-            return Reply(200, _JSON, _dump(body), {"MediaWiki-API-Error": code} if code else {})
-        if match := _ENTITY_DATA.fullmatch(asked.path):
-            return self._entity_data(match[1].upper(), match[2] or "json")
-        if match := _PAGE.fullmatch(asked.path):
-            page = f"/wiki/Special:EntityData/{quote(match[1] or match[2])}.json"
-            return Reply(303, PLAIN, b"", {"Location": page})
-        if asked.path == "/":
-            return Reply(200, PLAIN, _about(self.info))
-        return failure(404, "there is nothing at this path")
+        def answer() -> Response:
+            body, code = self.mirror.api.answer(asked)
+            return Response(_dump(body), media_type=_JSON, headers={"MediaWiki-API-Error": code} if code else None)
 
-    def _entity_data(self, entity_id: str, form: str) -> Reply:
-        if form not in ("json", "ttl"):
+        return await in_thread(answer)
+
+    async def _entity_data(self, request: Request) -> Response:
+        name, _, form = request.path_params["name"].partition(".")
+        entity_id = name.upper()
+        if form not in ("", "json", "ttl"):
             return failure(406, "a mirror has entity data as .json and .ttl only")
         if not v.is_entity_id(entity_id):
             return failure(400, f"not an id of an entity: {entity_id[:100]}")
-        body = self.entity_data(entity_id) if form == "json" else self.entity_turtle(entity_id)
-        missing = failure(404, f"no entity with the id {entity_id} was found")
-        return missing if body is None else Reply(200, _JSON if form == "json" else _TURTLE, body)
 
-    def close(self) -> None:
-        """Stop listening, drop open connections and end the queries that run."""
-        self._listening.close()
-        self.pool.close()
-        self._listening.drop()
-        self._index.close()
+        def answer() -> Response:
+            if form == "ttl" and (turtle := self.mirror.entity_turtle(entity_id)) is not None:
+                return Response(turtle, media_type=_TURTLE)
+            if form != "ttl" and (document := self.mirror.entity_data(entity_id)) is not None:
+                return Response(_dump(document), media_type=_JSON)
+            return failure(404, f"no entity with the id {entity_id} was found")
 
-    def __enter__(self) -> MirrorServer:
+        return await in_thread(answer)
+
+    async def _page(self, request: Request) -> Response:
+        entity_id = request.path_params["name"].removeprefix("Property:").removeprefix("Lexeme:")
+        if ":" in entity_id:
+            return failure(404, "there is nothing at this path")
+        return Response(status_code=303, headers={"Location": f"/wiki/Special:EntityData/{quote(entity_id)}.json"})
+
+    async def _about(self, request: Request) -> Response:  # noqa: ARG002 - as Starlette calls it
+        return PlainTextResponse(_about(self.info))
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -176,11 +162,10 @@ def _dump(body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
-def _about(info: MirrorInfo) -> bytes:
+def _about(info: MirrorInfo) -> str:
     whose = "Wikidata" if info.concept_base == WIKIDATA else info.concept_base
-    lines = [
-        f"A mirror of {whose}, built {info.built:%Y-%m-%d}:",
-        f"{info.triples:,} triples, {info.entities:,} named entities.",
-        "/w/api.php  /wiki/Special:EntityData/  /sparql",
-    ]
-    return ("\n".join(lines) + "\n").encode()
+    return (
+        f"A mirror of {whose}, built {info.built:%Y-%m-%d}:\n"
+        f"{info.triples:,} triples, {info.entities:,} named entities.\n"
+        "/w/api.php  /wiki/Special:EntityData/  /sparql\n"
+    )

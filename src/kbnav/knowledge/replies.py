@@ -1,20 +1,188 @@
-"""What a query service's answer means: a table, or one of kbnav's errors. Pure functions over ``Reply``.
+"""What is sent to a service, and what its replies mean: data, or one of kbnav's errors. Nothing is sent from here.
 
-The forms are those that Blazegraph (Wikidata), QLever, Virtuoso, Oxigraph, GraphDB and Stardog use. Blazegraph echoes
-the query, then appends a Java trace, and does so under status 200 too once rows have been sent.
+The forms of errors are those that Blazegraph (Wikidata), QLever, Virtuoso, Oxigraph, GraphDB and Stardog use.
+Blazegraph echoes the query, then appends a Java trace, and does so under status 200 too once rows have been sent.
 """
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import json
 import re
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+from urllib.parse import urlencode, urlsplit
 
 from kbnav.answers.tables import XSD_STRING, AnswerTable, Cell, Term
-from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import SIMPLER, TIMED_OUT, Again, Reply
-from kbnav.knowledge.service.replies import check_status, one_line, place, read_json
+from kbnav.errors import (
+    BadResponse,
+    Banned,
+    CredentialsError,
+    KbnavError,
+    QueryRefused,
+    QuerySyntaxError,
+    QueryTimeout,
+    ServiceError,
+)
+
+Service = Literal["api", "sparql", "vector"]
+LONGEST_GET = 2000
+"""Characters of parameters up to which GET is used, so that caches on the way work; longer ones are posted."""
+SIMPLER = "start from the most specific pattern, drop paths of any length such as wdt:P279*, add a LIMIT"
+TIMED_OUT = f"the query service stopped the query at its time limit; make it simpler: {SIMPLER}"
+
+
+def host_of(url: str) -> str:
+    """Host and port as they may be shown: without a user's name and password."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is served by this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where, what, and which of the services it goes to; ``post`` for what changes something, which no cache keeps."""
+
+    service: Service
+    url: str
+    params: Mapping[str, str]
+    accept: str = "application/json"
+    post: bool = False
+
+    @property
+    def method(self) -> Literal["GET", "POST"]:
+        """POST where it is asked for and for long parameters; the vector service has GET only."""
+        long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
+        return "POST" if long or self.post else "GET"
+
+    @property
+    def key(self) -> str:
+        """What the cache knows the request by."""
+        parts = [self.method, self.url, sorted(self.params.items()), self.accept]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer as it came: header names are in lower case, the body is decoded from its transfer form."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host that answered, for messages."""
+        return host_of(self.url) or "the service"
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def partial(self) -> bool:
+        """Whether the service says, outside the body, that this is a part of the result only: as Virtuoso does."""
+        return self.status == 206 or "x-sparql-maxrows" in self.headers or "x-sql-state" in self.headers
+
+    @property
+    def text(self) -> str:
+        """The body for messages and patterns, undecodable bytes replaced."""
+        return self.body.decode("utf-8", "replace")
+
+
+class Again(Exception):
+    """Raised by a reader: the same request may work later, after ``after`` seconds where the service says so."""
+
+    def __init__(self, error: KbnavError, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+class Lagged(ServiceError):
+    """The service's copies of its data are behind, and stayed so; a read may be asked for without ``maxlag``."""
+
+
+_HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
+_RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)
+_BAN = re.compile(r"\bbanned\b|\bblocked until\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+_AGENT = re.compile(r"user.?agent|robot policy", re.IGNORECASE)
+
+
+def check_status(reply: Reply) -> None:
+    """Raise for a status that means the same at every service: 401, 403, 429 and 5xx; others pass."""
+    where = reply.host
+    if reply.status == 429:
+        seconds = retry_after(reply)
+        raise Again(ServiceError(f"{where} answers 429, too many requests"), seconds)
+    if reply.status == 403 and _BAN.search(reply.text):
+        raise Banned(f"{where} has banned this client: {one_line(reply.text)}")
+    if reply.status in (401, 403):
+        hint = "set contact to a real address" if _AGENT.search(reply.text) else "check the credentials and the address"
+        raise CredentialsError(f"{where} refuses access ({reply.status}: {one_line(reply.text)}); {hint}")
+    if reply.status >= 500:
+        raise Again(ServiceError(f"{where} fails with {reply.status}: {one_line(reply.text)}"), retry_after(reply))
+
+
+def retry_after(reply: Reply, *, now: datetime | None = None) -> float | None:
+    """Seconds to wait: from the header (seconds or a date) or, as the query service puts it, from the HTML text."""
+    header = reply.headers.get("retry-after", "").strip()
+    if header.isdecimal():
+        return float(header)
+    if header:
+        try:
+            when = parsedate_to_datetime(header)
+        except ValueError:
+            return None
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
+    text = _RETRY_IN.search(reply.text[:5000])
+    return float(text.group(1)) if text else None
+
+
+def read_json(reply: Reply) -> Any:
+    """The JSON body. Raises BadResponse for HTML, for JSON that is cut off, and for anything else."""
+    where = reply.host
+    if _HTML.match(reply.body[:500]):
+        raise BadResponse(f"{where} answers with a web page where JSON is promised: {one_line(reply.text)}")
+    try:
+        return json.loads(reply.body.decode("utf-8-sig"), strict=False)
+    except (ValueError, RecursionError) as error:
+        kind = "cut off" if _cut_off(reply.body, error) else "not JSON"
+        sent = f", {reply.content_type}" if reply.content_type else ""
+        raise BadResponse(f"{where} answers with a body that is {kind} ({len(reply.body)} bytes{sent})") from error
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """The start of a text in one line: a web page by its title, tags and runs of blanks dropped."""
+    title = _TITLE.search(text)
+    plain = _TAG.sub(" ", title.group(1) if title else text)
+    line = " ".join(plain.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _cut_off(body: bytes, error: Exception) -> bool:
+    """Whether the JSON begins well and ends too early."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.end >= len(body)
+    text = body.decode("utf-8-sig", "replace").strip()
+    return text[:1] in ("{", "[") and (not text.endswith(("}", "]")) or text.count("{") > text.count("}"))
+
 
 ACCEPT_ROWS = "application/sparql-results+json"
 ACCEPT_TRIPLES = "application/n-triples, text/turtle;q=0.9"
@@ -67,7 +235,7 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
         raise (
             _failure(reply)
             if isinstance(document, dict)
-            else BadResponse(f"{place(reply)} answers with {type(document).__name__} where a query result is promised")
+            else BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
         )
     table = _without_context(AnswerTable.from_sparql_json(document))
     meta = document.get("meta")
@@ -77,7 +245,7 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
 
 def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
     """Why rows are missing: Virtuoso says it in headers, QLever in ``meta``; empty where nothing is said."""
-    where = place(reply)
+    where = reply.host
     if reply.status == 206 or reply.headers.get("x-sql-state", "").upper() == "S1TAT":
         return f"{where} gave only the rows that it had found at its time limit; there may be more."
     most = reply.headers.get("x-sparql-maxrows", "").strip()
@@ -110,7 +278,7 @@ def _failure(reply: Reply) -> Exception:
         check_status(reply)
     except (KbnavError, Again) as error:
         return error
-    return ServiceError(f"{place(reply)} answers {reply.status}: {one_line(reply.text)}")
+    return ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
 
 
 def _explain(reply: Reply) -> tuple[str, str]:
@@ -169,7 +337,7 @@ def _triples(reply: Reply) -> AnswerTable:
     except (SyntaxError, ValueError) as error:
         if _ECHO in reply.text:
             raise _failure(reply) from error
-        raise BadResponse(f"{place(reply)} answers with triples that do not parse: {one_line(str(error))}") from error
+        raise BadResponse(f"{reply.host} answers with triples that do not parse: {one_line(str(error))}") from error
     rows = tuple((_term(quad.subject), _term(quad.predicate), _term(quad.object)) for quad in triples)
     return AnswerTable(("subject", "predicate", "object"), rows)
 

@@ -19,9 +19,7 @@ from pathlib import Path
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadResponse, KbnavError, TellModel
-from kbnav.knowledge.service.exchange import Again, Reply
-from kbnav.knowledge.service.query_replies import read_query
-from kbnav.knowledge.service.replies import check_status
+from kbnav.knowledge.replies import Again, Reply, check_status, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, TextIndex, dialect_named, text_search
 
 Ask = Callable[[str], Reply]

@@ -1,0 +1,403 @@
+"""Data on this machine, served over the SPARQL protocol with uvicorn: bounded in connections, bodies and time.
+
+A page on the web can have a browser ask this machine under any name that its owner points here, so only addresses,
+``localhost`` and names that are given are taken in the ``Host`` header.
+
+``RdfServer`` serves RDF files: ``kbnav sparql serve``. They go into a store in a temporary folder; queries see the
+default graph and all named graphs as one, and ``GRAPH`` sees named graphs apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ipaddress
+import re
+import shutil
+import tempfile
+import threading
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self, cast
+from urllib.parse import parse_qsl
+
+import uvicorn
+from pyoxigraph import RdfFormat, Store
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, Router
+
+from kbnav.errors import DataError, KbnavError, QueryRefused, QuerySyntaxError, UsageError
+from kbnav.knowledge.connections import Deadlines, listening
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, run_query
+from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
+
+MOST_CONNECTIONS = 128
+"""Connections at once; further ones are refused with 503."""
+MOST_FORM = 1 << 20
+"""Bytes of a request's parameters."""
+_IDLE_SECONDS = 60
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_ROW_FORMS: Mapping[str, Form] = {
+    "application/sparql-results+json": "json",
+    "application/json": "json",
+    "json": "json",
+    "application/sparql-results+xml": "xml",
+    "application/xml": "xml",
+    "xml": "xml",
+    "text/csv": "csv",
+    "csv": "csv",
+    "text/tab-separated-values": "tsv",
+    "tsv": "tsv",
+}
+_GRAPH_FORMS: Mapping[str, Form] = {
+    "text/turtle": "turtle",
+    "application/x-turtle": "turtle",
+    "turtle": "turtle",
+    "application/n-triples": "ntriples",
+    "text/plain": "ntriples",
+    "ntriples": "ntriples",
+    "application/rdf+xml": "rdfxml",
+    "rdf": "rdfxml",
+    "xml": "rdfxml",
+    "application/sparql-results+json": "json",
+    "application/json": "json",
+    "json": "json",
+}
+_EXECUTION = "java.util.concurrent.ExecutionException: "
+
+
+class Listening:
+    """An application served from a thread of this process until it is closed."""
+
+    def __init__(self, routes: Sequence[BaseRoute], host: str, port: int, names: Collection[str] = ()) -> None:
+        """Listen at once; port 0: one that is free. ``names`` are those that it may be asked under.
+
+        Raises UsageError where the address is taken.
+        """
+        self._socket = listening(host, port)
+        self._address = self._socket.getsockname()[:2]
+        config = uvicorn.Config(
+            _App(routes, names),
+            http=Deadlines,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            headers=[("Server", "kbnav")],
+            proxy_headers=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="kbnav-listening", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Base URL, without a slash at its end."""
+        host, port = self._address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def close(self) -> None:
+        """Stop listening; what is under way has a second to end."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class _App:
+    """The routes; requests under another name than an address, ``localhost`` or a given one are refused."""
+
+    def __init__(self, routes: Sequence[BaseRoute], names: Collection[str]) -> None:
+        self._router, self._names = Router(routes), frozenset(name.casefold() for name in names)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
+        try:
+            if len(hosts) > 1 or not all(map(self._is_named, hosts)):
+                raise HTTPException(421, "this server is not asked under that name")
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await failure(error.status_code, error.detail, error.headers)(scope, receive, send)
+
+    def _is_named(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        name = found["name"].casefold() if found else ""
+        if name == "localhost" or name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return True
+
+
+def failure(status: int, text: str, headers: Mapping[str, str] | None = None) -> PlainTextResponse:
+    """An error as plain text."""
+    return PlainTextResponse(f"{status}: {text}\n".encode(errors="replace"), status, headers)
+
+
+async def parameters(request: Request) -> dict[str, str]:
+    """Those of the address and of the body together. Raises HTTPException for a body that is not read."""
+    found = dict(parse_qsl(request.url.query, keep_blank_values=True, errors="replace"))
+    if request.method != "POST":
+        return found
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        raise HTTPException(415, "send the parameters as application/x-www-form-urlencoded")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > MOST_FORM:
+        raise HTTPException(413, f"the request is larger than {MOST_FORM} bytes", {"Connection": "close"})
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_FORM:
+            raise HTTPException(413, f"the request is larger than {MOST_FORM} bytes", {"Connection": "close"})
+    if kind in ("application/sparql-query", "application/sparql-update"):
+        return found | {kind.removeprefix("application/sparql-"): body.decode(errors="replace")}
+    text = body.decode("ascii", errors="replace")
+    return found | dict(parse_qsl(text, keep_blank_values=True, errors="replace"))
+
+
+_THREADS = ThreadPoolExecutor(MOST_CONNECTIONS, "kbnav-serving")
+
+
+async def in_thread(call: Callable[[], Response]) -> Response:
+    """The response that a call gives, made in a thread; where what is served is damaged, one that says so."""
+
+    def work() -> Response:
+        try:
+            return call()
+        except (*BROKEN, KbnavError) as error:  # not passed on: what its frames hold must not leave this thread
+            return failure(500, f"the mirror failed: {type(error).__name__}: {error}")
+
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+
+
+def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Route:
+    """Queries over the SPARQL 1.1 protocol; ``prefixes`` need not be declared."""
+
+    async def answer(request: Request) -> Response:
+        asked = await parameters(request)
+        if "update" in asked:
+            return failure(405, "a mirror is read-only: updates are refused")
+        if not asked.get("query", "").strip():
+            return failure(400, 'the parameter "query" is missing')
+        if "named-graph-uri" in asked:
+            return failure(400, "named-graph-uri is not understood here: every named graph is there")
+        accept = [asked.get("format", "").lower(), *_accepted(request.headers.get("accept", ""))]
+        gone = threading.Event()
+        waiting = asyncio.create_task(_hung_up(request, gone))
+        try:
+            return await in_thread(
+                lambda: _answered(
+                    pool, asked["query"], prefixes, accept, asked.get("default-graph-uri", ""), gone.is_set
+                )
+            )
+        finally:
+            waiting.cancel()
+
+    return Route(path, answer, methods=["GET", "POST"])
+
+
+async def _hung_up(request: Request, gone: threading.Event) -> None:
+    """Set ``gone`` when the client hangs up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+def _answered(
+    pool: QueryPool, query: str, prefixes: Mapping[str, str], accept: Sequence[str], graph: str, gone: Gone
+) -> Response:
+    """The reply to a query, errors in the words of Wikidata's service.
+
+    As there, rows come as XML and triples as RDF/XML to clients that ask for nothing.
+    """
+    form, graph_form = _choose(_ROW_FORMS, accept, "xml"), _choose(_GRAPH_FORMS, accept, "rdfxml")
+    try:
+        result = run_query(pool, query, prefixes, form=form, graph_form=graph_form, graph=graph, gone=gone)
+    except (QuerySyntaxError, QueryRefused) as error:
+        return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
+    except QueryError as error:
+        return _query_error(query, error)
+    return Response(result.body, media_type=result.media_type)
+
+
+def _query_error(query: str, error: QueryError) -> Response:
+    if error.reason == "broken":  # without the query, which is not at fault
+        return failure(500, f"the mirror failed: {error}")
+    if error.reason == "busy":
+        return failure(503, str(error))
+    if error.reason == "timeout":
+        return _error(500, query, f"java.util.concurrent.TimeoutException: {error}")
+    if error.reason == "memory":
+        return _error(500, query, f"{_EXECUTION}java.lang.OutOfMemoryError: {error}")
+    if error.reason == "syntax":
+        return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
+    return _error(500, query, f"{_EXECUTION}{error}")
+
+
+def _error(status: int, query: str, trace: str) -> Response:
+    return PlainTextResponse(f"SPARQL-QUERY: queryStr={query}\n{trace}\n".encode(errors="replace"), status)
+
+
+def _accepted(accept: str) -> list[str]:
+    """The media types of an Accept header, the most wanted first."""
+    found = []
+    for part in accept.split(","):
+        name, *given = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((piece[2:] for piece in given if piece.startswith("q=")), "1")
+        try:
+            found.append((-float(quality), name))
+        except ValueError:
+            continue
+    return [name for _, name in sorted(found, key=lambda pair: pair[0])]
+
+
+def _choose(forms: Mapping[str, Form], wanted: Sequence[str], default: Form) -> Form:
+    return next((forms[name] for name in wanted if name in forms), default)
+
+
+FORMATS: Mapping[str, RdfFormat] = {
+    ".ttl": RdfFormat.TURTLE,
+    ".nt": RdfFormat.N_TRIPLES,
+    ".nq": RdfFormat.N_QUADS,
+    ".trig": RdfFormat.TRIG,
+    ".rdf": RdfFormat.RDF_XML,
+    ".owl": RdfFormat.RDF_XML,
+    ".xml": RdfFormat.RDF_XML,
+    ".jsonld": RdfFormat.JSON_LD,
+}
+"""Formats by the end of a file's name, which may have ``.gz`` behind it."""
+_PREFIXES = {name: iri for name, iri in STANDARD_PREFIXES.items() if "wikidata" not in iri and "bigdata" not in iri}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the files hold: statements in all, and in how many named graphs."""
+
+    statements: int
+    graphs: int
+
+
+def load(files: Sequence[Path], folder: Path) -> Loaded:
+    """Read files into a new store in a folder.
+
+    Raises UsageError for a file that is absent or of an unknown kind, or a disk that is full, DataError for one that
+    does not read, with its line where that is known.
+    """
+    store = Store(str(folder))
+    load_into(store, files)
+    store.flush()
+    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
+
+
+def is_rdf(name: str) -> bool:
+    """Whether a name is that of a file that is here and read as RDF."""
+    return Path(name).is_file() and Path(name.lower().removesuffix(".gz")).suffix in FORMATS
+
+
+def load_into(store: Store, files: Sequence[Path]) -> None:
+    """Read files into a store. Raises as ``load``."""
+    for file in files:
+        _format(file)
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file")
+    for file in files:
+        _load(store, file)
+
+
+def _format(file: Path) -> RdfFormat:
+    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
+    if suffix not in FORMATS:
+        raise UsageError(
+            f"{file}: unknown kind of file; these are read, with or without .gz: {' '.join(sorted(FORMATS))}"
+        )
+    return FORMATS[suffix]
+
+
+def _load(store: Store, file: Path) -> None:
+    packed = file.suffix.lower() == ".gz"
+    # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
+    base = f"file:///{file.name.removesuffix('.gz')}"
+    try:
+        with cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb") as opened:
+            store.bulk_load(opened, _format(file), base_iri=base)
+    except SyntaxError as error:
+        raise DataError(f"{file}:{error.lineno or 0}: {error.msg}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{file}: the compressed data is damaged: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{file}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be loaded: {error}") from error
+
+
+class RdfServer:
+    """Serves RDF files at ``/sparql``; a context manager, and closed at its end. ``loaded`` says what they hold."""
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        query_timeout: float = QUERY_TIMEOUT,
+        memory_limit: int = MEMORY_LIMIT,
+        workers: int = 4,
+        names: Collection[str] = (),
+    ) -> None:
+        """Load the files and listen. Raises as ``load``, and UsageError where the address is taken.
+
+        Args:
+            files: RDF; see ``FORMATS``.
+            host: address to listen on.
+            port: port to listen on; 0: one that is free.
+            query_timeout: seconds after which a query is stopped.
+            memory_limit: bytes of address space that one query may use; 0: no limit.
+            workers: queries that run at once.
+            names: under which names, beside addresses and ``localhost``, it may be asked.
+        """
+        self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
+        try:
+            self.loaded = load(files, self._folder / "store")
+            self._pool = QueryPool(
+                self._folder / "store", size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True
+            )
+
+            async def about(request: Request) -> Response:  # noqa: ARG001
+                return PlainTextResponse(f"{self.loaded.statements:,} RDF statements at /sparql\n")
+
+            routes = [sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)]
+            self._listening = Listening(routes, host, port, names)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    @property
+    def url(self) -> str:
+        """Where queries go."""
+        return f"{self._listening.url}/sparql"
+
+    def close(self) -> None:
+        """End the queries that run, stop listening, and remove what was loaded."""
+        self._pool.close()
+        self._listening.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,422 @@
+"""Edges of one item in both directions: the queries that fetch them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from kbnav.answers.tables import AnswerTable, Cell, Term
+from kbnav.knowledge.base import (
+    ClassProfile,
+    Edge,
+    Entity,
+    Example,
+    KnowledgeBase,
+    PropertyProfile,
+    Qualifier,
+    Share,
+    Stated,
+    Statement,
+    Value,
+)
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, entity_ids
+from kbnav.knowledge.wikidata.entities import Name, example_values, snak_ids, snak_value, term_value
+
+FETCHED = 500
+"""Edges fetched for each direction. A hub has millions: the limit is inside, before labels are looked up."""
+EDGES_SAMPLED = 20_000
+Way = Literal["out", "in"]
+FoundEdge = tuple[str, Edge, str]
+"""Property id, edge (its relation by id alone) and description of the neighbour."""
+
+
+def edges_query(item: str, direction: Way, relations: Sequence[str], languages: Sequence[str]) -> str:
+    """SPARQL for the columns ``relation``, ``neighbor``, ``form``, ``label`` and ``description``.
+
+    Truthy edges, and with ``form`` those of all statements that are not deprecated. Several ``relations`` share the
+    limit evenly; none stands for all. Labels come by OPTIONAL, which every query service understands.
+    """
+    limit = FETCHED // max(1, len(relations))
+    chosen = [f"VALUES ?relation {{ wd:{one} }} " for one in relations] or [""]
+    direct = f"?relation wikibase:directClaim ?edge . {_triple(item, direction)}"
+    stated = f"?relation wikibase:claim ?claim ; wikibase:statementProperty ?edge . {_statement(item, direction)}"
+    forms = (("?relation ?neighbor", direct), ('?relation ?neighbor ("p" AS ?form)', stated))
+    parts = [
+        f"{{ SELECT {columns} WHERE {{ {one}?relation wikibase:propertyType ?type . {pattern} "
+        f"FILTER(?type != wikibase:ExternalId) }} LIMIT {limit} }}"
+        for columns, pattern in forms
+        for one in chosen
+    ]
+    named_edges = [
+        f'OPTIONAL {{ ?neighbor rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
+        for number, language in enumerate(languages)
+    ]
+    labels = ", ".join(f"?l{number}" for number in range(len(languages)))
+    described = (
+        f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
+    )
+    head = f"SELECT ?relation ?neighbor ?form (COALESCE({labels}) AS ?label) ?description WHERE {{"
+    return "\n".join([head, "\nUNION ".join(parts), *named_edges, described, "}"])
+
+
+def relations_query(item: str, direction: Way) -> str:
+    """SPARQL for the column ``relation``: the relations among the first 20,000 triples of a hub."""
+    return (
+        f"SELECT DISTINCT ?relation WHERE {{ {{ SELECT DISTINCT ?edge WHERE {{ {{ SELECT ?edge WHERE {{ "
+        f"{_triple(item, direction)} }} LIMIT {EDGES_SAMPLED} }} }} }} ?relation wikibase:directClaim ?edge }}"
+    )
+
+
+def _triple(item: str, direction: Way) -> str:
+    return f"wd:{item} ?edge ?neighbor ." if direction == "out" else f"?neighbor ?edge wd:{item} ."
+
+
+def _statement(item: str, direction: Way) -> str:
+    """A statement of, or with, an item; a deprecated one is none."""
+    subject, value = (f"wd:{item}", "?neighbor") if direction == "out" else ("?neighbor", f"wd:{item}")
+    parts = [f"{subject} ?claim ?statement .", f"?statement ?edge {value} ."]
+    rank = "MINUS { ?statement wikibase:rank wikibase:DeprecatedRank }"
+    return " ".join([*(parts if direction == "out" else reversed(parts)), rank])
+
+
+def edges(table: AnswerTable, direction: Way, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[FoundEdge]:
+    """Each different edge of such a query's result; one that is truthy too is only that."""
+    found: dict[tuple[str, Term], FoundEdge] = {}
+    form = table.columns.index("form") if "form" in table.columns else None
+    rows = table.rows if form is None else sorted(table.rows, key=lambda row: row[form] is not None)
+    for row in rows:
+        cells = dict(zip(table.columns, row, strict=True))
+        relation, neighbor, label = cells.get("relation"), cells.get("neighbor"), cells.get("label")
+        if relation is None or neighbor is None or not (property_id := words.entity_id(relation.value)):
+            continue
+        name = label.value if label else ""
+        value = term_value(neighbor, lambda one, name=name: name or one, words)  # type: ignore[misc]
+        description = cells.get("description")
+        edge = Edge(direction, Entity(property_id, kind="property"), value, indirect=cells.get("form") is not None)
+        found.setdefault((property_id, neighbor), (property_id, edge, description.value if description else ""))
+    return list(found.values())
+
+
+def named_edges(found: Iterable[FoundEdge], names: Mapping[str, Entity]) -> list[tuple[Edge, str]]:
+    """Edges with the relation's label and datatype put in."""
+    return [
+        (replace(edge, relation=names.get(property_id, edge.relation)), description)
+        for property_id, edge, description in found
+    ]
+
+
+USES_SAMPLED = 20_000
+"""Uses that are looked at. Query services keep them sorted by value: the first thousand may all have the same one."""
+USES_FETCHED = 100
+CANDIDATES = 24
+"""Uses whose labels are looked up: two ids each and the property's fit into one request."""
+CURATED = ("P1855", "P2271", "P5192", "P5977")
+"""Wikidata property example, and its like for properties, lexemes and senses, by their ids there."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A use of a property before labels are known: its subject, its value as it came, and the ids in that."""
+
+    subject: str
+    value: Term | Mapping[str, Any]
+    ids: tuple[str, ...] = ()
+
+    def read(self, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) -> Value:
+        """The value, its entities named by ``name``."""
+        return term_value(self.value, name, words) if isinstance(self.value, Term) else snak_value(self.value, name)
+
+
+def examples_query(property_id: str) -> str:
+    """SPARQL for the columns ``subject`` and ``value``: those of the best-known subjects in a sample.
+
+    Subjects with as many sitelinks, or all where there are none, come in an order that mixes values.
+    """
+    return (
+        f"SELECT ?subject ?value WHERE {{ {{ SELECT ?subject ?value WHERE {{ ?subject wdt:{property_id} ?value }} "
+        f"LIMIT {USES_SAMPLED} }} OPTIONAL {{ ?subject wikibase:sitelinks ?sitelinks }} }} "
+        f"ORDER BY DESC(?sitelinks) MD5(STR(?subject)) LIMIT {USES_FETCHED}"
+    )
+
+
+def curated_uses(document: Mapping[str, Any], property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
+    """The examples that a property's own document gives. Raises BadResponse where it is not of the promised form."""
+    uses = []
+    for one in words.each(CURATED):
+        for subject, snak in example_values(document, one, property_id):
+            uses.append(Use(subject, snak, tuple(snak_ids(snak))))
+    return uses
+
+
+def found_uses(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
+    """The uses in the result of ``examples_query``."""
+    uses = []
+    for subject, value in table.rows:
+        if subject is not None and value is not None and (one := words.entity_id(subject.value)):
+            named = words.entity_id(value.value) if value.type == "uri" else ""
+            uses.append(Use(one, value, (named,) if named else ()))
+    return uses
+
+
+def candidate_uses(uses: Iterable[Use], words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
+    """At most 24 uses of different subjects, in order; behind them those with a value that one before has.
+
+    As far behind come unknown values and subjects that are their own value, as countries are in their country.
+    """
+    subjects: set[str] = set()
+    values: set[str] = set()
+    fresh: list[Use] = []
+    others: list[Use] = []
+    for use in uses:
+        if use.subject not in subjects:
+            subjects.add(use.subject)
+            value = use.read(str, words)
+            key = value.id or value.text
+            dull = value.special or key == use.subject or key in values
+            values.add(key)
+            (others if dull else fresh).append(use)
+    return (fresh + others)[:CANDIDATES]
+
+
+def shown_examples(
+    uses: Sequence[Use],
+    relation: Entity,
+    known: Mapping[str, Entity],
+    limit: int,
+    words: Vocabulary = WIKIDATA_VOCABULARY,
+) -> list[Example]:
+    """The examples to show: those of which every entity has a label first, and otherwise in order."""
+
+    def label(one: str) -> str:
+        return known[one].label if one in known else ""
+
+    ordered = sorted(uses, key=lambda use: sum(not label(one) for one in (use.subject, *use.ids)))
+    return [
+        Example(known.get(use.subject, Entity(use.subject)), relation, use.read(lambda one: label(one) or one, words))
+        for use in ordered[:limit]
+    ]
+
+
+PROFILE_COUNTED = 20_000
+"""Up to how many statements or members are counted."""
+PROFILE_SAMPLE = 1_000
+"""Statements, and members of a class, that are looked at for shares."""
+PROFILE_LINKING = 5_000
+"""Incoming edges that are counted by property."""
+_LISTED = 6
+_PROPERTIES = 12
+
+Select = Callable[[str], AnswerTable]
+Brief = Callable[[Sequence[str]], Mapping[str, Entity]]
+"""Runs a query; gives names and descriptions of ids in one batch."""
+
+
+def property_query(property_id: str, words: Vocabulary) -> str:
+    """SPARQL for the columns ``what``, ``x`` and ``n``: counts, and what is commonest in a sample."""
+    direct, whole = f"?s wdt:{property_id} ?o", f"?s p:{property_id} ?st"
+    sample = f"{{ SELECT ?s ?st {{ {whole} }} LIMIT {PROFILE_SAMPLE} }}"
+    truthy = f"{{ SELECT ?s ?o {{ {direct} }} LIMIT {PROFILE_SAMPLE} }}"
+    parts = [
+        _total("direct", f"SELECT ?s {{ {direct} }} LIMIT {PROFILE_COUNTED + 1}"),
+        _total("statements", f"SELECT ?s {{ {whole} }} LIMIT {PROFILE_COUNTED + 1}"),
+        _total("sampled", f"SELECT ?s ?st {{ {whole} }} LIMIT {PROFILE_SAMPLE}"),
+        _total("subjects", f"SELECT DISTINCT ?s {{ {sample} }}"),
+        _top("qualifiers", "?x", f"{sample} ?st ?edge ?value . ?x wikibase:qualifier ?edge", distinct="?st"),
+        _top("units", "?x", f"{sample} ?st psv:{property_id} ?value . ?value wikibase:quantityUnit ?x"),
+    ]
+    if instance_of := words.of(INSTANCE_OF):
+        parts += [
+            _top("subject classes", "?x", f"{truthy} ?s wdt:{instance_of} ?x"),
+            _top("value classes", "?x", f"{truthy} ?o wdt:{instance_of} ?x"),
+        ]
+    return f"SELECT ?what ?x ?n {{ {' UNION '.join(parts)} }}"
+
+
+def class_query(item: str, words: Vocabulary) -> str:
+    """SPARQL for the columns ``what``, ``x`` and ``n``: members of a class, and the properties they have."""
+    first, _, wider = words.to_class.partition("/")
+    below = f"?class {wider} wd:{item} . ?s {first} ?class" if wider else f"?s {first} wd:{item}"
+    sample = f"{{ SELECT DISTINCT ?s {{ {below} }} LIMIT {PROFILE_SAMPLE} }}"
+    used = (
+        f"{sample} ?s ?edge ?value . ?x wikibase:directClaim ?edge ; wikibase:propertyType ?type . "
+        "FILTER(?type != wikibase:ExternalId)"
+    )
+    parts = [
+        _total("direct", f"SELECT ?s {{ ?s {first} wd:{item} }} LIMIT {PROFILE_COUNTED + 1}"),
+        _total("below", f"SELECT DISTINCT ?s {{ {below} }} LIMIT {PROFILE_COUNTED + 1}"),
+        _total("sampled", f"SELECT DISTINCT ?s {{ {below} }} LIMIT {PROFILE_SAMPLE}"),
+        _top("properties", "?x", used, most=_PROPERTIES, distinct="?s"),
+    ]
+    return f"SELECT ?what ?x ?n {{ {' UNION '.join(parts)} }}"
+
+
+def incoming_query(item: str) -> str:
+    """SPARQL for the columns ``what``, ``x`` and ``n``: the edges that come in, counted by property."""
+    sample = f"{{ SELECT ?s ?edge {{ ?s ?edge wd:{item} }} LIMIT {PROFILE_LINKING} }}"
+    return f"SELECT ?what ?x ?n {{ {_top('incoming', '?x', f'{sample} ?x wikibase:directClaim ?edge')} }}"
+
+
+def uses_query(property_id: str, qualifier: str) -> str:
+    """SPARQL for two statements that have a qualifier, with all their qualifiers."""
+    statements = f"?s p:{property_id} ?st . ?st ps:{property_id} ?value ; pq:{qualifier} ?any"
+    return (
+        f"SELECT ?s ?st ?value ?qualifier ?held {{ {{ SELECT DISTINCT ?s ?st ?value {{ {statements} }} LIMIT 2 }} "
+        "?st ?edge ?held . ?qualifier wikibase:qualifier ?edge }"
+    )
+
+
+def _total(what: str, query: str) -> str:
+    return f'{{ SELECT ("{what}" AS ?what) (COUNT(*) AS ?n) {{ {{ {query} }} }} }}'
+
+
+def _top(what: str, key: str, pattern: str, *, most: int = _LISTED, distinct: str = "*") -> str:
+    counted = f"COUNT(DISTINCT {distinct})" if distinct != "*" else "COUNT(*)"
+    inner = f"SELECT {key} ({counted} AS ?n) {{ {pattern} }} GROUP BY {key} ORDER BY DESC(?n) {key} LIMIT {most}"
+    return f'{{ SELECT ("{what}" AS ?what) {key} ?n {{ {{ {inner} }} }} }}'
+
+
+def property_profile(
+    select: Select, brief: Brief, property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY
+) -> PropertyProfile:
+    """How a property is used. Raises what the query raises, QueryTimeout among it."""
+    counts, lists = _read(select(property_query(property_id, words)), words)
+    names = brief([one for ids in lists.values() for one, _ in ids])
+    shares = {what: _shares(ids, names) for what, ids in lists.items()}
+    qualifiers = shares.get("qualifiers", ())
+    uses: tuple[Stated, ...] = ()
+    if qualifiers:
+        uses = _uses(select(uses_query(property_id, qualifiers[0].entity.id)), brief, property_id, words)
+    return PropertyProfile(
+        direct=counts.get("direct", 0),
+        statements=counts.get("statements", 0),
+        limit=PROFILE_COUNTED,
+        sampled=counts.get("sampled", 0),
+        subjects=counts.get("subjects", 0),
+        qualifiers=qualifiers,
+        units=shares.get("units", ()),
+        subject_classes=shares.get("subject classes", ()),
+        value_classes=shares.get("value classes", ()),
+        uses=uses,
+    )
+
+
+def class_profile(select: Select, brief: Brief, item: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> ClassProfile:
+    """What the members of a class have. Raises what the query raises, QueryTimeout among it."""
+    if not words.to_class:
+        return ClassProfile(0, 0, PROFILE_COUNTED, 0)
+    counts, lists = _read(select(class_query(item, words)), words)
+    ids = lists.get("properties", [])
+    return ClassProfile(
+        direct=counts.get("direct", 0),
+        below=counts.get("below", 0),
+        limit=PROFILE_COUNTED,
+        sampled=counts.get("sampled", 0),
+        properties=_shares(ids, brief([one for one, _ in ids])),
+    )
+
+
+def incoming(select: Select, brief: Brief, item: str, words: Vocabulary) -> tuple[Share, ...]:
+    """The properties by which most edges come in, with how many, of the first 5,000."""
+    _, lists = _read(select(incoming_query(item)), words)
+    ids = lists.get("incoming", [])
+    return _shares(ids, brief([one for one, _ in ids]))
+
+
+def _read(table: AnswerTable, words: Vocabulary) -> tuple[dict[str, int], dict[str, list[tuple[str, int]]]]:
+    counts: dict[str, int] = {}
+    lists: dict[str, list[tuple[str, int]]] = {}
+    for row in table.rows:
+        what, key, number = (dict(zip(table.columns, row, strict=True)).get(name) for name in ("what", "x", "n"))
+        if what is None or number is None:
+            continue
+        if key is None:
+            counts[what.value] = int(number.value)
+        elif one := words.entity_id(key.value):
+            lists.setdefault(what.value, []).append((one, int(number.value)))
+    return counts, lists
+
+
+def _shares(ids: Sequence[tuple[str, int]], names: Mapping[str, Entity]) -> tuple[Share, ...]:
+    return tuple(Share(names.get(one, Entity(one)), number) for one, number in ids)
+
+
+def _uses(table: AnswerTable, brief: Brief, property_id: str, words: Vocabulary) -> tuple[Stated, ...]:
+    found: dict[str, tuple[Term, Term, list[tuple[Term, Term]]]] = {}
+    for row in table.rows:
+        subject, statement, value, qualifier, held = row
+        if subject and statement and value and qualifier and held:
+            one = found.setdefault(statement.value, (subject, value, []))
+            one[2].append((qualifier, held))
+    names = brief([named for one in found.values() for named in _named(one, words)])
+
+    def name(one: str) -> str:
+        return names[one].label or one if one in names else one
+
+    def entity(term: Term) -> Entity:
+        one = words.entity_id(term.value)
+        return names.get(one, Entity(one))
+
+    return tuple(
+        Stated(
+            entity(subject),
+            Statement(
+                Entity(property_id, kind="property"),
+                term_value(value, name, words),
+                qualifiers=tuple(Qualifier(entity(one), term_value(held, name, words)) for one, held in qualifiers),
+            ),
+        )
+        for subject, value, qualifiers in found.values()
+    )
+
+
+def _named(one: tuple[Term, Term, list[tuple[Term, Term]]], words: Vocabulary) -> list[str]:
+    cells: list[Cell] = [one[0], one[1], *(term for pair in one[2] for term in pair)]
+    uris = [cell.value for cell in cells if cell is not None and cell.type == "uri"]
+    return [named for iri in uris if (named := words.entity_id(iri))]
+
+
+XSD_DATE_TIME = "http://www.w3.org/2001/XMLSchema#dateTime"
+_FIRST = "-01T00:00:00Z"
+
+
+def date_precisions(
+    kb: KnowledgeBase, query: str, head: AnswerTable, rows: Sequence[Sequence[Cell]]
+) -> list[dict[str, int]]:
+    """For each row, the precision of its dates by their value, in Wikidata's numbers.
+
+    Those are 11 for a day, 10 for a month, 9 for a year, 8 for a decade, 7 for a century. Only dates at the first of a
+    month are looked at. Taken from statements of the entities in the row, else of those in the query; a date that these
+    have in several precisions is left out. One query. Raises as the knowledge base.
+    """
+    items = {one for one in entity_ids(query) if one.startswith("Q")}
+    dates = [{cell.value for cell in row if cell and _is_open(cell)} for row in rows]
+    own = [{used for cell in row if (used := head.entity(cell) or "").startswith("Q")} for row in rows]
+    wanted = sorted(set().union(*dates)), sorted(items.union(*own))
+    if not all(wanted):
+        return [{} for _ in rows]
+    found: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for entity, date, precision in kb.execute_query(_query(*wanted)).rows:
+        if entity and date and precision and entity.entity_id:
+            found[entity.entity_id, date.value].add(int(precision.value))
+    return [_of_row(found, some, used) or _of_row(found, some, items) for some, used in zip(dates, own, strict=True)]
+
+
+def _is_open(cell: Term) -> bool:
+    return cell.datatype == XSD_DATE_TIME and cell.value.endswith(_FIRST)
+
+
+def _of_row(found: Mapping[tuple[str, str], set[int]], dates: set[str], entities: set[str]) -> dict[str, int]:
+    precisions = {date: set().union(*(found.get((entity, date), set()) for entity in entities)) for date in dates}
+    return {date: next(iter(some)) for date, some in precisions.items() if len(some) == 1}
+
+
+def _query(dates: Sequence[str], entities: Sequence[str]) -> str:
+    items = " ".join(f"wd:{one}" for one in entities)
+    values = " ".join(f'"{one}"^^xsd:dateTime' for one in dates)
+    return (
+        f"SELECT DISTINCT ?entity ?date ?precision WHERE {{ VALUES ?entity {{ {items} }} VALUES ?date {{ {values} }} "
+        "?entity ?claim ?statement . ?statement ?has ?value . "
+        "?value wikibase:timeValue ?date ; wikibase:timePrecision ?precision . }"
+    )

@@ -1,0 +1,101 @@
+"""A mirror that is asked in this process says what it says over HTTP."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import ServiceError, Stopped, TellModel
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.wikidata.kb import WikidataKB
+from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries, Mirror
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.models.cancellation import Brake
+from kbnav.settings.model import Limits, Settings
+
+HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
+ASKED: list[Callable[[KnowledgeBase], object]] = [
+    lambda kb: kb.search_entities("polonium"),
+    lambda kb: kb.search_entities("discoverer", kind="property"),
+    lambda kb: kb.search_entities("Maria", language="pl"),
+    lambda kb: kb.get_entry("Q7186", language="de"),
+    lambda kb: kb.get_entry("Q999999999"),
+    lambda kb: kb.get_property_examples("P61"),
+    lambda kb: kb.search_neighbors("Q7186", query="prizes"),
+    lambda kb: kb.labels(["Q979", "P61", "Q0", "Q1"]),
+    lambda kb: kb.execute_query("SELECT ?a ?b ?bLabel { ?a wdt:P61 ?b } ORDER BY ?a ?b LIMIT 9"),
+    lambda kb: kb.execute_query("ASK { ?a wdt:P61 wd:Q7186 }"),
+    lambda kb: kb.execute_query("CONSTRUCT { ?a wdt:P61 ?b } { ?a wdt:P61 ?b } LIMIT 1"),
+    lambda kb: kb.execute_query("SELECT nonsense"),
+    lambda kb: kb.execute_query("DELETE WHERE { ?a ?b ?c }"),
+    lambda kb: kb.execute_query("SELECT ?x { SERVICE <http://127.0.0.1:1/> { ?x ?y ?z } }"),
+    lambda kb: kb.execute_query(HEAVY),
+]
+
+
+@pytest.fixture(scope="module")
+def both(mini: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KnowledgeBase]]:
+    home, limits = tmp_path_factory.mktemp("home"), Limits(query_timeout=1, retries=0)
+    with (
+        MirrorServer(mini, query_timeout=1) as server,
+        open_kb(Settings(kb=str(mini), home=home, limits=limits)) as local,
+        closing(WikidataKB.by_http(Settings(home=home, endpoints=server.endpoints, limits=limits))) as remote,
+    ):
+        yield [local, remote]
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_what_is_said_in_the_process_is_what_http_brings(both: list[KnowledgeBase], ask: Callable) -> None:
+    said = []
+    for kb in both:
+        try:
+            said.append(ask(kb))
+        except TellModel as error:
+            said.append((type(error), str(error)))
+    assert said[0] == said[1]
+
+
+def test_requests_are_counted_as_over_http(both: list[KnowledgeBase]) -> None:
+    counts = []
+    for kb in both:
+        meter = Meter()
+        counted = metered(kb, meter)
+        counted.search_entities("radium")
+        counted.execute_query("SELECT ?x { ?x wdt:P61 wd:Q7186 }")
+        counts.append(meter.sent)
+    assert counts[0] == counts[1]
+
+
+def test_results_are_cached_but_for_those_that_change(mini: Path) -> None:
+    with closing(Mirror(mini, workers=1)) as mirror:
+        queries = LocalQueries(mirror, mirror.prefixes, (), "mini")
+        now = [queries.run("SELECT (RAND() AS ?x) {}").rows for _ in range(2)]
+        assert now[0] != now[1]
+        first = queries.run("SELECT ?x { ?x wdt:P61 wd:Q7186 }")
+        mirror.pool.close()
+        assert queries.run("SELECT ?x { ?x wdt:P61 wd:Q7186 }") == first
+        with pytest.raises(ServiceError, match="the mirror failed"):
+            queries.run("SELECT ?x { ?x wdt:P61 wd:Q1 }")
+
+
+def test_a_run_that_is_stopped_stops_its_query(mini: Path, tmp_path: Path) -> None:
+    with open_kb(Settings(kb=str(mini), home=tmp_path)) as kb, ThreadPoolExecutor(1) as threads:
+        brake = Brake()
+        heavy = threads.submit(brake.within, lambda: kb.execute_query(HEAVY))
+        brake.stop()
+        with pytest.raises(Stopped):
+            heavy.result(30)
+
+
+def test_a_store_that_vanished_stops_the_run(mini: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(mini, tmp_path / "copy"))
+    with open_kb(Settings(kb=str(copy), home=tmp_path)) as kb:
+        shutil.rmtree(copy)
+        with pytest.raises(ServiceError, match="the mirror failed"):
+            kb.execute_query("SELECT * { ?s ?p ?o } LIMIT 1")
