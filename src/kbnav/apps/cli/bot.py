@@ -151,7 +151,7 @@ def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence,
         agent = build_agent(base, settings, system)
 
         def evidence(run: Run) -> Provenance | None:
-            return run_evidence(base, run, range(ROWS)) if settings.bot.footnotes else None
+            return run_evidence(base, run, range(ROWS))
 
         def others(run: Run) -> Sequence[OtherAnswer]:
             return other_answers(run, base) if settings.ask_back != "never" else ()

@@ -63,8 +63,8 @@ class Evidence:
 class Labels:
     """How questions get their paths.
 
-    Their nodes are found by ``matching``, ``nearest`` of them by meaning (pasemiqa's K). ``weighing`` of the paths to one
-    question's answers is uniform in PASemiQA.
+    Their nodes are found by ``matching``, ``nearest`` of them by meaning (pasemiqa's K). The ``weighing`` of the paths
+    to one question's answers is uniform in PASemiQA.
     """
 
     matching: Literal["exact", "embedding", "hybrid"] = "hybrid"
