@@ -27,7 +27,7 @@ from rapidfuzz import fuzz, process
 from skb_text import Words
 
 from kbnav.knowledge.skb import names
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import PathSchema, Plan, PlannedPath, answers

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from kbnav.evaluation.evaluate import find_dataset
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import PlanScores, judge
 from kbnav.planning.paths import Planner

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from kbnav.knowledge.skb.names import Variant
+from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.systems import FromGold, Options
 

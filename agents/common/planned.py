@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import NEAREST, MatchedNode, NodeMatcher, Variant, normalise, unmatched_names
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
+from kbnav.knowledge.skb.names import normalise
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace

@@ -15,7 +15,7 @@ from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
-from kbnav.knowledge.skb.names import NodeMatcher, unmatched_names
+from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
 from kbnav.tools.context import Context, Observation, Shown

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath
 from kbnav.planning.ranker import Candidates, Questions, Scorer, Training, log_softmax

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, PathSchema

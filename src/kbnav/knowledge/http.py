@@ -472,11 +472,9 @@ class Health(Protocol):
 
     def failed(self) -> None:
         """One failed, after all tries."""
-        ...
 
     def answered(self) -> None:
         """One was answered."""
-        ...
 
 
 _HEALTH: ContextVar[Health | None] = ContextVar("health", default=None)

@@ -43,7 +43,7 @@ from kbnav.encoders.trained import (
 )
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextSearch
@@ -702,7 +702,7 @@ class PlanFuse:
         return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``TrainedRetriever``."""
+        """See ``refuse_seen``."""
         refuse_seen(self._folder, self.name, [*self._card.training, *self._card.validation], questions)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:

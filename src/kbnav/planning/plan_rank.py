@@ -15,7 +15,7 @@ from pydantic import Field
 
 from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.planning.paths import Plan, Planner, answers
 from kbnav.planning.planners import Name, PlanOptions, open_planner
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges

@@ -12,7 +12,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.names import NEAREST, Variant
+from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending

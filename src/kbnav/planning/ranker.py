@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.names import Variant
+from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
 from kbnav.planning.planners import describe, fits, read_description, write_description

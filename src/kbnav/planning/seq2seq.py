@@ -42,7 +42,7 @@ from kbnav.prompts import render
 from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.names import Variant
+    from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.training import Example
     from kbnav.runs.trace import Trace
 

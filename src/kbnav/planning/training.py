@@ -12,7 +12,7 @@ import numpy as np
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import NodeNumbers
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
 

@@ -20,7 +20,7 @@ from kbnav.encoders.trained import kept
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import Asked, examples

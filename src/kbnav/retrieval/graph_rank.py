@@ -10,7 +10,7 @@ by vectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import in_small_letters
+from kbnav.knowledge.skb.matching import in_small_letters
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, read
 from kbnav.knowledge.skb.schema import LSA
@@ -96,6 +96,7 @@ class GraphRank:
     """See the module."""
 
     name = "graph-rank"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: GraphRankOptions) -> None:
         """Works with whatever indexes the SKB has. Raises UsageError for unknown types of candidates."""
@@ -103,11 +104,6 @@ class GraphRank:
         self._paths = Paths(kb.skb.meta)
         self._counts = {relation.name: relation.count for relation in kb.skb.meta.relations}
         self._ranges = candidate_ranges(kb.skb, options)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""

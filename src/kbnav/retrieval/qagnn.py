@@ -21,7 +21,7 @@ from kbnav.encoders.trained import MODEL, Card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import as_ranking, told

@@ -67,8 +67,8 @@ class Endpoints(Strict):
     """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
     fallbacks: tuple[Address, ...] = ()
     """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
-    dialect: Literal["auto", "wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
-    """What the engine of ``sparql`` understands; ``auto``: known by its address, or found out by a few queries."""
+    dialect: str = "auto"
+    """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
     vector_rerank: bool = False
     """Whether the vector database ranks what it found once more by the entities' texts, which takes longer."""
     vector: Address = ""
@@ -107,8 +107,8 @@ class SparqlSource(Strict):
     """Environment variable that holds a bearer token."""
     query_page: str = ""
     """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
-    dialect: Literal["auto", "wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
-    """What its engine understands; ``auto``: found out by a few queries, and kept under ``home`` for 30 days."""
+    dialect: str = "auto"
+    """Name of its dialect; ``auto``: found out by a few queries, and kept under ``home`` for 30 days."""
 
 
 class Wikibase(Strict):

@@ -260,7 +260,7 @@ CHANGES = """\
 
 
 @pytest.mark.slow
-def test_an_update_merges_into_the_rows_what_it_does_to_a_folder(tmp_path: Path):
+def test_an_update_does_to_tables_what_it_does_to_a_folder(tmp_path: Path):
     for name, content in {
         "n.jsonl": VILLAGE,
         "e.tsv": "source\trelation\ttarget\np1\towns\th1\np1\towns\th2\np2\towns\th2\np2\towns\th3\n",
@@ -279,7 +279,7 @@ def test_an_update_merges_into_the_rows_what_it_does_to_a_folder(tmp_path: Path)
     update(tmp_path / "s.skb", more, options)
 
     def killing(stage: str, _done: int, _total: int) -> None:
-        if stage == "rows":
+        if stage == "tables":
             raise KilledError
 
     with pytest.raises(KilledError):
@@ -291,11 +291,6 @@ def test_an_update_merges_into_the_rows_what_it_does_to_a_folder(tmp_path: Path)
     assert answers(reader) == before
     assert answers(SKB(open_store(f"{place}@1", tmp_path))) == before
     assert check(place, tmp_path) == check(f"{place}@1", tmp_path) == []
-    fresh = connect(place).open_table("nodes")
-    fresh.checkout(changed.versions["nodes"])
-    # Of the nodes that nothing says anything about, the rows are those of the first build.
-    said = fresh.search().select(["key", "document"]).limit(10).to_arrow().to_pylist()
-    assert {row["key"] for row in said} == {0, 2, 3, 4, 5}
 
 
 class KilledError(Exception):

@@ -13,7 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import MOST_OF_ONE_NAME, NodeMatcher
+from kbnav.knowledge.skb.matching import MOST_OF_ONE_NAME, NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 
 NODES = """id,type,name,alias

@@ -16,7 +16,7 @@ from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.names import Variant
+    from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.evaluate import PlanScores
     from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.retriever import AgentRetriever
@@ -63,7 +63,7 @@ def planner(
     """
     from kbnav.apps.cli.train import LEFT_OUT, path_questions
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
     from kbnav.planning.planners import open_planner, read_description, trained_for

@@ -50,8 +50,8 @@ class Course(Options):
     """Validations without gain before it ends."""
     steps: int = Field(default=0, ge=0)
     """End after so many steps, for a trial; 0: never."""
-    mini_batch: int = Field(default=0, ge=0)
-    """Texts in memory at once; 0: as many as fit."""
+    mini_batch: int = Field(default=32, ge=1)
+    """Texts in memory at once; it changes no result."""
     device: str = "auto"
     """As cpu, cuda:1; auto: a GPU if there is one."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -458,7 +458,7 @@ def _print_stage(stage: str, done: int, total: int) -> None:
 
 def _train_planner(job: Job, options: RankerOptions) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
-    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 

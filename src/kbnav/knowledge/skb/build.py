@@ -37,6 +37,7 @@ from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
+    EXAMPLES,
     FORMAT,
     LSA,
     NAMES,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 POSITIONS, STATE = "positions.npy", "progress.json"
 """Files of a build under way, which are no part of the SKB."""
 REPORT_EVERY = 10_000
+_CHUNK = 1 << 20
 
 Stage = Callable[[], dict[str, Any]]
 """Writes its files, and returns what later stages must know."""
@@ -569,3 +571,92 @@ class _EdgeCollector:
 
 def _column(values: array[int]) -> npt.NDArray[np.int32]:
     return np.frombuffer(values, np.int32) if values else np.empty(0, np.int32)
+
+
+def same_encoder(place: str, meta: Meta, options: Options) -> None:
+    """Raise UsageError where the options of an update name another encoder than the SKB has."""
+    if options.encoder_name != meta.encoder:
+        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
+        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
+
+
+class Updated:
+    """An SKB with the records of another source over it, as a source."""
+
+    def __init__(self, skb: SKB, source: Source) -> None:
+        self._skb, self._source = skb, source
+        self.description = f"{skb.meta.source}; then {source.description}"
+        self.fingerprint = hashlib.sha256(f"{skb.meta.data} {source.fingerprint}".encode()).hexdigest()
+        self.style = skb.meta.style
+        self.types: Sequence[str] = skb.type_names
+        self.relations: Sequence[str] = skb.relation_names
+        self.alias_fields: Sequence[str] = skb.meta.alias_fields
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
+        changed = self._changed(losses)
+        for number, fields in enumerate(self._skb.documents):
+            node_id = self._skb.id(number)
+            old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
+            new = changed.pop(node_id, old)
+            yield new._replace(type=new.type or old.type)
+        for record in changed.values():
+            if record.deleted:
+                losses.add("deletion of a node that does not exist", record.id)
+            else:
+                yield record
+
+    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
+        return {record.id: record for record in self._source.nodes(losses)}
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """The SKB's edges but for those deleted, then the new ones."""
+        changed: dict[EdgeRecord, EdgeRecord] = {}
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeArrays):
+                raise DataError("an SKB is updated with records, not with arrays of positions")
+            changed[item._replace(deleted=False)] = item
+        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
+        yield from (item for item in changed.values() if not item.deleted)
+
+    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
+        graph = self._skb.graph
+        gone = self._edge_numbers(deleted, losses)
+        without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
+        numbers = (self._skb.nodes.ids.find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        without[[number for number in numbers if number >= 0]] = True
+        sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
+        _, targets, relations = graph.arrays("out")
+        for first in range(0, graph.edges, _CHUNK):
+            part = slice(first, first + _CHUNK)
+            keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
+            asked = np.isin(keys, gone)
+            dangling = (without[sources[part]] | without[targets[part]]) & ~asked
+            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
+                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                relation = self.relations[int(relations[part][place])]
+                losses.add("edge of a deleted node", f" {relation} ".join(ends))
+            more = int(dangling.sum()) - EXAMPLES
+            if more > 0:
+                losses.add("edge of a deleted node", "", more)
+            kept = ~(asked | dangling)
+            yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
+
+    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
+        """The numbers of edges that the SKB has; others are counted."""
+        found = []
+        for edge in edges:
+            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
+            case = f"{edge.source} {edge.relation} {edge.target}"
+            if source < 0 or target < 0 or edge.relation not in self.relations:
+                losses.add("deletion of an edge that does not exist", case)
+                continue
+            relation = self._skb.relation_number(edge.relation)
+            there = self._skb.graph.has_edge(source, relation, target)
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            found.append(self._edge_number(source, relation, target))
+        return np.array(found, np.int64)
+
+    def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
+        """One number for an edge, for numbers or for arrays of them."""
+        return (source * len(self.relations) + relation) * self._skb.graph.nodes + target

@@ -46,7 +46,7 @@ GRAPH = "graph.faiss"
 """The file of the approximate index that faiss reads."""
 META, APPROXIMATE_META = "vectors.json", "ann.json"
 FORMAT, APPROXIMATE_FORMAT = 1, 1
-_VECTORS, _HASHES = "vectors.npy", "hashes.npy"
+VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
 _EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
 _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
 _KIND = "HNSW32,SQ8"
@@ -289,17 +289,17 @@ def open(
 
 def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
     """Map an array of a known shape; an empty one cannot be mapped and is read. Raises ValueError for another."""
-    array: Vectors = load(folder / _VECTORS, mode if all(shape) else None)
+    array: Vectors = load(folder / VECTORS_FILE, mode if all(shape) else None)
     if array.shape != shape or array.dtype != np.float32:
-        raise ValueError(f"{_VECTORS} is {array.dtype} {array.shape}, not float32 {shape}")
+        raise ValueError(f"{VECTORS_FILE} is {array.dtype} {array.shape}, not float32 {shape}")
     return array
 
 
 def _mapped_hashes(folder: Path, count: int, mode: Mode = "r") -> Hashes:
     """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
-    array: Hashes = load(folder / _HASHES, mode if count else None)
+    array: Hashes = load(folder / HASHES_FILE, mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
-        raise ValueError(f"{_HASHES} is {array.dtype} {array.shape}, not the hashes of {count} texts")
+        raise ValueError(f"{HASHES_FILE} is {array.dtype} {array.shape}, not the hashes of {count} texts")
     return array
 
 
@@ -367,12 +367,17 @@ def build(
 def encode(nodes: Sequence[NodeText], window: Window, encoder: Encoder, old: Reused) -> Made:
     """The vectors of a window's ``nodes`` that are not written, those of texts that are known among the ``old``."""
     texts = [node.document for node in nodes]
-    hashes = np.array([hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts], dtype="S16")
+    hashes = np.array([text_hash(text) for text in texts], dtype="S16")
     lacking = np.arange(len(nodes)) if window.written is None else np.flatnonzero(window.written != hashes)
     made = np.zeros((0, 0), np.float32)
     if len(lacking):
         made = old.encode([texts[place] for place in lacking.tolist()], hashes[lacking], encoder)
     return Made(len(nodes), lacking + window.nodes.start, hashes[lacking], made)
+
+
+def text_hash(text: str) -> bytes:
+    """Of a text that is encoded."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class _Writer:
@@ -416,8 +421,8 @@ class _Writer:
 
     def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
         make = np.lib.format.open_memmap
-        vectors = make(self._folder / _VECTORS, mode="w+", dtype=np.float32, shape=(self._count, dimensions))
-        hashes = make(self._folder / _HASHES, mode="w+", dtype="S16", shape=(self._count,))
+        vectors = make(self._folder / VECTORS_FILE, mode="w+", dtype=np.float32, shape=(self._count, dimensions))
+        hashes = make(self._folder / HASHES_FILE, mode="w+", dtype="S16", shape=(self._count,))
         self._describe(dimensions, finished=False)
         self._arrays = vectors, hashes
         return self._arrays

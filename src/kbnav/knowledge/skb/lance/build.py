@@ -1,9 +1,6 @@
-"""Writing a built SKB into tables of LanceDB, changing some of its rows, checking it, and deleting old versions.
+"""Writing a built SKB into tables of LanceDB, checking it, and deleting old versions.
 
-A build is written in batches; what was written of one that was killed is kept. An update merges rows in, and writes
-none that did not change: words are analysed, and vectors made, of changed nodes only, and where there are indexes of
-documents with relations, of the nodes next to them. What every reader maps (graph, ids, names, triples) is made anew,
-from the documents that are there: that reads all of them once.
+A build is written in batches; what was written of one that was killed is kept.
 """
 
 from __future__ import annotations
@@ -23,12 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import text
-from kbnav.knowledge.skb.build import Options, fingerprint
+from kbnav.knowledge.skb.build import Options, Updated, fingerprint, same_encoder
 from kbnav.knowledge.skb.build import build as build_files
-from kbnav.knowledge.skb.files import file_info, reading
+from kbnav.knowledge.skb.files import reading
 from kbnav.knowledge.skb.lance.store import LanceStore, counted_length, matrix
 from kbnav.knowledge.skb.lance.tables import (
     BUILDS,
@@ -37,13 +33,10 @@ from kbnav.knowledge.skb.lance.tables import (
     FILES,
     KEY,
     NODES,
-    PLACES,
     TYPE,
     UNFINISHED,
     WORDS,
     Build,
-    Numbers,
-    Places,
     Table,
     TextStats,
     asking,
@@ -62,21 +55,16 @@ from kbnav.knowledge.skb.lance.tables import (
     read_builds,
     require,
     table_names,
-    where_keys,
-    where_words,
 )
-from kbnav.knowledge.skb.maintenance import Updated, same_encoder
-from kbnav.knowledge.skb.rendering import indexed_node, indexed_texts
+from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
     META,
     RELATIONAL_TEXT,
     RELATIONAL_VECTORS,
     TEXT,
     VECTORS,
-    EdgeRecord,
     Fields,
     FileInfo,
-    Losses,
     Meta,
     NodeText,
     Progress,
@@ -84,6 +72,7 @@ from kbnav.knowledge.skb.schema import (
     no_progress,
 )
 from kbnav.knowledge.skb.store import SKB, LocalStore, cache_of
+from kbnav.knowledge.skb.vectors import HASHES_FILE, VECTORS_FILE, text_hash
 
 ROWS = 1_000
 """Rows that are in memory at once."""
@@ -91,30 +80,29 @@ COMMIT = 20_000
 """Rows that are written at once: what a build that is killed loses."""
 _KEPT = timedelta(days=36_500)  # older than any version
 _MARGIN = timedelta(seconds=1)  # what was written so shortly before a version that is kept stays
-_WORDS_AT_ONCE, _MERGED_AT_ONCE = 50_000, 2_000
+_WORDS_AT_ONCE = 50_000
 _FEWEST = 1_000  # vectors worth an approximate index
 _A_PARTITION = 1 << 20  # vectors
 _DIGEST = 16  # bytes
 
 
 class Content:
-    """What rows hold together, in whatever order they come: the sum of their digests, so that rows can be taken away.
+    """What rows hold together, in whatever order they come: the sum of their digests.
 
     It finds damage. It is no proof against somebody who wants rows to be exchanged for others.
     """
 
-    def __init__(self, saved: str = "") -> None:
-        """``saved`` is what ``hex`` gave."""
-        self._sum = int(saved or "0", 16)
+    def __init__(self) -> None:
+        self._sum = 0
 
-    def add(self, rows: Any, sign: int = 1) -> None:
-        """Add the rows of a batch or table of Arrow's, or with a ``sign`` of -1 take them away."""
+    def add(self, rows: Any) -> None:
+        """Add the rows of a batch or table of Arrow's."""
         columns = [_cells(rows[name]) for name in sorted(rows.schema.names)]
         for cells in zip(*columns, strict=True):
             digest = blake2b(digest_size=_DIGEST)
             for cell in cells:
                 digest.update(len(cell).to_bytes(8, "little") + cell)
-            self._sum += sign * int.from_bytes(digest.digest(), "little")
+            self._sum += int.from_bytes(digest.digest(), "little")
 
     def hex(self) -> str:
         """As text."""
@@ -133,57 +121,46 @@ def _cells(values: Any) -> list[bytes]:
 
 
 class _Words:
-    """The words of the texts of one index, and how many nodes have each: counted as rows come and go."""
+    """The words of the texts of one index, and how many nodes have each."""
 
-    def __init__(self, part: str, stats: TextStats | None = None) -> None:
-        """``stats`` are those of the rows that are there already."""
+    def __init__(self, part: str) -> None:
         self.part = part
         self._analyzer = text.analyzer(text.LANGUAGE)
-        self.holders = {field: Counter[str]() for field in FIELDS}
-        """By field and word how many nodes more, or fewer, have it."""
-        self._totals = Counter[str](name=stats.name_words, body=stats.body_words) if stats else Counter[str]()
-        self._stretch = stats.stretch if stats else 1.0
+        self._holders = {field: Counter[str]() for field in FIELDS}
+        self._totals = Counter[str]()
+        self._stretch = 1.0
 
     def columns(self, nodes: Sequence[NodeText]) -> dict[str, list[str]]:
-        """The words of nodes as they are written, by column."""
-        names = [" ".join(filter(None, map(self._words, (node.name, *node.aliases)))) for node in nodes]
+        """The words of nodes as they are written, by column; they are counted."""
+        names = [[word for name in (node.name, *node.aliases) for word in self._words(name)] for node in nodes]
         bodies = [self._words(node.document) for node in nodes]
-        return {column(self.part, field): texts for field, texts in zip(FIELDS, (names, bodies), strict=True)}
-
-    def count(self, rows: Any, sign: int = 1) -> None:
-        """Count the rows of a batch or table of Arrow's, or with a ``sign`` of -1 take them away."""
-        for field in FIELDS:
-            holders = self.holders[field]
-            for line in rows[column(self.part, field)].to_pylist():
-                words = line.split()
-                self._totals[field] += sign * len(words)
-                for word in set(words):
-                    holders[word] += sign
-                if words and sign > 0:
+        texts = dict(zip(FIELDS, (names, bodies), strict=True))
+        for field, many in texts.items():
+            for words in many:
+                self._totals[field] += len(words)
+                self._holders[field].update(set(words))
+                if words:
                     self._stretch = max(self._stretch, len(words) / counted_length(len(words)))
+        return {column(self.part, field): [" ".join(words) for words in many] for field, many in texts.items()}
 
-    def rows(self, words: Sequence[str], before: Mapping[str, Sequence[int]]) -> Any:
-        """Rows of the table ``words``: the counts of some words, added to those there were ``before``."""
+    def batches(self) -> Iterator[Any]:
+        """Rows of the table ``words``, once all are counted."""
         import pyarrow as pa
 
-        counts = [
-            pa.array([before.get(word, (0, 0))[place] + self.holders[field][word] for word in words], pa.int32())
-            for place, field in enumerate(FIELDS)
-        ]
-        columns = [pa.array([self.part] * len(words), pa.string()), pa.array(words, pa.string()), *counts]
-        return pa.record_batch(columns, schema=_word_schema())
-
-    def changed(self) -> list[str]:
-        """The words whose counts are not what they were, in order."""
-        names, bodies = (self.holders[field] for field in FIELDS)
-        return sorted(word for word in names.keys() | bodies.keys() if names[word] or bodies[word])
+        names, bodies = self._holders.values()
+        words = sorted(names.keys() | bodies.keys())
+        for first in range(0, len(words), _WORDS_AT_ONCE):
+            some = words[first : first + _WORDS_AT_ONCE]
+            counts = [pa.array([held[word] for word in some], pa.int32()) for held in (names, bodies)]
+            columns = [pa.array([self.part] * len(some), pa.string()), pa.array(some, pa.string()), *counts]
+            yield pa.record_batch(columns, schema=_word_schema())
 
     def stats(self) -> TextStats:
         """What BM25 must know, once all are counted."""
         return TextStats(self._totals["name"], self._totals["body"], self._stretch)
 
-    def _words(self, said: str) -> str:
-        return " ".join(self._analyzer.analyze(text.spelled(said)))
+    def _words(self, said: str) -> list[str]:
+        return list(self._analyzer.analyze(text.spelled(said)))
 
 
 def _word_schema() -> Any:
@@ -199,29 +176,6 @@ def _row_schema(texts: Iterable[str], sizes: Mapping[str, int]) -> Any:
     fields = [(KEY, pa.int64()), (TYPE, pa.int32()), (DOCUMENT, pa.large_string())]
     fields += [(column(part, field), pa.large_string()) for part in texts for field in FIELDS]
     return pa.schema([*fields, *((column(part), pa.list_(pa.float32(), size)) for part, size in sizes.items())])
-
-
-def _batch(
-    schema: Any,
-    keys: Sequence[int],
-    types: Sequence[int],
-    documents: Sequence[Fields],
-    words: Mapping[str, Sequence[str]],
-    vectors: Mapping[str, Vectors],
-) -> Any:
-    """Rows as a batch of Arrow's; ``words`` by column, ``vectors`` [n, d] by index."""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {
-        KEY: pa.array(keys, pa.int64()),
-        TYPE: pa.array(types, pa.int32()),
-        DOCUMENT: pa.array([json.dumps(one, ensure_ascii=False) for one in documents], pa.large_string()),
-        **{name: pa.array(some, pa.large_string()) for name, some in words.items()},
-    }
-    for part, made in vectors.items():
-        flat = pa.array(np.ascontiguousarray(made, np.float32).ravel())
-        columns[column(part)] = pa.FixedSizeListArray.from_arrays(flat, made.shape[1])
-    return pa.record_batch([columns[name] for name in schema.names], schema=schema)
 
 
 class _Rows:
@@ -246,18 +200,24 @@ class _Rows:
             written: dict[str, list[str]] = {}
             for words in self.words:
                 written |= words.columns(list(islice(texts[words.part], len(numbers))))
-            made = _batch(
-                self.schema,
-                numbers,
-                [self.skb.nodes.type_of(number) for number in numbers],
-                list(islice(documents, len(numbers))),
-                written,
-                {part: index.rows(np.arange(numbers.start, numbers.stop)) for part, index in self._vectors.items()},
-            )
-            for words in self.words:
-                words.count(made)
+            made = self._batch(numbers, list(islice(documents, len(numbers))), written)
             self.content.add(made)
             yield made
+
+    def _batch(self, numbers: range, documents: Sequence[Fields], words: Mapping[str, Sequence[str]]) -> Any:
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {
+            KEY: pa.array(numbers, pa.int64()),
+            TYPE: pa.array([self.skb.nodes.type_of(number) for number in numbers], pa.int32()),
+            DOCUMENT: pa.array([json.dumps(one, ensure_ascii=False) for one in documents], pa.large_string()),
+            **{name: pa.array(some, pa.large_string()) for name, some in words.items()},
+        }
+        for part, index in self._vectors.items():
+            made = index.rows(np.arange(numbers.start, numbers.stop))
+            flat = pa.array(np.ascontiguousarray(made, np.float32).ravel())
+            columns[column(part)] = pa.FixedSizeListArray.from_arrays(flat, made.shape[1])
+        return pa.record_batch([columns[name] for name in self.schema.names], schema=self.schema)
 
 
 def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress = no_progress) -> Build:
@@ -288,7 +248,6 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
                 text={one.part: one.stats() for one in rows.words},
                 vectors=rows.sizes,
                 content=rows.content.hex(),
-                next_key=len(skb.nodes),
                 approximate=approximate,
             ),
         )
@@ -402,12 +361,7 @@ def _write_words(tables: Any, texts: Iterable[_Words]) -> Table:
     """Write the table of words anew; older versions stay."""
     import pyarrow as pa
 
-    batches = (
-        one.rows(words[first : first + _WORDS_AT_ONCE], {})
-        for one in texts
-        for words in [one.changed()]
-        for first in range(0, len(words), _WORDS_AT_ONCE)
-    )
+    batches = chain.from_iterable(one.batches() for one in texts)
     table = tables.create_table(WORDS, pa.RecordBatchReader.from_batches(_word_schema(), batches), mode="overwrite")
     _index(table, "word")
     return table
@@ -470,30 +424,41 @@ def _index_nodes(
 def update(place: str, source: Source, options: Options, *, home: Path, progress: Progress = no_progress) -> Build:
     """Add the nodes and edges of ``source`` to an SKB on LanceDB, and take away those that it marks as deleted.
 
-    The records mean what they mean to ``maintenance.update``, and answers are as after that. ``options.ann`` says
-    whether there is to be an approximate index. An open reader goes on with its version; an update that is killed
-    leaves that in use as it was, and begins anew. Raises as ``LanceStore.open``, ``build``, and UsageError where
-    ``options`` name another encoder or another build is unfinished there.
+    The records mean what they mean to ``maintenance.update``, and answers are as after that. The tables are written
+    anew as another version, but vectors of texts that did not change are taken over; an open reader goes on with its
+    own. ``options.ann`` says whether there is to be an approximate index. Killed, it goes on where it was. Raises as
+    ``LanceStore.open``, ``build``, and UsageError where ``options`` name another encoder.
     """
     old = read_build(place)
     same_encoder(place, old.meta, options)
     with asking(place):
-        tables = connect(place)
-        if UNFINISHED in table_names(tables):
-            raise UsageError(f"{place}: a build is unfinished there; end it, or begin it anew, before an update")
-        nodes = _restored(tables, old, NODES)
         store = LanceStore(place, old, cache_of(home))
-        with SKB(store, options.encoder) as skb:
-            combined = Updated(skb, source)
-            small = options._replace(indexes=False, ann=False)
-            work = work_of(combined, place, small, home)
-            try:
-                build_files(combined, work, small, name=skb.meta.name, progress=progress)
-                with SKB.open(work) as new:
-                    merging = _Merging(store, skb, new, source, nodes, progress)
-                    return finish(tables, merging.run(tables, work / new.meta.data, approximate=options.ann))
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+        with SKB(store) as skb:
+            combined, local = Updated(skb, source), options._replace(ann=False)
+            work = work_of(combined, place, local, home)
+            previous = work.with_name(f"{work.name}-previous")
+            if not (work / META).is_file():
+                if not skb.meta.outdated:
+                    _copy_vectors(skb, store, previous)
+                build_files(combined, work, local, name=skb.meta.name, previous=previous, progress=progress)
+        with SKB.open(work) as new:
+            built = write(new, place, approximate=options.ann, progress=progress)
+        for folder in (work, previous):
+            shutil.rmtree(folder, ignore_errors=True)
+    return built
+
+
+def _copy_vectors(skb: SKB, store: LanceStore, folder: Path) -> None:
+    """Write the vectors of tables as an SKB in a folder has them."""
+    for part, dimensions in store.build.vectors.items():
+        index, out, count = store.vectors(part, None), folder / part, skb.meta.nodes
+        assert index is not None
+        shutil.copytree(store.fetched(f"{part}/"), out, dirs_exist_ok=True)
+        vectors = np.lib.format.open_memmap(out / VECTORS_FILE, "w+", np.float32, (count, dimensions))
+        for first in range(0, count, COMMIT):
+            vectors[first : first + COMMIT] = index.rows(np.arange(first, min(first + COMMIT, count)))
+        texts = indexed_texts(skb, relations=part == RELATIONAL_VECTORS)
+        np.save(out / HASHES_FILE, np.array([text_hash(node.document) for node in texts], "S16"))
 
 
 def index(place: str, *, approximate: bool, progress: Progress = no_progress) -> Build:
@@ -513,153 +478,6 @@ def _restored(tables: Any, build: Build, name: str) -> Table:
         table.checkout(build.versions[name])
         table.restore()
     return table
-
-
-class _Merging:
-    """The rows that an update changes, and what is counted of all as they do."""
-
-    def __init__(self, store: LanceStore, old: SKB, new: SKB, source: Source, nodes: Table, progress: Progress) -> None:
-        """``new`` is the SKB as it is to be, without texts and vectors; ``nodes`` the table as it was."""
-        self._store, self._old, self._new, self._nodes, self._progress = store, old, new, nodes, progress
-        build = store.build
-        self._words = [_Words(part, stats) for part, stats in build.text.items()]
-        self._content = Content(build.content)
-        self._tokens = old.meta.tokens
-        before = np.array([old.nodes.ids.find(new.id(node)) for node in range(len(new.nodes))], np.int64)
-        fresh = before < 0
-        self._next_key = build.next_key + int(fresh.sum())
-        self._keys: Numbers = np.where(fresh, 0, store.places.keys_of(np.maximum(before, 0)))
-        """By new number."""
-        self._keys[fresh] = np.arange(build.next_key, self._next_key)
-        self._removed = np.setdiff1d(np.arange(len(old.nodes)), before)
-        """Old numbers."""
-        self._written = np.array(sorted(self._touched(source)), np.int64)
-        """New numbers of the nodes whose rows are made."""
-        replaced = before[self._written]
-        self._replaced = replaced[replaced >= 0]
-        """Their old numbers."""
-
-    def _touched(self, source: Source) -> set[int]:
-        """New numbers of the nodes, of those that there are now, whose rows change."""
-        build = self._store.build
-        touched = {record.id for record in source.nodes(Losses())}
-        if any(part in (RELATIONAL_TEXT, RELATIONAL_VECTORS) for part in (*build.text, *build.vectors)):
-            changed = set(touched)
-            for edge in source.edges(Losses()):
-                assert isinstance(edge, EdgeRecord)  # arrays of positions were refused before
-                touched |= {edge.source, edge.target}
-            for skb in (self._old, self._new):
-                numbers = (skb.nodes.ids.find(node) for node in changed)
-                around = (skb.graph.neighbors(number).tolist() for number in numbers if number >= 0)
-                touched |= {skb.id(node) for node in chain.from_iterable(around)}
-        return {number for number in map(self._new.nodes.ids.find, touched) if number >= 0}
-
-    def run(self, tables: Any, data: Path, *, approximate: bool) -> Build:
-        """Change the tables; ``data`` has the files of the new SKB."""
-        old, nodes = self._store.build, self._nodes
-        self._take_away()
-        self._put()
-        nodes.optimize(cleanup_older_than=_KEPT)
-        _index_nodes(nodes, old.text, old.vectors, self._progress, approximate=approximate)
-        words = self._merge_words(_restored(tables, old, WORDS))
-        meta = self._described(data)
-        files = _write_files(Begun(tables, {FILES: tables.open_table(FILES).version}), data, meta, self._progress)
-        return Build(
-            meta=meta,
-            versions={NODES: nodes.version, WORDS: words.version, FILES: files.version},
-            text={one.part: one.stats() for one in self._words},
-            vectors=old.vectors,
-            content=self._content.hex(),
-            next_key=self._next_key,
-            approximate=approximate,
-        )
-
-    def _take_away(self) -> None:
-        """Take the rows that are replaced, and those removed, out of the counts; delete the latter."""
-        places, columns = self._store.places, [field.name for field in self._nodes.schema]
-        gone = np.concatenate([self._replaced, self._removed])
-        for some in _parts(gone):
-            self._count(self._nodes.take_offsets(places.rows(some).tolist()).select(columns).to_arrow(), -1)
-            self._count_tokens(self._old, some, -1)
-        for some in _parts(places.keys_of(self._removed)):
-            self._nodes.delete(where_keys(some))
-        self._progress("rows taken away", len(gone), len(gone))
-
-    def _put(self) -> None:
-        """Write the rows of changed and new nodes."""
-        import pyarrow as pa
-
-        done = 0
-        for some in _parts(self._written):
-            made = self._rows(some)
-            self._count(made, 1)
-            self._count_tokens(self._new, some, 1)
-            merge = self._nodes.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(pa.Table.from_batches([made]))
-            done += len(some)
-            self._progress("rows", done, len(self._written))
-
-    def _rows(self, some: Numbers) -> Any:
-        new, numbers = self._new, some.tolist()
-        written: dict[str, list[str]] = {}
-        for words in self._words:
-            relations = words.part == RELATIONAL_TEXT
-            written |= words.columns([indexed_node(new, node, relations=relations) for node in numbers])
-        vectors = {}
-        for part in self._store.build.vectors:
-            index = self._old.vectors if part == VECTORS else self._old.relational_vectors
-            assert index is not None
-            relations = part == RELATIONAL_VECTORS
-            texts = [indexed_node(new, node, relations=relations).document for node in numbers]
-            vectors[part] = index.encoder.encode(texts)
-        types = [new.nodes.type_of(node) for node in numbers]
-        documents = [new.documents[node] for node in numbers]
-        return _batch(self._nodes.schema, self._keys[some].tolist(), types, documents, written, vectors)
-
-    def _count(self, rows: Any, sign: int) -> None:
-        self._content.add(rows, sign)
-        for words in self._words:
-            words.count(rows, sign)
-
-    def _count_tokens(self, skb: SKB, nodes: Numbers, sign: int) -> None:
-        if self._tokens is not None:
-            documents = (indexed_node(skb, node).document for node in nodes.tolist())
-            self._tokens += sign * sum(len(document.split()) for document in documents)
-
-    def _merge_words(self, table: Table) -> Table:
-        """Add to the counts of words what changed of them."""
-        import pyarrow as pa
-
-        for one in self._words:
-            changed = one.changed()
-            for first in range(0, len(changed), _MERGED_AT_ONCE):
-                some = changed[first : first + _MERGED_AT_ONCE]
-                rows = table.search().where(where_words(one.part, some)).limit(len(some)).to_arrow().to_pylist()
-                before = {row["word"]: (row["names"], row["bodies"]) for row in rows}
-                merge = table.merge_insert(["part", "word"]).when_matched_update_all().when_not_matched_insert_all()
-                merge.execute(pa.Table.from_batches([one.rows(some, before)]))
-        table.optimize(cleanup_older_than=_KEPT)
-        return table
-
-    def _described(self, data: Path) -> Meta:
-        """The description of the updated SKB; files that it took over, and those of the places, come beside the new."""
-        indexes = tuple(f"{part}/" for part in (TEXT, RELATIONAL_TEXT, VECTORS, RELATIONAL_VECTORS))
-        files = self._old.meta.files.items()
-        kept = {name: info for name, info in files if is_file(name) and name.startswith(indexes)}
-        for name in kept:
-            (data / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(self._store.fetched(name), data / name)
-        order = self._nodes.search().select([KEY]).limit(self._nodes.count_rows()).to_arrow()[KEY].to_numpy()
-        rows = np.argsort(order)[np.searchsorted(np.sort(order), self._keys)]
-        Places.save(data / PLACES, self._keys, rows)
-        places = {f"{PLACES}/{path.name}": file_info(path) for path in sorted((data / PLACES).iterdir())}
-        changed = {"files": {**self._new.meta.files, **kept, **places}, "tokens": self._tokens}
-        return self._new.meta.model_copy(update=changed)
-
-
-def _parts(numbers: Numbers) -> Iterator[Numbers]:
-    for first in range(0, len(numbers), ROWS):
-        yield numbers[first : first + ROWS]
 
 
 class Pruned(NamedTuple):

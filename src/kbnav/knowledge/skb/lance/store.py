@@ -36,14 +36,12 @@ from kbnav.knowledge.skb.lance.tables import (
     FILES,
     KEY,
     NODES,
-    PLACES,
     WORDS,
     Build,
     Numbers,
-    Places,
     Table,
-    TextStats,
     column,
+    conditions,
     connect,
     fetch,
     inside,
@@ -95,8 +93,8 @@ def matrix(values: Any) -> Vectors:
 class LanceDocuments:
     """See ``Documents``."""
 
-    def __init__(self, nodes: Table, places: Places, count: int) -> None:
-        self._table, self._places, self._count = nodes, places, count
+    def __init__(self, nodes: Table, count: int) -> None:
+        self._table, self._count = nodes, count
         self._one = lru_cache(_DOCUMENTS_KEPT)(lambda node: self._read([node])[0])
 
     def __len__(self) -> int:
@@ -112,11 +110,9 @@ class LanceDocuments:
 
     @reading("the documents")
     def _read(self, nodes: list[int]) -> list[str]:
-        wanted = self._places.rows(np.array(nodes)).tolist()
         with reaching(self._table.uri):
-            rows = self._table.take_offsets(wanted).select([KEY, DOCUMENT]).to_arrow()
-        numbers = self._places.numbers(rows[KEY].to_numpy()).tolist()
-        found = dict(zip(numbers, rows[DOCUMENT].to_pylist(), strict=True))
+            rows = self._table.take_offsets(nodes).select([KEY, DOCUMENT]).to_arrow()
+        found = dict(zip(rows[KEY].to_pylist(), rows[DOCUMENT].to_pylist(), strict=True))
         return [found[node] for node in nodes]
 
     def _parse(self, line: str) -> Fields:
@@ -129,14 +125,13 @@ class LanceDocuments:
 class LanceText(text.TextSearch):
     """BM25 on LanceDB, with the scores of the local index."""
 
-    def __init__(
-        self, nodes: Table, words: Table, part: str, stats: TextStats, places: Places, count: int, language: str
-    ) -> None:
-        super().__init__(count, language, text.spelled)
-        self._table, self._words_table, self._part, self._places = nodes, words, part, places
+    def __init__(self, store: LanceStore, part: str, language: str) -> None:
+        super().__init__(store.meta.nodes, language, text.spelled)
+        self._table, self._words_table, self._part = store.table, store.words, part
+        self._type_start, stats = store.meta.type_start, store.build.text[part]
         self._stretch = stats.stretch * (1 + 1e-5)  # LanceDB adds up in single precision
         counted = (stats.name_words, stats.body_words)
-        self._average = {field: whole / max(count, 1) for field, whole in zip(FIELDS, counted, strict=True)}
+        self._average = {field: whole / max(self.nodes, 1) for field, whole in zip(FIELDS, counted, strict=True)}
         self._known: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
@@ -158,7 +153,7 @@ class LanceText(text.TextSearch):
         if not weights or limit < 1:
             return []
         hits: list[Hit] = []
-        for where in self._places.conditions(ranges, among, _AMONG):
+        for where in conditions(self._type_start, ranges, among, _AMONG):
             hits += self._top(weights, where, limit)
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
@@ -185,8 +180,7 @@ class LanceText(text.TextSearch):
                 found = (search.where(where, prefilter=True) if where else search).to_arrow()
             texts = zip(*(found[name].to_pylist() for name in columns[2:]), strict=True)
             scores = [self._score(weights, of) for of in texts]
-            numbers = self._places.numbers(found[KEY].to_numpy()).tolist()
-            hits = sorted(zip(numbers, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))[:limit]
+            hits = sorted(zip(found[KEY].to_pylist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))[:limit]
             if found.num_rows < depth or hits[-1][1] > min(found["_score"].to_pylist()) * self._stretch:
                 return hits
             depth *= 4
@@ -239,7 +233,7 @@ class LanceVectors(VectorSearch):
     def __init__(self, store: LanceStore, part: str, folder: Path, encoder: Encoder | None) -> None:
         super().__init__(store.meta.nodes, store.build.vectors[part], store.meta.encoder, folder, encoder)
         self._table, self._column = store.table, column(part)
-        self._places, self._approximate = store.places, store.approximate
+        self._type_start, self._approximate = store.meta.type_start, store.approximate
 
     @reading("the index of vectors")
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
@@ -249,8 +243,8 @@ class LanceVectors(VectorSearch):
         for first in range(0, len(different), _ROWS_AT_ONCE):
             part = different[first : first + _ROWS_AT_ONCE]
             with reaching(self._table.uri):
-                rows = self._table.take_offsets(self._places.rows(part).tolist()).select([KEY, self._column]).to_arrow()
-            numbers = self._places.numbers(rows[KEY].to_numpy())
+                rows = self._table.take_offsets(part.tolist()).select([KEY, self._column]).to_arrow()
+            numbers = rows[KEY].to_numpy()
             order = np.argsort(numbers)
             if not np.array_equal(numbers[order], part):
                 raise DamagedKB("the rows of the table of nodes are not where they were written")
@@ -277,7 +271,7 @@ class LanceVectors(VectorSearch):
         if ranges is None and self._approximate and not exact:
             return self._best_of(self._found(query, 2 * limit + _MORE, approximate=True), query, limit)
         hits: list[Hit] = []
-        for where in self._places.conditions(ranges, None, 0):
+        for where in conditions(self._type_start, ranges, None, 0):
             hits += self._top(query, where, limit)
         return hits
 
@@ -314,7 +308,7 @@ class LanceVectors(VectorSearch):
 
     def _best_of(self, found: Table, query: Vectors, limit: int) -> list[Hit]:
         vectors = matrix(found[self._column])
-        return _hits(self._places.numbers(found[KEY].to_numpy()), np.vecdot(vectors, query), limit)
+        return _hits(found[KEY].to_numpy(), np.vecdot(vectors, query), limit)
 
 
 def _hits(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
@@ -333,8 +327,7 @@ class LanceStore:
         self._files = open_table(self._tables, build, FILES)
         self.table = open_table(self._tables, build, NODES)
         meta = build.meta
-        self.places = Places(meta.type_start, self._fetched(PLACES) if self._has(PLACES) else None)
-        documents = LanceDocuments(self.table, self.places, meta.nodes)
+        documents = LanceDocuments(self.table, meta.nodes)
         self.nodes = Nodes(self._fetched("nodes").parent, documents, meta.type_start, meta.alias_fields)
         self.graph = Graph(self._fetched("graph"), len(meta.relations))
         self.graph.check_counts(place, meta.nodes, meta.edges)
@@ -360,12 +353,12 @@ class LanceStore:
         if part not in self.build.text:
             return None
         language = json.loads((self._fetched(part) / text.META).read_bytes())["language"]
-        stats = self.build.text[part]
-        return LanceText(self.table, self._words, part, stats, self.places, self.meta.nodes, language)
+        return LanceText(self, part, language)
 
     def names(self) -> names.NameIndex | None:
         """The index of names."""
-        return names.open(self._fetched(NAMES)) if self._has(NAMES) else None
+        there = any(name.startswith(f"{NAMES}/") for name in self.meta.files)
+        return names.open(self._fetched(NAMES)) if there else None
 
     @reading("the index of vectors")
     def vectors(self, part: str, encoder: Encoder | None) -> LanceVectors | None:
@@ -379,23 +372,21 @@ class LanceStore:
     def sizes(self) -> dict[str, int]:
         """Bytes by table."""
         with reaching(self.place):
-            return {table.name: int(table.stats()["total_bytes"]) for table in (self.table, self._words, self._files)}
+            return {table.name: int(table.stats()["total_bytes"]) for table in (self.table, self.words, self._files)}
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
 
     @cached_property
     @reading("the table of words")
-    def _words(self) -> Table:
+    def words(self) -> Table:
+        """The table of words."""
         with reaching(self.place):
             return open_table(self._tables, self.build, WORDS)
 
     def fetched(self, name: str) -> Path:
         """A file of the build, on this machine."""
         return self._fetched(name.partition("/")[0]) / name.partition("/")[2]
-
-    def _has(self, part: str) -> bool:
-        return any(name.startswith(f"{part}/") for name in self.meta.files)
 
     @reading("the table of files")
     def _fetched(self, part: str) -> Path:

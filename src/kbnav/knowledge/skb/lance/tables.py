@@ -1,12 +1,10 @@
 """The tables of an SKB on LanceDB, in a folder or an object store, and how they are found.
 
-``nodes`` has a row a node: key, type, document, for each index of texts the words of names and bodies, for each index
-of vectors a vector. ``words`` says how many nodes have a word. ``files`` has, in pieces, the files that every reader
-maps into its memory: graph, ids, names, and what an encoder fitted. ``builds`` has a row for each finished build, which
-names the versions of the other tables that belong together: it is written last, so that no reader meets half a build.
-
-In a first build, a node's number, key and row are one. An update adds rows and takes some away, which moves the numbers
-of other nodes, since those of one type follow one another; their rows stay as they are, under their keys.
+``nodes`` has a row a node, in the order of their numbers: key (the number), type, document, for each index of texts the
+words of names and bodies, for each index of vectors a vector. ``words`` says how many nodes have a word. ``files`` has,
+in pieces, the files that every reader maps into its memory: graph, ids, names, and what an encoder fitted. ``builds``
+has a row for each finished build, which names the versions of the other tables that belong together: it is written
+last, so that no reader meets half a build.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.errors import CredentialsError, DamagedKB, DataError, KbnavError, ServiceError, UsageError
-from kbnav.knowledge.skb.files import Array, file_info, open_array, reading
+from kbnav.errors import CredentialsError, DataError, KbnavError, ServiceError, UsageError
+from kbnav.knowledge.skb.files import file_info, reading
 from kbnav.knowledge.skb.schema import RELATIONAL_TEXT, RELATIONAL_VECTORS, TEXT, VECTORS, Meta, Range
 from kbnav.settings.plugins import needs
 
@@ -37,8 +35,8 @@ FORMAT = 2
 KEY, TYPE, DOCUMENT = "key", "type", "document"
 FIELDS = ("name", "body")
 """Of a text index."""
-PLACES = "places"
-"""Folder of the files that say where the rows of nodes are."""
+MOVED = "places/"
+"""Files of an SKB whose rows an earlier version of kbnav changed one by one: they are not in the order of nodes."""
 PIECE = 1 << 22
 """Bytes of a file in one row."""
 SCHEMES = ("s3://", "gs://", "az://")
@@ -49,7 +47,7 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _NO_KEYS = ("Failed to get AWS credentials", "CredentialsNotLoaded", "credential provider was not enabled")
 _REFUSED = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "status: 401", "status: 403")
 _NO_ANSWER = "kind: Connect|ConnectError|kind: Timeout|error sending request|operation timed out|dns error|status: 503"
-_WHOLE = ("nodes/", "graph/", "names/", "rdf/", f"{PLACES}/")
+_WHOLE = ("nodes/", "graph/", "names/", "rdf/")
 _IN_COLUMNS = ("vectors.npy", "hashes.npy", "quantized.npy", "steps.npy")  # the last two of earlier versions
 
 Table = Any
@@ -158,8 +156,6 @@ class Build:
     """Numbers of a vector, by index of vectors."""
     content: str
     """Of the rows of ``nodes``: see ``build.Content``."""
-    next_key: int
-    """That of the next new node."""
     approximate: bool = False
     """Whether there is an approximate index of the vectors."""
     number: int = 0
@@ -170,6 +166,7 @@ class Build:
     def dump(self) -> str:
         """As JSON, without the number and the time."""
         rest = {name: value for name, value in asdict(self).items() if name not in ("meta", "number", "written")}
+        rest["next_key"] = self.meta.nodes  # earlier versions want it
         return json.dumps({"format": FORMAT, "meta": self.meta.model_dump(mode="json"), **rest})
 
     @classmethod
@@ -182,6 +179,9 @@ class Build:
                 raise DataError(f"{place}: tables of format {written}, where this version reads {FORMAT}: {what}")
             found["text"] = {name: TextStats(**one) for name, one in found["text"].items()}
             found["meta"] = Meta.model_validate(found["meta"])
+            found.pop("next_key")
+            if any(name.startswith(MOVED) for name in found["meta"].files):
+                raise DataError(f"{place}: an earlier version of kbnav updated it row by row: build it again")
             return cls(**found, number=row["number"], written=row["written"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{place}: not the description of an SKB: {error!r}") from error
@@ -264,67 +264,26 @@ def where_words(part: str, words: Iterable[str]) -> str:
     return f"part = '{part}' AND word IN ({listed})"
 
 
-def where_keys(keys: Numbers) -> str:
-    """The condition that keeps rows of some keys."""
-    return f"{KEY} IN ({', '.join(map(str, keys.tolist()))})"
+def conditions(
+    type_start: Sequence[int], ranges: Sequence[Range] | None, among: Collection[int] | None, most: int
+) -> list[str]:
+    """Conditions that keep nodes in any of the ranges and among those given, for a query each; "" for all.
 
-
-class Places:
-    """Keys, numbers and rows of the nodes of one build."""
-
-    def __init__(self, type_start: Sequence[int], folder: Path | None) -> None:
-        """``folder`` holds what ``save`` wrote; None for a first build."""
-        self._kinds = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
-        self._keys: Array | None = None
-        self._rows: Array | None = None
-        if folder is not None:
-            self._keys, self._rows = (open_array(folder / name, np.int64) for name in ("keys.npy", "rows.npy"))
-            self._order = np.argsort(self._keys)
-            self._sorted = self._keys[self._order]
-
-    @staticmethod
-    def save(folder: Path, keys: Numbers, rows: Numbers) -> None:
-        """Write keys [nodes] and rows [nodes] by node number."""
-        folder.mkdir(exist_ok=True)
-        np.save(folder / "keys.npy", keys)
-        np.save(folder / "rows.npy", rows)
-
-    def rows(self, nodes: Numbers) -> Numbers:
-        """The rows [n] of nodes [n] in the table as it was."""
-        return nodes if self._rows is None else np.asarray(self._rows[nodes])
-
-    def keys_of(self, nodes: Numbers) -> Numbers:
-        """The keys [n] of nodes [n]."""
-        return nodes if self._keys is None else np.asarray(self._keys[nodes])
-
-    def numbers(self, keys: Numbers) -> Numbers:
-        """The nodes [n] that have keys [n]. Raises DamagedKB where none has."""
-        if self._keys is None:
-            return keys
-        found = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
-        if not np.array_equal(self._sorted[found], keys):
-            raise DamagedKB("rows in the table of nodes that the SKB does not know")
-        return np.asarray(self._order[found])
-
-    def conditions(self, ranges: Sequence[Range] | None, among: Collection[int] | None, most: int) -> list[str]:
-        """Conditions that keep nodes in any of the ranges and among those given, for a query each; "" for all.
-
-        One names ``most`` nodes at most.
-        """
-        if among is not None:
-            keys = np.sort(self.keys_of(inside(among, ranges)))
-            return [where_keys(keys[first : first + most]) for first in range(0, len(keys), most)]
-        if ranges is None:
-            return [""]
-        within = [one for first, end in ranges if first < end for one in self._within(first, end)]
-        return [f"({' OR '.join(within)})"] if within else []
-
-    def _within(self, first: int, end: int) -> list[str]:
-        if (first, end) in self._kinds:
-            return [f"{TYPE} = {self._kinds[first, end]}"]
-        keys = np.sort(self.keys_of(np.arange(first, end)))
-        runs = np.split(keys, np.flatnonzero(np.diff(keys) > 1) + 1)
-        return [f"({KEY} >= {run[0]} AND {KEY} <= {run[-1]})" for run in runs]
+    One names ``most`` nodes at most.
+    """
+    if among is not None:
+        keys = inside(among, ranges).tolist()
+        parts = (keys[first : first + most] for first in range(0, len(keys), most))
+        return [f"{KEY} IN ({', '.join(map(str, part))})" for part in parts]
+    if ranges is None:
+        return [""]
+    types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
+    within = [
+        f"{TYPE} = {types[first, end]}" if (first, end) in types else f"({KEY} >= {first} AND {KEY} < {end})"
+        for first, end in ranges
+        if first < end
+    ]
+    return [f"({' OR '.join(within)})"] if within else []
 
 
 def inside(among: Collection[int], ranges: Sequence[Range] | None) -> Numbers:
