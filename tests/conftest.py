@@ -7,8 +7,7 @@ import re
 import shutil
 import signal
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -140,17 +139,13 @@ def one_request_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     """Recordings are not safe for threads: what threads send at once would pass them by."""
     if request.node.get_closest_marker("vcr") is None:
         return
-    lock = threading.RLock()
+    lock, send = threading.RLock(), requests.Session.send
 
-    def locked(send: Callable[..., Any]) -> Callable[..., Any]:
-        def one(*args: Any, **kwargs: Any) -> Any:
-            with lock:
-                return send(*args, **kwargs)
+    def one(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return send(*args, **kwargs)
 
-        return one
-
-    monkeypatch.setattr(requests.Session, "send", locked(requests.Session.send))
-    monkeypatch.setattr(urllib.request.OpenerDirector, "open", locked(urllib.request.OpenerDirector.open))
+    monkeypatch.setattr(requests.Session, "send", one)
 
 
 @pytest.fixture(scope="session")

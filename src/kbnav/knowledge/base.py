@@ -248,23 +248,18 @@ class Shaped(Protocol):
 
     def ids_in(self, query: str) -> Sequence[str]:
         """Ids of what a query names, each once; its own vocabulary, such as datatypes, is left out."""
-        ...
 
     def declared(self, query: str) -> str:
         """The query with the prefixes that it uses declared, so that it runs anywhere."""
-        ...
 
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """The classes with their members, the largest first; count 0 where they are not counted."""
-        ...
 
     def classes_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[str]:
         """Ids of the classes that a question names, the likeliest first."""
-        ...
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
         """What the members of a class have. Raises UnknownId, QueryTimeout."""
-        ...
 
 
 @runtime_checkable
@@ -273,15 +268,12 @@ class Profiled(Protocol):
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """How a property is used. Raises UnknownId, QueryTimeout."""
-        ...
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """What the members of a class have. Raises UnknownId, QueryTimeout."""
-        ...
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """The properties by which edges come in, most first, with how many. Raises UnknownId, QueryTimeout."""
-        ...
 
 
 @runtime_checkable
@@ -291,23 +283,18 @@ class Joint(Protocol):
     @property
     def parts(self) -> Mapping[str, KnowledgeBase]:
         """The knowledge bases by the names that tools and results know them by, in the order they were named."""
-        ...
 
     def part(self, name: str) -> KnowledgeBase:
         """One of them. Raises BadArguments for another name."""
-        ...
 
     def declared(self, query: str) -> str:
         """A query, which says for whom it is, with the prefixes that it uses declared. Raises BadArguments."""
-        ...
 
     def unreachable(self, asked: str, other: str) -> str:
         """Why a query of ``asked`` cannot reach ``other`` by SERVICE; empty where it may."""
-        ...
 
     def address(self, name: str) -> str:
         """The IRI by which SERVICE names one of them; empty where it has none."""
-        ...
 
 
 def said_from(name: str, note: str) -> str:
@@ -331,16 +318,13 @@ class KnowledgeBase(Protocol):
     @property
     def name(self) -> str:
         """Short name, as in ``wikidata``."""
-        ...
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """The calls that work here; a tool whose capability is missing is not offered."""
-        ...
 
     def state(self) -> Mapping[str, Any]:
         """What must be known to repeat a run: endpoints, dates, counts, checksums. No secrets."""
-        ...
 
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
@@ -349,19 +333,15 @@ class KnowledgeBase(Protocol):
 
         With a ``kind``, only those, and as many as ``limit``.
         """
-        ...
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """The statements and document of one entity. Raises UnknownId."""
-        ...
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """A few real uses of a property or relation. Raises UnknownId."""
-        ...
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """Run a read-only SPARQL query. Raises QuerySyntaxError, QueryRefused, QueryTimeout."""
-        ...
 
     def search_neighbors(
         self,
@@ -374,15 +354,12 @@ class KnowledgeBase(Protocol):
         limit: int = 20,
     ) -> Neighborhood:
         """Edges of an entity, filtered by relation and direction and ranked against a phrase. Raises UnknownId."""
-        ...
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         """Entities of one kind (in an SKB, node type) nearest in meaning to a text."""
-        ...
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """Labels of many ids in one batched call; ids without a label are left out."""
-        ...
 
 
 def is_mirror(state: Mapping[str, Any]) -> bool:
@@ -427,7 +404,6 @@ class Metered(Protocol):
 
     def metered(self, meter: Meter) -> Self:
         """The same knowledge base, its requests counted by ``meter``."""
-        ...
 
 
 T = TypeVar("T")

@@ -303,11 +303,6 @@ def load(files: Sequence[Path], folder: Path) -> Loaded:
     return Loaded(len(store), sum(1 for _ in store.named_graphs()))
 
 
-def is_rdf(name: str) -> bool:
-    """Whether a name is that of a file that is here and read as RDF."""
-    return Path(name).is_file() and Path(name.lower().removesuffix(".gz")).suffix in FORMATS
-
-
 def load_into(store: Store, files: Sequence[Path]) -> None:
     """Read files into a store. Raises as ``load``."""
     for file in files:

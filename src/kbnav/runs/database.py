@@ -78,11 +78,9 @@ class Kept(Protocol):
 
     def transaction(self, *, lock: bool = False) -> AbstractContextManager[Run]:
         """Statements of which all count or none; with ``lock`` one transaction after another. Raises UsageError."""
-        ...
 
     def now(self) -> float:
         """Seconds since 1970 by the clock that all who share the place go by."""
-        ...
 
 
 class KeptHere:

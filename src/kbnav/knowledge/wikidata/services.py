@@ -56,23 +56,18 @@ class Queries(Protocol):
     @property
     def engine(self) -> str:
         """The name of the engine, for people."""
-        ...
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query."""
-        ...
 
     def select(self, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL that kbnav made itself."""
-        ...
 
     def ask(self, url: str, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL at one service."""
-        ...
 
     def metered(self, meter: Meter) -> Queries:
         """The same, its requests counted."""
-        ...
 
 
 class QueryServices:

@@ -16,7 +16,7 @@ from pyoxigraph import Literal, NamedNode, RdfFormat, Store, Triple, serialize
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.rdf import BadValue, Node, Term, article_title, decode, site_of
-from kbnav.knowledge.wikidata.mirror.search import Index, Match, NoValues, UnreadKeyword, by_keywords, read_keywords
+from kbnav.knowledge.wikidata.mirror.search import BadKeyword, Index, Match, by_keywords
 from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 
 Facts = Mapping[str, list[Term]]
@@ -487,16 +487,12 @@ class MirrorApi:
         return body | {"query": {"searchinfo": told, "search": hits}}
 
     def _found(self, search: str, kinds: Sequence[str], limit: int, offset: int) -> tuple[list[str], int]:
-        keywords, words = read_keywords(search)
-        if not keywords:
-            return self._index.by_words(search, kinds, limit=limit, offset=offset)
         try:
-            found = by_keywords(self._documents.store, self._documents.names_here, self._index, keywords, words, kinds)
-        except UnreadKeyword as error:
-            raise ApiError("badvalue", str(error)) from error
-        except NoValues as error:
-            info = "This mirror has no index of values; build it again with `kbnav mirror build`, which makes one."
-            raise ApiError("novalues", info) from error
+            found = by_keywords(self._index, search, kinds)
+        except BadKeyword as error:
+            raise ApiError(error.code, str(error)) from error
+        if found is None:
+            return self._index.by_words(search, kinds, limit=limit, offset=offset)
         return found[offset : offset + limit], len(found)
 
     def _page(self, entity_id: str) -> Body:
