@@ -10,9 +10,6 @@ from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.systems import FromGold, Options
 
-SHORT = 21
-"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
-
 
 class DemonstratedOptions(Options):
     """Options of the agents whose prompts may have examples."""
