@@ -187,15 +187,15 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
     http = open_http(wikibase)
-    told = siteinfo(http, wikibase.endpoints.api)
-    if told is None or not concept_base(told):
+    info = siteinfo(http, wikibase.endpoints.api)
+    if info is None or not concept_base(info):
         http.close()
         return open_endpoint(settings, url, SparqlSource(url=url))
-    service = str(told["general"].get("wikibase-sparql") or "")
+    service = str(info["general"].get("wikibase-sparql") or "")
     if service:  # the one that it names, in place of the usual path
         endpoints = wikibase.endpoints.model_copy(update={"sparql": service})
         wikibase = wikibase.model_copy(update={"endpoints": endpoints})
-    return _wikibase(wikibase, http, told)
+    return _wikibase(wikibase, http, info)
 
 
 def _by_qlever(settings: Settings) -> Settings:
@@ -213,21 +213,21 @@ def _live(settings: Settings) -> WikidataKB:
     if settings.endpoints.api == Endpoints().api:
         return WikidataKB.by_http(settings)
     http = open_http(settings)
-    told = siteinfo(http, settings.endpoints.api)
-    if told is None:
+    info = siteinfo(http, settings.endpoints.api)
+    if info is None:
         raise UsageError(f"endpoints.api: {settings.endpoints.api} is not the api.php of a Wikibase")
-    return _wikibase(settings, http, told)
+    return _wikibase(settings, http, info)
 
 
-def _wikibase(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> WikidataKB:
+def _wikibase(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> WikidataKB:
     """A Wikibase; one that says it is a mirror is known to be a part only."""
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import learn_by_http
 
-    general = told["general"]
+    general = info["general"]
     mirrored = "mirror" in str(general.get("generator", ""))
     about = {"mirror": {"built": general.get("time")}} if mirrored else None
-    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, told), about=about)
+    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, info), about=about)
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
@@ -239,7 +239,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     from kbnav.knowledge.endpoint.data import Address
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
-    from kbnav.knowledge.probing import any_status, kept
+    from kbnav.knowledge.probing import any_status, dialect_at
     from kbnav.knowledge.replies import Reply, Request
 
     url = checked_url(source.url)
@@ -260,7 +260,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
         return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
 
     index = _name_index(settings, source.index)
-    return EndpointKB(address, http, partial(kept, url, source.dialect, settings.home, ask), index)
+    return EndpointKB(address, http, partial(dialect_at, url, source.dialect, settings.home, ask), index)
 
 
 def is_skb(folder: Path) -> bool:
@@ -389,9 +389,9 @@ def _site_of(mirror: Mirror, settings: Settings) -> Site:
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries
     from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
 
-    told = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
+    info = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
     queries = LocalQueries(mirror, {}, (), settings.kb)
-    return learn(settings, told, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
+    return learn(settings, info, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:
