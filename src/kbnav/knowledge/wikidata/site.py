@@ -182,7 +182,7 @@ def _found_out(settings: Settings, info: Mapping[str, Any], base: str, query: Qu
 
 def _places(info: Mapping[str, Any]) -> dict[str, Any]:
     """Addresses of pages, and namespaces by kind."""
-    general, spaces = info["general"], told.get("namespaces")
+    general, spaces = info["general"], info.get("namespaces")
     server = str(general.get("server") or "")
     server = f"https:{server}" if server.startswith("//") else server
     article = server + str(general.get("articlepath") or "/wiki/$1")
