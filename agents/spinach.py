@@ -176,7 +176,7 @@ def paper_settings(settings: Settings) -> Settings:
 def paper_budget(budget: Budget) -> Budget:
     """The same budget without the rules that the paper does not have."""
     return budget.model_copy(
-        update={"hint": False, "escalate": False, "parallel": False, "free_finish": False, "told": False}
+        update={"without": (*budget.without, "hint", "escalate", "parallel", "free_finish", "told")}
     )
 
 

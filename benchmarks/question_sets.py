@@ -1,7 +1,7 @@
 """Make the four SKBs and their question sets that docs/synthesis.md speaks of.
 
     python -m benchmarks.question_sets OUT [--data ../shared/data] [--debian DEB] [--wordnet WN]
-        [--encoder lsa] [--relations] [--reworded] [--rewrite MODEL] [--kb wn18rr]
+        [--encoder lsa] [--relations] [--reworded] [--kb wn18rr]
 
 ``DEB`` and ``WN`` are what ``examples/debian_packages.py`` and ``examples/wordnet.py`` wrote. The two are cut to a part
 that can be embedded in minutes on a few cores; what a folder's ``source.json`` says it was made of stands in the report
@@ -17,22 +17,18 @@ import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from kbnav import encoders
-from kbnav.evaluation.synthesis.models import model_worder
 from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
-from kbnav.evaluation.synthesis.templates import Synthesized, reworded_file, write_questions, write_splits
-from kbnav.evaluation.synthesis.wording import Reworder, answer_names, load_rewording, load_wording
+from kbnav.evaluation.synthesis.templates import write_questions, write_splits
+from kbnav.evaluation.synthesis.wording import load_rewording, load_wording, reworded
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import open_calls
-from kbnav.settings.model import OFFLINE, load_settings
 
 NODES, EDGES, SOURCE = "nodes.jsonl.gz", "edges.tsv.gz", "source.json"
 SECTIONS = frozenset(
@@ -132,17 +128,6 @@ def sources(chosen: argparse.Namespace) -> dict[str, Path]:
     return found
 
 
-def reworded(skb: SKB, name: str, questions: Sequence[Synthesized], model: str) -> list[Synthesized]:
-    """The questions in other words, by rules, or by a model unless that is ``offline``."""
-    rewriter = None
-    if model != OFFLINE:
-        rewriter = model_worder(open_calls(load_settings(kb=name, model=model)), partial(answer_names, skb))
-    reworder = Reworder.of(skb, load_wording(name), load_rewording(name), rewriter=rewriter)
-    found = list(reworder.reword(questions))
-    print(f"{name}: {len(found)} questions in other words, {reworder.left_out} could not be put so")
-    return found
-
-
 def main() -> None:
     """Build, and make questions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,7 +138,6 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm", help="none: no vectors; lsa: fitted on the texts")
     parser.add_argument("--relations", action="store_true", help="index documents with their relations as well")
     parser.add_argument("--reworded", action="store_true", help="every question in other words as well")
-    parser.add_argument("--rewrite", metavar="MODEL", default=OFFLINE, help="words those; else rules do")
     parser.add_argument("--kb", action="append", help="repeatable; default: all that there is input for")
     chosen = parser.parse_args()
     vectors = chosen.encoder != "none"
@@ -173,7 +157,9 @@ def main() -> None:
             out = chosen.out / "questions" / f"{name}.jsonl"
             write_questions(out, questions, report)
             if chosen.reworded:
-                write_splits(reworded_file(out), reworded(skb, name, questions, chosen.rewrite))
+                found = reworded(skb, questions, load_wording(name), load_rewording(name))
+                print(f"{name}: {len(found)} of {len(questions)} questions in other words")
+                write_splits(out.with_name(f"{name}-reworded.jsonl"), found)
             chance = fmean(len(one.answers) / one.candidates for one in questions if one.split == "test")
             print(
                 f"{name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges, {report.sampled} sampled, {report.kept}"

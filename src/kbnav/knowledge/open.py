@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.replies import host_of
+from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
 from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
@@ -112,6 +113,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
 
 def _opened(settings: Settings, queries: int) -> AbstractContextManager[KnowledgeBase]:
     name = settings.kb
+    for dialect in {settings.endpoints.dialect, *(source.dialect for source in settings.sparql.values())} - {AUTO}:
+        dialect_named(dialect)
     if len(names := kb_names(name)) > 1:
         return _together(settings, names, queries)
     if name in _LIVE:

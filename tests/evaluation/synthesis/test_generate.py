@@ -10,20 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.models import model_worder
 from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
-from kbnav.evaluation.synthesis.templates import Synthesized, write_questions
+from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.text import is_content, is_literal
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
 
@@ -264,35 +261,6 @@ def test_types_without_text_are_asked_for_by_relations_alone_where_that_is_wante
     for question in found:
         met = EdgeList(edges).candidates(question.record()["meta"]["paths"], [f"r{n}" for n in range(5)])
         assert set(question.answers) == met
-
-
-def asked(tmp_path: Path, reply: str) -> Synthesized:
-    skb, _, _ = fair(tmp_path)
-    with skb:
-        plain = synthesize(skb, Wanted(1), FAIR)[0][0]
-        start = plain.paths[0].start_name
-        calls = ModelCalls(FakeListChatModel(responses=[reply.format(start=start, answer="Lot " + plain.gold)]), "fake")
-        worder = model_worder(calls, lambda question: [f"Lot {node}" for node in question.answers])
-        made = synthesize(skb, Wanted(1), FAIR, worder=worder)[0][0]
-    assert (made.answers, made.gold, made.paths) == (plain.answers, plain.gold, plain.paths)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("reply", "by"),
-    [
-        ("What has to do with {start}?", "model"),
-        ("What has to do with it?", "rules"),
-        ("Is {answer} from {start}?", "rules"),
-        ("Here you are:\n{start}?", "rules"),
-        ("", "rules"),
-    ],
-)
-def test_a_model_words_the_question_if_it_keeps_to_the_names(tmp_path: Path, reply: str, by: str) -> None:
-    made = asked(tmp_path, reply)
-    if len(made.paths) == 1:
-        assert made.worded_by == by
-    assert (made.worded_by == "model") == ("What has to do with" in made.question)
 
 
 def test_an_skb_without_indexes_is_refused(tmp_path: Path) -> None:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Estimate, Json, MaxCost, Model, Seed, Skb, load, open_skb
-from kbnav.apps.cli.terminal import emit, print_json
+from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb
+from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.models import Casting
-    from kbnav.evaluation.synthesis.pipeline import Estimate as Cost
     from kbnav.evaluation.synthesis.sampling import Wanted
     from kbnav.evaluation.synthesis.templates import Report, Synthesized
-    from kbnav.evaluation.synthesis.wording import Reworder, Wording
+    from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
     from kbnav.settings.model import Settings
-
-    Worder = Callable[[Synthesized, Sequence[str]], str | None]
 
 _EVERY = 50
 
@@ -47,7 +43,7 @@ class Models:
         typer.Option(
             "--rewrite",
             metavar="MODEL",
-            help="This one rewrites it; default: that of --extract. With --reworded it words those; else rules do.",
+            help="This one rewrites it; default: that of --extract.",
         ),
     ] = ""
     verify: Annotated[
@@ -70,44 +66,22 @@ class Models:
         fuse, rewrite = self.fuse or self.extract, self.rewrite or self.extract
         return Casting(self.extract, fuse, rewrite, verifiers or (self.extract,))
 
-    def check(self, model: str | None, reworded: str) -> None:
-        """Raise UsageError where the options do not go together."""
-        if self.extract and model:
-            raise UsageError("--model words questions that rules make; with --extract say --fuse and --rewrite")
-        if self.extract and reworded:
-            raise UsageError(
-                "--reworded words questions that rules made; those by --extract are rewritten as they are made"
-            )
-        if (self.fuse or self.verify) and not self.extract:
-            raise UsageError("--fuse and --verify go with --extract, which may be the same model")
-        if self.rewrite and not (reworded or self.extract):
-            raise UsageError("--rewrite words questions again: name their other words too, by --reworded")
-
-    def estimate(self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings) -> list[Cost]:
-        """What it will cost, by step and model."""
-        from kbnav.evaluation.synthesis.pipeline import estimate
-        from kbnav.models.prices import known_prices
-
-        return estimate(skb, wanted, wording, self.casting, most=self.most, prices=known_prices(settings))
-
     def run(
         self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings, out: Path
     ) -> tuple[list[Synthesized], Report]:
-        """Print what it will cost, and make the questions; replies are saved beside ``out``.
+        """Make the questions; replies are saved beside ``out``.
 
         Raises UsageError, StopRun.
         """
-        from kbnav.evaluation.synthesis.models import open_crew, price_of
+        from kbnav.evaluation.synthesis.models import model_price, open_crew
         from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
         from kbnav.models.prices import known_prices
 
         casting, limit, prices = self.casting, self.max_cost, known_prices(settings)
-        for model in (casting.extract, casting.fuse, casting.rewrite, *casting.verify):
-            if limit is not None and price_of(model, prices) is None:
+        for model in casting.models:
+            if limit is not None and model_price(model, prices) is None:
                 raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
         crew = open_crew(casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
-        for line in _estimate_lines(self.estimate(skb, wanted, wording, settings)):
-            print(line, file=sys.stderr)
 
         def enough() -> bool:
             return limit is not None and (crew.dollars or 0.0) >= limit
@@ -150,9 +124,6 @@ def synthesize(
             help="Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
         ),
     ] = "",
-    model: Model = None,
-    base_url: BaseUrl = None,
-    estimate: Estimate = False,
     as_json: Json = False,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base.
@@ -164,29 +135,32 @@ def synthesize(
     """
     from kbnav.evaluation.synthesis.sampling import Wanted
     from kbnav.evaluation.synthesis.sampling import synthesize as by_rules
-    from kbnav.evaluation.synthesis.templates import write_questions
-    from kbnav.evaluation.synthesis.wording import Reworder, Wording, load_rewording, load_wording
-    from kbnav.settings.model import OFFLINE
+    from kbnav.evaluation.synthesis.templates import write_questions, write_splits
+    from kbnav.evaluation.synthesis.wording import Wording, load_rewording, load_wording
+    from kbnav.evaluation.synthesis.wording import reworded as in_other_words
 
     words = load_wording(wording) if wording else Wording()
-    settings = load(kb=kb, model=model or OFFLINE, base_url=base_url)
+    settings = load(kb=kb)
     again = load_rewording(reworded) if reworded else None
     wanted = Wanted(count, train, val, seed)
-    models.check(model, reworded)
+    if models.extract and reworded:
+        raise UsageError(
+            "--reworded words questions that rules made; those by --extract are rewritten as they are made"
+        )
+    if (models.fuse or models.rewrite or models.verify) and not models.extract:
+        raise UsageError("--fuse, --rewrite and --verify go with --extract, which may be the same model")
     with open_skb(settings, "the synthesis of questions") as base:
         skb = base.skb
-        if models.extract and estimate:
-            expected = models.estimate(skb, wanted, words, settings)
-            emit(as_json, [asdict(one) for one in expected], *_estimate_lines(expected))
-            return
         if models.extract:
             questions, report = models.run(skb, wanted, words, settings, out)
         else:
-            questions, report = by_rules(skb, wanted, words, worder=_worder(skb, settings), progress=_show)
+            questions, report = by_rules(skb, wanted, words, progress=_show)
         files = write_questions(out, questions, report)
         if again:
-            rewriter = _worder(skb, load(kb=kb, model=models.rewrite or OFFLINE, base_url=base_url))
-            files += _reword(questions, Reworder.of(skb, words, again, seed=seed, rewriter=rewriter), out)
+            found = in_other_words(skb, questions, words, again, seed)
+            if len(found) < len(questions):
+                print(f"{len(questions) - len(found)} questions could not be put in other words", file=sys.stderr)
+            files += write_splits(out.with_name(f"{out.name.removesuffix('.jsonl')}-reworded.jsonl"), found)
     if as_json:
         made = {"sampled": report.sampled, "kept": dict(report.kept), "dropped": dict(report.dropped)}
         print_json({**made, "pipeline": report.pipeline, "files": [str(path) for path in files]})
@@ -195,41 +169,9 @@ def synthesize(
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
 
 
-def _reword(questions: Sequence[Synthesized], reworder: Reworder, out: Path) -> list[Path]:
-    """Write the questions in other words; the files made."""
-    from kbnav.evaluation.synthesis.templates import reworded_file, write_splits
-
-    found = list(reworder.reword(questions))
-    if reworder.left_out:
-        print(f"{reworder.left_out} questions could not be put in other words", file=sys.stderr)
-    return write_splits(reworded_file(out), found)
-
-
-def _worder(skb: SKB, settings: Settings) -> Worder | None:
-    """What asks the model; None where none is named."""
-    from kbnav.settings.model import OFFLINE
-
-    if settings.model == OFFLINE:
-        return None
-    from kbnav.evaluation.synthesis.models import model_worder
-    from kbnav.evaluation.synthesis.wording import answer_names
-    from kbnav.models.calls import open_calls
-
-    return model_worder(open_calls(settings), partial(answer_names, skb))
-
-
 def _show(done: int, total: int) -> None:
     if done % _EVERY == 0 or done == total:
         print(f"{done} of {total} questions", file=sys.stderr)
-
-
-def _estimate_lines(expected: Sequence[Cost]) -> list[str]:
-    """The estimate, a line each step and model, and what they are together."""
-    known = [one.dollars for one in expected if one.dollars is not None]
-    cost = f"${sum(known):.2f}" if known and len(known) == len(expected) else "the cost is not known (setting prices)"
-    calls = sum(one.calls for one in expected)
-    total = f"about {calls:,} calls, {cost}, if no question is dropped; each that is costs as much again"
-    return [*map(str, expected), total]
 
 
 def _report_lines(report: Report, files: Sequence[Path]) -> Iterator[str]:

@@ -184,14 +184,6 @@ def _hops(source: str, relation: str, target: str, symmetric: frozenset[str]) ->
     yield target, Leg(relation, "in", source)
 
 
-def by_shape(templates: Iterable[Template]) -> Mapping[str, list[Template]]:
-    """Templates by their shape, in their order."""
-    found: dict[str, list[Template]] = {}
-    for template in templates:
-        found.setdefault(template.shape, []).append(template)
-    return found
-
-
 _BACK: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
@@ -218,19 +210,13 @@ def candidates(skb: SKB, template: Template, starts: tuple[int, ...]) -> list[Nu
     outside = np.array(sorted(starts), np.int32)
     found = []
     for branch in template.branches:
-        ends = _without(skb, branch) if branch.negated else skb.graph.ends(starts[branch.slot], hops(skb, branch))
+        if branch.negated:
+            without, kind = (np.arange(*skb.type_range(one), dtype=np.int32) for one in (branch.start, template.answer))
+            ends = np.setdiff1d(kind, skb.graph.expand(without, hops(skb, branch)[0]), assume_unique=True)
+        else:
+            ends = skb.graph.ends(starts[branch.slot], hops(skb, branch))
         found.append(np.setdiff1d(ends, outside, assume_unique=True))
     return found
-
-
-def _without(skb: SKB, branch: Branch) -> Numbers:
-    """The nodes that no node of a negated branch's start type leads to, ascending."""
-    reached = skb.graph.expand(_numbers(skb, branch.start), hops(skb, branch)[0])
-    return np.setdiff1d(_numbers(skb, branch.legs[-1].type), reached, assume_unique=True)
-
-
-def _numbers(skb: SKB, kind: str) -> Numbers:
-    return np.arange(*skb.type_range(kind), dtype=np.int32)
 
 
 def hops(skb: SKB, branch: Branch) -> list[Hop]:
@@ -269,17 +255,12 @@ def _back(skb: SKB, branch: Branch, gold: int, start: int | None, chance: random
         near = skb.graph.expand(np.array(walk[-1:], np.int32), back)
         near = np.setdiff1d(near, np.array(walk, np.int32), assume_unique=True)
         if start is not None:
-            near = _towards(skb, branch, place, near, start)
+            reached = skb.graph.ends(start, hops(skb, branch)[:place])
+            near = np.intersect1d(near, reached, assume_unique=True).astype(np.int32)
         if not len(near):
             return None
         walk.append(int(chance.choice(near.tolist())))
     return tuple(reversed(walk))
-
-
-def _towards(skb: SKB, branch: Branch, place: int, near: Numbers, start: int) -> Numbers:
-    """Those nodes before leg ``place`` that can be reached from ``start``."""
-    reached = skb.graph.ends(start, hops(skb, branch)[:place])
-    return np.intersect1d(near, reached, assume_unique=True).astype(np.int32)
 
 
 Split = Literal["test", "train", "val"]
@@ -380,8 +361,3 @@ def write_splits(out: Path, questions: Sequence[Synthesized]) -> list[Path]:
             write_whole(path, "\n".join(lines) + "\n")
             made.append(path)
     return made
-
-
-def reworded_file(out: Path) -> Path:
-    """Where the questions of a file stand in other words."""
-    return out.with_name(f"{out.name.removesuffix('.jsonl')}-reworded.jsonl")

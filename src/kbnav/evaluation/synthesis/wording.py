@@ -5,26 +5,23 @@ from __future__ import annotations
 import random
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from kbnav.answers.language import function_words
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.synthesis.templates import Branch, Leg, Split, Synthesized, Template, parse_template
-from kbnav.evaluation.synthesis.text import FUNCTION
+from kbnav.evaluation.synthesis.templates import Branch, Leg, Synthesized, Template, parse_template
+from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
 
 FOLDER = Path(__file__).parent / "wordings"
 SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """Names of the files that come with kbnav."""
-
-
 Style = Literal["requirements", "short", "properties"]
-
 _AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
 
 
@@ -114,12 +111,22 @@ class Wording(_Strict):
     def plural(self, kind: str, chance: random.Random) -> str:
         """What the nodes of a type are called, several of them."""
         given = self.types[kind].plural if kind in self.types else ()
-        return chance.choice(given) if given else _plural(kind.replace("_", " ").lower())
+        return chance.choice(given) if given else plural(kind.replace("_", " ").lower())
+
+    def patterns(self, leg: Leg) -> tuple[str, ...]:
+        """The clauses that it has for a relation, followed in a direction."""
+        words = self.relations.get(leg.relation, RelationWords())
+        return words.into if leg.direction == "in" else words.out
+
+    def meaning(self, relation: str) -> str:
+        """The words with a meaning in the name of a relation and in what is said for it."""
+        words = self.relations.get(relation)
+        said = " ".join([relation.replace("_", " "), *(clauses_of(words) if words else ())]).replace("{0}", " ")
+        return " ".join(word for word in said.split() if word.lower() not in function_words("en"))
 
     def clause(self, leg: Leg, other: str, several: bool, chance: random.Random) -> str:
         """The clause that says how answers are related to ``other``, one node or several."""
-        words = self.relations.get(leg.relation, RelationWords())
-        given = words.into if leg.direction == "in" else words.out
+        given = self.patterns(leg)
         pattern = chance.choice(given) if given else _clause(leg)
         return _AGREEING.sub(lambda match: match[2] or "" if several else match[1], pattern).format(other)
 
@@ -152,7 +159,7 @@ class Wording(_Strict):
 
 def load_wording(name: str) -> Wording:
     """A wording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
-    return read_words(Wording, name, FOLDER)
+    return _read_words(Wording, name, FOLDER)
 
 
 def clauses_of(words: RelationWords) -> list[str]:
@@ -163,7 +170,7 @@ def clauses_of(words: RelationWords) -> list[str]:
 Words = TypeVar("Words", bound=BaseModel)
 
 
-def read_words(kind: type[Words], name: str, folder: Path) -> Words:
+def _read_words(kind: type[Words], name: str, folder: Path) -> Words:
     """What a TOML file says: that of a name in ``folder``, else the file itself. Raises UsageError, DataError."""
     shipped = sorted(path.stem for path in folder.glob("*.toml"))
     path = folder / f"{name}.toml" if name in shipped else Path(name)
@@ -186,20 +193,9 @@ def _clause(leg: Leg) -> str:
     return f"that are the '{name}' of {{0}}" if leg.direction == "out" else f"whose '{name}' is {{0}}"
 
 
-def _plural(noun: str) -> str:
-    if noun.endswith(("s", "x", "ch", "sh")):
-        return f"{noun}es"
-    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
-
-
 REWORDINGS = Path(__file__).parent / "rewordings"
-DRAWS = 20
+_TRIES = 20
 """Rewordings of one question that are tried."""
-
-Stem = Callable[[str], list[str]]
-"""The words of a text in the form they are compared in."""
-Rewriter = Callable[[Synthesized, Sequence[str]], str | None]
-"""Puts a question, given with its relational clauses, in other words; None where that did not go well."""
 
 
 class Rewording(BaseModel):
@@ -217,126 +213,49 @@ class Rewording(BaseModel):
             raise ValueError(f"the relation {min(only)} has phrases in one of its two parts only")
         return self
 
-    def of(self, split: Split) -> Wording:
-        """The words for a split."""
-        return self.test if split == "test" else self.learn
-
 
 def load_rewording(name: str) -> Rewording:
     """A rewording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
-    return read_words(Rewording, name, REWORDINGS)
+    return _read_words(Rewording, name, REWORDINGS)
 
 
-@dataclass
-class Reworder:
-    """Rewords questions of one SKB; the same for the same question and seed.
+def reworded(
+    skb: SKB, questions: Sequence[Synthesized], wording: Wording, rewording: Rewording, seed: int = 1
+) -> list[Synthesized]:
+    """Questions, made with a wording, as people put them who do not know the schema; their ids and answers stay.
 
-    ``wording`` is what they were made with, ``stem`` gives the words of a text, ``names_of`` the names of a question's
-    answers, and ``rewriter``, where there is one, words what the rules worded once more.
+    The names of start nodes and the phrase of the text stay too, so that both parts are needed as before. Questions of
+    which every rewording names an answer, or quotes words of the schema or the wording, are left out. The same for the
+    same seed. Raises DataError where the rewording has no phrase for a relation, and UsageError where the SKB has no
+    index of texts.
     """
-
-    wording: Wording
-    rewording: Rewording
-    stem: Stem
-    names_of: Callable[[Synthesized], Sequence[str]]
-    seed: int = 1
-    rewriter: Rewriter | None = None
-    left_out: int = field(default=0, init=False)
-    """Questions of which every rewording named an answer or quoted the schema."""
-
-    @classmethod
-    def of(
-        cls, skb: SKB, wording: Wording, rewording: Rewording, *, seed: int = 1, rewriter: Rewriter | None = None
-    ) -> Reworder:
-        """For the questions of an open SKB. Raises UsageError where it has no index of texts."""
-        if skb.text is None:
-            raise UsageError(f"{skb.meta.name} was built without an index of texts; build it with --text")
-        return cls(wording, rewording, skb.text.words, partial(answer_names, skb), seed, rewriter)
-
-    def reword(self, questions: Sequence[Synthesized]) -> Iterator[Synthesized]:
-        """The questions in other words, with their ids and answers; what cannot be reworded is counted and left out.
-
-        Raises DataError where the rewording has no phrase for a relation.
-        """
-        for question in questions:
-            reworded = self._reworded(question)
-            if reworded is None:
-                self.left_out += 1
-            else:
-                yield reworded
-
-    def _reworded(self, question: Synthesized) -> Synthesized | None:
+    if skb.text is None:
+        raise UsageError(f"{skb.meta.name} was built without an index of texts; build it with --text")
+    found = []
+    for question in questions:
         template = parse_template(question.template)
-        words = self.rewording.of(question.split).model_copy(update={"quote": self.wording.quote})
-        _check_words(template, words)
-        names = _start_names(template, question)
-        chance = random.Random(f"{self.seed}\n{question.id}")
-        for _ in range(DRAWS):
-            text, clauses = words.question(template, names, question.text, chance)
-            if self._may_be(question, template, text):
+        part = rewording.test if question.split == "test" else rewording.learn
+        words = part.model_copy(update={"quote": wording.quote})
+        legs = [leg for branch in template.branches for leg in branch.legs]
+        for leg in legs:
+            if not words.patterns(leg):
+                raise DataError(
+                    f"the rewording has no phrase for the relation {leg.relation!r}, followed {leg.direction!r}"
+                )
+        starts = [path.start_name for path in question.paths]
+        positive = [branch for branch in template.branches if not branch.negated]
+        by_slot = {branch.slot: name for branch, name in zip(positive, starts, strict=True)}
+        names = [by_slot[slot] for slot in sorted(by_slot)]
+        schema = {word for leg in legs for word in skb.text.words(wording.meaning(leg.relation))}
+        answers = [" ".join(skb.text.words(skb.nodes.label(skb.number(node)))) for node in question.answers]
+        chance = random.Random(f"{seed}\n{question.id}")
+        for _ in range(_TRIES):
+            text, _clauses = words.question(template, names, question.text, chance)
+            asked = f" {' '.join(skb.text.words(text))} "
+            own = text
+            for kept in filter(None, (question.text, *starts)):  # these are quoted on purpose
+                own = own.replace(kept, " ")
+            if not any(name and f" {name} " in asked for name in answers) and not schema & set(skb.text.words(own)):
+                found.append(replace(question, question=text, worded_by="reworded by rules"))
                 break
-        else:
-            return None
-        if (
-            self.rewriter
-            and (written := self.rewriter(question, clauses))
-            and self._may_be(question, template, written)
-        ):
-            return replace(question, question=written, worded_by="reworded by a model")
-        return replace(question, question=text, worded_by="reworded by rules")
-
-    def _may_be(self, question: Synthesized, template: Template, text: str) -> bool:
-        asked = f" {' '.join(self.stem(text))} "
-        names = (" ".join(self.stem(name)) for name in self.names_of(question))
-        if any(name and f" {name} " in asked for name in names):
-            return False
-        return not quoted(question, text, template, self.wording, self.stem)
-
-
-def answer_names(skb: SKB, question: Synthesized) -> list[str]:
-    """The names of a question's answers."""
-    return [skb.nodes.label(skb.number(node)) for node in question.answers]
-
-
-def quoted(question: Synthesized, text: str, template: Template, wording: Wording, stem: Stem) -> set[str]:
-    """The words of a text that are the schema's or the wording's for the relations of its template.
-
-    Names and the phrase of the question's text do not count: they are quoted on purpose.
-    """
-    for kept in (question.text, *(path.start_name for path in question.paths)):
-        text = text.replace(kept, " ") if kept else text
-    return set(stem(text)) & relation_words(template, wording, stem)
-
-
-def relation_words(template: Template, wording: Wording, stem: Stem) -> set[str]:
-    """The words, function words left out, by which the schema and a wording name the relations of a template."""
-    legs = [leg for branch in template.branches for leg in branch.legs]
-    return {word for leg in legs for word in words_of(leg.relation, wording.relations.get(leg.relation), stem)}
-
-
-def words_of(relation: str, words: RelationWords | None, stem: Stem) -> set[str]:
-    """The words with a meaning in the name of a relation and in what a wording says for it."""
-    told = " ".join([relation.replace("_", " "), *(clauses_of(words) if words else ())])
-    meaning = " ".join(word for word in told.replace("{0}", " ").split() if word.lower() not in FUNCTION)
-    return set(stem(meaning))
-
-
-def _check_words(template: Template, words: Wording) -> None:
-    """Raise DataError where a leg has no phrase: its name would be quoted instead."""
-    for leg in (leg for branch in template.branches for leg in branch.legs):
-        if not _given(leg, words):
-            raise DataError(
-                f"the rewording has no phrase for the relation {leg.relation!r}, followed {leg.direction!r}"
-            )
-
-
-def _given(leg: Leg, words: Wording) -> tuple[str, ...]:
-    given = words.relations.get(leg.relation, RelationWords())
-    return given.into if leg.direction == "in" else given.out
-
-
-def _start_names(template: Template, question: Synthesized) -> list[str]:
-    """The name of the node of each slot."""
-    branches: list[Branch] = [branch for branch in template.branches if not branch.negated]
-    found = {branch.slot: path.start_name for branch, path in zip(branches, question.paths, strict=True)}
-    return [found[slot] for slot in sorted(found)]
+    return found
