@@ -33,7 +33,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.documents import VSS, VSSOptions
 from kbnav.retrieval.expansion import ExpandedRetriever
-from kbnav.retrieval.kar import KAR, Surroundings, similarity_for
+from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
 from kbnav.runs.trace import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100
@@ -93,8 +93,8 @@ def measure(kb: SkbKB) -> None:
         "three hubs": random.choice(np.argsort(-degrees)[:HUBS], (QUERIES, NAMED)),
     }
     for without in ((), ("kg",)):
-        kar = KAR(skb, vss, calls, similarity_for(skb, "vss"), surroundings=Surroundings(skb.graph), without=without)
-        retriever = ExpandedRetriever(kar, vss)
+        options = KAROptions(without=without, paths="plain", with_neighbours=False)
+        retriever = ExpandedRetriever(KAR(skb, vss, calls, similarity_for(skb, "vss"), options), vss, options)
         for what, queries in drawn.items():
             took: dict[str, list[float]] = {}
             for nodes in [queries[0], *queries]:  # the first one twice: it maps what is read of the files

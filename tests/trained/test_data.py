@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
-from kbnav.training.task import WORK, Workshop
+from kbnav.training.task import WORK, Folder
 from tests.apps.parts import Cli
 from tests.trained.shop import examples, write_questions
 
@@ -114,16 +114,16 @@ def test_sources_of_negatives_are_read_and_wrong_ones_refused(shop: SkbKB):
 
 
 def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):
-    first = Workshop(tmp_path / "out", "one")
+    first = Folder(tmp_path / "out", "one")
     first.begin()
     assert first.prepared(lambda: {"made": 1}) == first.prepared(lambda: {"made": 2}) == {"made": 1}
-    Workshop(tmp_path / "out", "one").begin()
+    Folder(tmp_path / "out", "one").begin()
     with pytest.raises(UsageError, match="another folder, or remove it"):
-        Workshop(tmp_path / "out", "two").begin()
+        Folder(tmp_path / "out", "two").begin()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(UsageError, match="no training of kbnav's"):
-        Workshop(tmp_path / "mine", "one").begin()
+        Folder(tmp_path / "mine", "one").begin()
     (first.work / "prepared.json").write_text("{")
     with pytest.raises(DataError, match="to begin anew"):
         first.prepared(dict)

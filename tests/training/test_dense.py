@@ -21,7 +21,6 @@ from kbnav.retrieval.documents import embed
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
-from kbnav.training.models import most_that_fits
 from kbnav.training.task import CURVE, WORK, Listener, Point, Schedule, enough_memory
 from tests.trained.shop import DOCUMENT, build_shop
 from tests.training.parts import (
@@ -134,17 +133,8 @@ def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
 def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothing_written(
     shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
 ):
-    def attempt(count: int) -> None:
-        if count > limit:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    limit = 20
-    assert most_that_fits(attempt, 256) == 16
-    limit = 0
-    with pytest.raises(UsageError, match="not enough memory for a single text"):
-        most_that_fits(attempt, 256)
     with pytest.raises(UsageError, match="not enough memory for batches of 8"), enough_memory(8):
-        attempt(1)
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
     nothing, out = str(tmp_path / "nothing"), tmp_path / "out"
     (tmp_path / "empty").mkdir()
     for more, schedule, said in (

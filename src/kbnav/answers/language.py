@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 
 LONGEST = 2000
 """Characters that are looked at; a question is far shorter."""
@@ -42,108 +44,10 @@ CHARACTERS_PER_WORD: Mapping[str, float] = {"han": 2.0, "ja": 3.0, "th": 5.0}
 
 WORD = re.compile(r"[^\W\d_]+(?:['’](?=[^\W\d_]))?")
 
-FUNCTION_WORDS: Mapping[str, str] = {
-    "en": """
-        a an the is are was were be been being do does did done has have had of to for from with without by at
-        on in into about after before between during under over and or not no than then that this these those
-        there which who whom whose what when where why how many much it its his her their he she they i me my
-        you your we our all any each every most more both other same as if can could will would should tell
-        give list show name find man ever never only also""",
-    "de": """
-        der die das den dem des ein eine einen einem einer eines ist sind war waren wird werden wurde wurden
-        hat haben hatte hatten ich du er sie es wir ihr ihre ihren ihrer seine seinen seiner sein von vom zu
-        zum zur mit ohne für auf aus bei nach über unter vor zwischen durch gegen seit im in an am als auch
-        und oder aber nicht kein keine wer wen wem wessen was wann wo wohin woher warum wieso wie oft viele viel
-        wieviel wieviele wofür wodurch womit woraus worin woran worauf wovon welche welcher welches welchem
-        welchen gibt gab es man alle mehr noch sich erste ersten lautet lauten nenne zeige liste""",
-    "fr": """
-        le la les l' un une des du de d' au aux et ou où est sont était étaient fut a ont avait été être qui
-        que qu' quoi quel quelle quels quelles quand comment combien pourquoi dans en sur sous par pour avec
-        sans entre chez vers depuis il elle ils elles on nous vous je ce cet cette ces c' s' se sa son ses
-        leur leurs ne n' j' pas plus moins y fait donne liste trouve""",
-    "es": """
-        el la los las un una unos unas del de al y o u e es son era eran fue fueron ser está están ha han
-        había tiene tienen que qué quién quiénes cuál cuáles cuándo cuánto cuánta cuántos cuántas dónde cómo
-        por para con sin en entre sobre desde hasta se su sus lo le les no más menos muchos muchas hay cada""",
-    "it": """
-        il lo la i gli le l' un uno una del dello della dell' dei degli delle di da dal dalla al alla alle
-        all' dall' nell' ai nel nella nei nelle sul sulla in con per tra fra su e o è sono era erano fu furono
-        ha hanno stato stata essere che chi cosa quale quali qual quando quanto quanta quanti quante dove dov'
-        come perché non più si suo sua suoi sue c' cui""",
-    "pt": """
-        o a os as um uma uns umas do da dos das no na nos nas ao à aos de em por pelo pela para com sem entre
-        sobre e ou é são era eram foi foram ser está tem têm que quem qual quais quando quanto quanta quantos
-        quantas onde como não mais menos seu sua seus suas se isso há""",
-    "nl": """
-        de het een is zijn was waren wordt worden werd werden heeft hebben had van voor met zonder op in aan
-        uit door bij naar over onder tussen na om te en of maar niet geen wie wat waar wanneer waarom hoe
-        hoeveel welke welk wiens er ik jij je hij zij ze we wij hun haar dat die dit deze ook als meer meest
-        veel""",
-    "sv": """
-        en ett den det de är var blev har hade av för med utan på i om till från vid efter under över mellan
-        och eller men inte ingen vem vilka vilken vilket vad var när varför hur många mycket som att sig sin
-        sitt sina han hon hans hennes jag du vi ni deras finns alla mest""",
-    "da": """
-        en et den det de er var blev har havde af for med uden på i om til fra ved efter under over mellem og
-        eller men ikke ingen hvem hvad hvor hvornår hvorfor hvordan hvilke hvilken hvilket mange meget som at
-        sig sin sit sine han hun hans hendes jeg du vi deres findes alle mest""",
-    "pl": """
-        jest są był była było byli były być ma mają i oraz lub albo nie w we z ze na do od o po za przez przy
-        dla pod nad przed między kto kogo komu kim co czego czym kiedy gdzie dlaczego jak jaki jaka jakie
-        jakim jakiej który która które których którym ile ilu czy się jego jej ich ten ta to tej tego te że
-        jako""",
-    "cs": """
-        je jsou byl byla bylo byli byly být má mají a i nebo ne v ve z ze na do od o po za pro při pod nad
-        před mezi kdo koho komu kým co čeho kdy kde proč jak jaký jaká jaké který která které kterých kterém
-        kolik se si jeho její jejich ten ta to toho že jako podle všech""",
-    "tr": """
-        ve veya ile bir bu şu o kim kimin kime ne nedir nerede neredeydi nereye nasıl niçin neden kaç hangi
-        hangisi kimdir mi mı mu mü için olan olarak göre en çok daha var yok değil""",
-}
-"""Words that carry grammar and not a topic, and a few that open requests; English ``man`` stands against German."""
-
 PARTICLES = frozenset(
     """de la le el les los las van von der den di da del du dos das e y a i o l' d'""".split()  # noqa: SIM905
 )
 """Words that names are made with as well; they say less."""
-
-LETTERS: Mapping[str, str] = {
-    "ß": "de",
-    "ä": "de sv",
-    "ö": "de sv tr",
-    "ü": "de tr",
-    "å": "sv da",
-    "æ": "da",
-    "ø": "da",
-    "ñ": "es",
-    "ã": "pt",
-    "õ": "pt",
-    "ç": "fr pt tr",
-    "è": "fr it",
-    "ê": "fr pt",
-    "à": "fr it",
-    "œ": "fr",
-    "ò": "it",
-    "ù": "it fr",
-    "í": "es pt cs",
-    "ó": "es pt pl",
-    "á": "es pt cs",
-    "ł": "pl",
-    "ą": "pl",
-    "ę": "pl",
-    "ś": "pl",
-    "ż": "pl",
-    "ř": "cs",
-    "ů": "cs",
-    "ě": "cs",
-    "ž": "cs",
-    "š": "cs",
-    "č": "cs",
-    "ğ": "tr",
-    "ı": "tr",
-    "ş": "tr",
-}
-"""Letters that hint at languages, where the word is no name: half a vote a word, shared among them."""
 
 QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|《[^》]*》|「[^」]*」")
 INITIAL = re.compile(r"\b[^\W\d_]\.")
@@ -208,7 +112,7 @@ def _latin_votes(text: str) -> Mapping[str, float]:
     """Votes of function words and of telling letters; a word of n languages gives each of them 1/n."""
     votes: defaultdict[str, float] = defaultdict(float)
     shouted = text.isupper()
-    known = _languages_of_words()
+    known, letters = _languages_of_words(), _tables()["letters"]
     asks_yes_or_no = not shouted and ASKED_OF_A_NAME.match(text)
     for position, word in enumerate(WORD.findall(INITIAL.sub(" ", text))):
         capital = word[0].isupper() and not shouted
@@ -222,7 +126,7 @@ def _latin_votes(text: str) -> Mapping[str, float]:
         for language in languages:
             votes[language] += weight / len(languages)
         for letter in dict.fromkeys("" if capital else bare):
-            hinted = LETTERS.get(letter, "").split()
+            hinted = letters.get(letter, "").split()  # half a vote a word, shared among them
             for language in hinted:
                 votes[language] += 0.5 / len(hinted)
     if "¿" in text or "¡" in text:
@@ -236,10 +140,22 @@ def _runs_of_scripts() -> Mapping[str, re.Pattern[str]]:
 
 
 @cache
+def _tables() -> Mapping[str, Mapping[str, str]]:
+    """``language.toml``: words that carry grammar and not a topic, and letters that hint at languages."""
+    return tomllib.loads((Path(__file__).parent / "language.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def function_words(language: str) -> frozenset[str]:
+    """Words of a language that carry grammar and not a topic, and a few that open requests; none where unknown."""
+    return frozenset(_tables()["function_words"].get(language, "").split())
+
+
+@cache
 def _languages_of_words() -> Mapping[str, tuple[str, ...]]:
     table: dict[str, tuple[str, ...]] = {}
-    for language, words in FUNCTION_WORDS.items():
-        for word in set(words.split()):
+    for language in _tables()["function_words"]:
+        for word in function_words(language):
             table[word] = (*table.get(word, ()), language)
     return table
 

@@ -702,7 +702,7 @@ class PlanFuse:
         return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``TrainedRetriever``."""
+        """See ``refuse_seen``."""
         refuse_seen(self._folder, self.name, [*self._card.training, *self._card.validation], questions)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:

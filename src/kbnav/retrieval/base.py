@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, Protocol, Self, cast
 
 from pydantic import model_validator
 
@@ -38,31 +38,15 @@ class Retriever(Protocol):
         ...
 
 
-@runtime_checkable
-class TrainedRetriever(Retriever, Protocol):
-    """A retrieval system that knows which questions it was trained on."""
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Raise UsageError where one of the questions, by id and text, was used in training."""
-        ...
-
-
-@runtime_checkable
-class ComposedRetriever(Retriever, Protocol):
-    """A retrieval system that is made of others."""
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """Those others."""
-        ...
-
-
 def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> None:
-    """Raise UsageError where the system, or one that it is made of, was trained on one of the questions."""
+    """Raise UsageError where the system, or one of the ``stages`` it is made of, was trained on one of the questions.
+
+    A trained system has a method ``refuse_seen`` of its own; questions are given by id and text.
+    """
     asked = list(questions)
-    if isinstance(retriever, TrainedRetriever):
-        retriever.refuse_seen(asked)
-    for stage in retriever.stages if isinstance(retriever, ComposedRetriever) else ():
+    if own := getattr(retriever, "refuse_seen", None):
+        own(asked)
+    for stage in getattr(retriever, "stages", ()):
         refuse_seen(stage, asked)
 
 

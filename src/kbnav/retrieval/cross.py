@@ -209,11 +209,11 @@ class Reranked:
 
     @property
     def stages(self) -> Sequence[Retriever]:
-        """See ``ComposedRetriever``."""
+        """See ``refuse_seen``."""
         return self._candidates.systems
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``TrainedRetriever``."""
+        """See ``refuse_seen``."""
         refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +44,7 @@ class BM25:
     """BM25 over documents, each with its node's name in it; scores are sums over the words of the query."""
 
     name = "bm25"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: BM25Options) -> None:
         """Raises UsageError where the SKB has no such index, or not the candidates' types."""
@@ -54,11 +55,6 @@ class BM25:
             raise UsageError(f"{kb.name} was built without an index of {what}")
         self._skb, self._index, self._relations = kb.skb, index, relational is not None
         self._ranges, self._name_weight = candidate_ranges(kb.skb, options), options.name_weight
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``; nodes that share no word with the query are left out."""
@@ -87,6 +83,7 @@ class VSS:
     """The cosine of the query's embedding with each document's; scores lie between -1 and 1."""
 
     name = "vss"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorSearch, bool] | None = None) -> None:
         """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
@@ -97,11 +94,6 @@ class VSS:
         self._skb = kb.skb
         self.index, self._relations = vectors or document_vectors(kb, relations=relations)
         self._ranges = candidate_ranges(kb.skb, options)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
@@ -160,16 +152,12 @@ class MultiVSS:
     """The cosines of the query with the chunks of a document, those of its text and those of its relations."""
 
     name = "multi-vss"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, vectors: Blobs, options: MultiVSSOptions) -> None:
         """Vectors of chunks are made when a query first needs them, and kept in ``vectors``. Raises as ``VSS``."""
         self._skb, self._vectors, self._options = kb.skb, vectors, options
         self._vss = VSS(kb, VSSOptions(candidates=options.candidates, relations=options.relations))
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Nodes behind the first so many follow in the order of ``vss``."""
@@ -256,7 +244,7 @@ class Dense(VSS):
         super().__init__(kb, options, (vectors_of(folder, kb.skb, encoder), encoder.card.relations))
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``TrainedRetriever``."""
+        """See ``refuse_seen``."""
         refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
 
 

@@ -28,7 +28,16 @@ from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_stage, numbers, told, without_thought
+from kbnav.retrieval.base import (
+    NO_PROMPTS,
+    ComposedOptions,
+    Retriever,
+    as_ranking,
+    build_stage,
+    numbers,
+    told,
+    without_thought,
+)
 from kbnav.retrieval.documents import VSS
 from kbnav.runs.trace import Observed, Trace
 from kbnav.settings.model import Settings
@@ -125,47 +134,17 @@ class Expander(Protocol):
 class ExpandedRetriever:
     """A retriever that is asked with the query and its expansions, in one text or with the mean of their vectors."""
 
-    def __init__(
-        self,
-        expander: Expander,
-        base: Retriever,
-        *,
-        repeats: int = 1,
-        combine: Combine = "join",
-        skb: SKB | None = None,
-    ) -> None:
-        """Expand queries to ``base``.
+    def __init__(self, expander: Expander, base: Retriever, options: ExpansionOptions, skb: SKB | None = None) -> None:
+        """``skb`` is what is searched, where expansions may name nodes.
 
-        Args:
-            expander: makes the expansions.
-            base: is asked with them.
-            repeats: how often the query itself counts; more gives it more weight with BM25, and in the mean.
-            combine: ``mean`` embeds the query and each expansion apart and takes the mean, so that an encoder that
-                reads 256 tokens reads the beginning of every expansion and not the first alone. Of ``vss`` only.
-            skb: what is searched, where expansions may name nodes.
-
-        Raises UsageError for ``mean`` with another base.
+        Raises UsageError where vectors are to be combined, and the base has none.
         """
-        if combine == "mean" and not isinstance(base, VSS):
+        if options.combine == "mean" and not isinstance(base, VSS):
             raise UsageError(f"combine=mean takes the mean of vectors: it needs the base vss, not {base.name}")
-        self._expander, self._base, self._repeats = expander, base, repeats
-        self._mean = base if combine == "mean" and isinstance(base, VSS) else None
-        self._skb = skb
-
-    @property
-    def name(self) -> str:
-        """That of the expansion."""
-        return self._expander.name
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Those of the expansion and of the retriever."""
-        return {**self._expander.prompts, **self._base.prompts}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``ComposedRetriever``."""
-        return (self._base,)
+        self.name, self.prompts = expander.name, {**expander.prompts, **base.prompts}
+        self.stages = (base,)
+        self._expander, self._base, self._repeats, self._skb = expander, base, options.repeats, skb
+        self._mean = base if options.combine == "mean" and isinstance(base, VSS) else None
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Where there is no expansion, the query is asked as it is, and the trace says so."""
@@ -202,10 +181,10 @@ class PRF:
     """Pseudo-relevance feedback: the documents of a first retrieval, whole, as the expansion; it asks no model."""
 
     name = "prf"
+    prompts = NO_PROMPTS
 
-    def __init__(self, skb: SKB, base: Retriever, *, initial: int = INITIAL) -> None:
-        self.prompts: Mapping[str, str] = {}
-        self._skb, self._base, self._initial = skb, base, initial
+    def __init__(self, skb: SKB, base: Retriever, options: PRFOptions) -> None:
+        self._skb, self._base, self._initial = skb, base, options.initial
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``."""
@@ -221,12 +200,11 @@ class HyDE:
 
     name = "hyde"
 
-    def __init__(
-        self, skb: SKB, calls: ModelCalls, *, samples: int = SAMPLES, temperature: float = TEMPERATURE
-    ) -> None:
+    def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: SampledOptions) -> None:
         self.prompts: Mapping[str, str] = prompt_hashes(self.name)
         self._skb, self._structures = skb, structures(skb)
-        self._calls, self._samples, self._temperature = calls, samples, temperature
+        self._base, self._calls, self._options = base, calls, options
+        self._initial = options.initial if isinstance(options, FeedbackOptions) else 0
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``."""
@@ -235,28 +213,13 @@ class HyDE:
     def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
         prompt = render(f"{self.name}/{step}.md", query=query, structures=self._structures, **values)
         purpose = "write a document" if step == "document" else step
-        return write_documents(
-            self._calls, prompt, trace, purpose=purpose, samples=self._samples, temperature=self._temperature
-        )
+        return write_documents(self._calls, prompt, trace, self._options, purpose)
 
 
 class RAR(HyDE):
     """As HyDE, with the ``initial`` documents in view that the query alone finds first (KAR, section 5.2, Table 6)."""
 
     name = "rar"
-
-    def __init__(
-        self,
-        skb: SKB,
-        base: Retriever,
-        calls: ModelCalls,
-        *,
-        initial: int = INITIAL,
-        samples: int = SAMPLES,
-        temperature: float = TEMPERATURE,
-    ) -> None:
-        super().__init__(skb, calls, samples=samples, temperature=temperature)
-        self._base, self._initial = base, initial
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``."""
@@ -289,7 +252,7 @@ class AGR(RAR):
         joined = list(dict.fromkeys(join(query, [draft]) for draft in drafts))
         found = self._first(joined or [query], trace)
         drafts = self._write("again", query, trace, analysis=analysis, documents=found) or drafts
-        if not drafts or self._samples == 1:
+        if not drafts or self._options.samples == 1:
             return drafts
         refined = self._ask("refine", query, trace, analysis=analysis, documents=_one_line_each(drafts))
         return [refined] if refined else drafts
@@ -310,15 +273,15 @@ def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
 
 
 def write_documents(
-    calls: ModelCalls, prompt: str, trace: Trace, *, samples: int, temperature: float, purpose: str = "write a document"
+    calls: ModelCalls, prompt: str, trace: Trace, options: SampledOptions, purpose: str = "write a document"
 ) -> list[str]:
     """Documents sampled for one prompt; replies that failed or say nothing are left out.
 
     At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
     """
-    numbers = range(samples if temperature else min(samples, 1))
+    numbers = range(options.samples if options.temperature else 1)
     prompts = [prompt] * len(numbers)
-    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=temperature, samples=numbers)
+    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=options.temperature, samples=numbers)
     written = [document(reply) for reply in replies if isinstance(reply, str)]
     return [text for text in written if text]
 
@@ -454,27 +417,20 @@ def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:
 def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> Retriever:
     """See ``PRF``."""
     base = build_stage(options.base, kb, settings, options)
-    return _expanded(PRF(kb.skb, base, initial=options.initial), base, options)
+    return ExpandedRetriever(PRF(kb.skb, base, options), base, options)
 
 
-def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions) -> Retriever:
+def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions, kind: type[HyDE] = HyDE) -> Retriever:
     """See ``HyDE``."""
-    hyde = HyDE(kb.skb, open_calls(settings), samples=options.samples, temperature=options.temperature)
-    return _expanded(hyde, build_stage(options.base, kb, settings, options), options)
+    base = build_stage(options.base, kb, settings, options)
+    return ExpandedRetriever(kind(kb.skb, base, open_calls(settings), options), base, options)
 
 
-def build_rar(kb: SkbKB, settings: Settings, options: FeedbackOptions, kind: type[RAR] = RAR) -> Retriever:
+def build_rar(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
     """See ``RAR``."""
-    base, calls = build_stage(options.base, kb, settings, options), open_calls(settings)
-    initial, samples = options.initial, options.samples
-    expander = kind(kb.skb, base, calls, initial=initial, samples=samples, temperature=options.temperature)
-    return _expanded(expander, base, options)
+    return build_hyde(kb, settings, options, RAR)
 
 
 def build_agr(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
     """See ``AGR``."""
-    return build_rar(kb, settings, options, AGR)
-
-
-def _expanded(expander: Expander, base: Retriever, options: ExpansionOptions) -> ExpandedRetriever:
-    return ExpandedRetriever(expander, base, repeats=options.repeats, combine=options.combine)
+    return build_hyde(kb, settings, options, AGR)

@@ -10,7 +10,7 @@ by vectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +96,7 @@ class GraphRank:
     """See the module."""
 
     name = "graph-rank"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: GraphRankOptions) -> None:
         """Works with whatever indexes the SKB has. Raises UsageError for unknown types of candidates."""
@@ -103,11 +104,6 @@ class GraphRank:
         self._paths = Paths(kb.skb.meta)
         self._counts = {relation.name: relation.count for relation in kb.skb.meta.relations}
         self._ranges = candidate_ranges(kb.skb, options)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""

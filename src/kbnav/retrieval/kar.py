@@ -37,8 +37,6 @@ from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import Hits, Retriever, build_stage, numbers
 from kbnav.retrieval.expansion import (
-    SAMPLES,
-    TEMPERATURE,
     Count,
     Entity,
     ExpandedRetriever,
@@ -121,58 +119,23 @@ class KAR:
     name = "kar"
 
     def __init__(
-        self,
-        skb: SKB,
-        base: Retriever,
-        calls: ModelCalls,
-        similarity: Similarity,
-        *,
-        surroundings: Surroundings | None = None,
-        neighbours: int = 10,
-        documents: int = 1,
-        linking: Linking = "names",
-        samples: int = SAMPLES,
-        temperature: float = TEMPERATURE,
-        without: Sequence[Part] = (),
-        paths: Paths = "plain",
-        candidates: bool = False,
+        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Similarity, options: KAROptions
     ) -> None:
-        """Serve an SKB.
-
-        Args:
-            skb: what is searched.
-            base: retrieves the documents of the query itself.
-            calls: the model.
-            similarity: finds documents of entities, and filters neighbours.
-            surroundings: how far and wide the graph is followed; 2 hops by default.
-            neighbours: how many are kept of each node (the paper's k).
-            documents: how many are looked up for an entity.
-            linking: ``names`` takes a node that has the entity's very name where there is one; ``documents`` goes by
-                likeness alone, as in the paper.
-            samples: expansions that are written (the paper's n).
-            temperature: of the model when it writes them.
-            without: parts left out.
-            paths: ``useful`` weighs neighbours by the way to them (see ``neighbours``), ``plain`` by their documents
-                alone, as in the paper.
-            candidates: whether the neighbours kept are among the candidates of the last ranking by themselves.
-        """
+        """``base`` retrieves the documents of the query itself; ``similarity`` those of entities, and neighbours."""
         self.prompts: Mapping[str, str] = prompt_hashes("kar")
         self._skb, self._structures = skb, structures(skb)
         self._names = {
             kind.name: _spread(skb, start, kind.count)
             for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
         }
-        self._base, self._calls, self._similarity = base, calls, similarity
-        self._surroundings = surroundings or Surroundings(skb.graph)
-        self._neighbours, self._documents, self._linking = neighbours, documents, linking
-        self._samples, self._temperature, self._without = samples, temperature, frozenset(without)
-        self._paths, self._candidates = paths, candidates
+        self._base, self._calls, self._similarity, self._options = base, calls, similarity, options
+        self._surroundings = Surroundings(skb.graph, hops=options.hops, edges=options.edges)
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``."""
         named = self._parse(query, trace)
         linked = self._link(query, named, trace)
-        triples = {} if "kg" in self._without else self._triples(query, linked, trace)
+        triples = {} if "kg" in self._options.without else self._triples(query, linked, trace)
         prompt = render(
             "kar/generate.md",
             query=query,
@@ -180,9 +143,9 @@ class KAR:
             linked=bool(triples),
             documents=list(self._shown(linked, triples)),
         )
-        written = write_documents(self._calls, prompt, trace, samples=self._samples, temperature=self._temperature)
+        written = write_documents(self._calls, prompt, trace, self._options)
         tails = list(dict.fromkeys(relation.tail for found in triples.values() for relation in found))
-        return Expansions(written, tails if self._candidates else ())
+        return Expansions(written, tails if self._options.with_neighbours else ())
 
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
         """Entity parsing: what the query names, as documents the model writes for it."""
@@ -195,8 +158,8 @@ class KAR:
 
     def _link(self, query: str, named: Sequence[Entity], trace: Trace) -> list[Linked]:
         """Entity document retrieval: of the query itself first, then of what it names."""
-        found = self._base.retrieve(query, self._documents, trace)
-        with trace.step("linked_nodes", limit=self._documents, linking=self._linking) as seen:
+        found = self._base.retrieve(query, self._options.documents, trace)
+        with trace.step("linked_nodes", limit=self._options.documents, linking=self._options.linking) as seen:
             linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
             namesakes = [self._namesakes(entity) for entity in named]
             places: list[Place] = [
@@ -205,11 +168,11 @@ class KAR:
             ]
             # The query's words stand beside a namesake's: of two Chicagos "born in Chicago" means the city.
             texts = [f"{one.text}\n{query}" if same else one.text for one, same in zip(named, namesakes, strict=True)]
-            hits = self._similarity.nearest(texts, places, max(self._documents, *map(len, namesakes), 0))
+            hits = self._similarity.nearest(texts, places, max(self._options.documents, *map(len, namesakes), 0))
             hits = [self._told_apart(near, same, query) for near, same in zip(hits, namesakes, strict=True)]
             for entity, same, near in zip(named, namesakes, hits, strict=True):
                 # Namesakes that are like the entity's document in nothing are still its namesakes.
-                nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._documents]
+                nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._options.documents]
                 linked += [Linked(entity.name, node, "name" if same else "document") for node in nodes]
             seen.text = "\n".join(f"{one.entity} → {self._label(one.node)} by {one.how}" for one in linked)
             seen.nodes = list(dict.fromkeys(self._skb.id(one.node) for one in linked))
@@ -217,7 +180,7 @@ class KAR:
 
     def _namesakes(self, entity: Entity) -> list[int]:
         """The nodes with an entity's name but for case and accents: those of its type, or of any where none is."""
-        if self._linking == "documents" or self._skb.names is None:
+        if self._options.linking == "documents" or self._skb.names is None:
             return []
         for ranges in dict.fromkeys((tuple(self._ranges(entity.kind) or ()), ())):
             found = self._skb.names.search(entity.name, limit=_NAMESAKES, ranges=ranges or None, edits=0)
@@ -244,12 +207,12 @@ class KAR:
 
     def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[Relation]]:
         """Relation propagation, filtering and triples, by the node they begin at."""
-        by_name = "drf" in self._without
-        with trace.step("document_triples", limit=self._neighbours, filter="names" if by_name else "documents") as seen:
+        by_name, limit = "drf" in self._options.without, self._options.neighbours
+        with trace.step("document_triples", limit=limit, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
             nodes = dict.fromkeys(one.node for one in linked)
-            likely = self._likely(query) if self._paths == "useful" else None
-            chosen = {node: self._surroundings.best(node, scorer, self._neighbours, likely) for node in nodes}
+            likely = self._likely(query) if self._options.paths == "useful" else None
+            chosen = {node: self._surroundings.best(node, scorer, limit, likely) for node in nodes}
             lines: list[str] = []
             relations: dict[int, list[Relation]] = {}
             for node, found in chosen.items():
@@ -561,19 +524,5 @@ def similarity_for(skb: SKB, base: str) -> Similarity:
 def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> Retriever:
     """See ``KAR``. Raises UsageError where the SKB has neither vectors nor an index of texts."""
     base = build_stage(options.base, kb, settings, options)
-    kar = KAR(
-        kb.skb,
-        base,
-        open_calls(settings),
-        similarity_for(kb.skb, options.base),
-        surroundings=Surroundings(kb.skb.graph, hops=options.hops, edges=options.edges),
-        neighbours=options.neighbours,
-        documents=options.documents,
-        linking=options.linking,
-        samples=options.samples,
-        temperature=options.temperature,
-        without=options.without,
-        paths=options.paths,
-        candidates=options.with_neighbours,
-    )
-    return ExpandedRetriever(kar, base, repeats=options.repeats, combine=options.combine, skb=kb.skb)
+    kar = KAR(kb.skb, base, open_calls(settings), similarity_for(kb.skb, options.base), options)
+    return ExpandedRetriever(kar, base, options, kb.skb)

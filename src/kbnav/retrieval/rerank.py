@@ -68,7 +68,7 @@ class Rerank:
 
     @property
     def stages(self) -> Sequence[Retriever]:
-        """See ``ComposedRetriever``."""
+        """See ``refuse_seen``."""
         return (self._first,)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:

@@ -62,7 +62,7 @@ class RRF:
 
     @property
     def stages(self) -> Sequence[Retriever]:
-        """See ``ComposedRetriever``."""
+        """See ``refuse_seen``."""
         return self._systems
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:

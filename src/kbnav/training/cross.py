@@ -21,7 +21,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.cross import SYSTEMS, Candidates, Head, Scores, open_scorer, shown
 from kbnav.training.data import Listed, Split, means, plain_trainer, read_lists
-from kbnav.training.models import base_folder, cross_encoder, export, mini_batch, there_and_back, weights_sha256
+from kbnav.training.models import base_folder, cross_encoder, export, weights_sha256
 from kbnav.training.task import Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
@@ -53,16 +53,15 @@ def train_cross(task: Task, options: CrossOptions) -> Card | None:
     base_folder(options.base)
     kb, teacher = task.kb, _teacher(task.kb, options)
     candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
-    device, _ = machine
-    model = cross_encoder(options.base, device, layers=options.layers, longest=options.longest, seed=task.schedule.seed)
+    model = cross_encoder(
+        options.base, machine[0], layers=options.layers, longest=options.longest, seed=task.schedule.seed
+    )
     base_sha256 = weights_sha256(model)
     work = Work(task, options, machine, base_sha256, {"teacher": teacher.digest if teacher else ""})
     args = work.arguments(_arguments())
     found = work.prepared(args, partial(_prepare, task, options, candidates))
     texts = partial(shown, kb.skb, longest=options.longest)
-    longest = max((texts(node) for one in found["learned"][:100] for node in one["nodes"]), key=len)
-    step = there_and_back(model, (task.split.training[0].text, longest), "scores")
-    at_once = mini_batch(device, task.schedule.mini_batch, step)
+    at_once = task.schedule.mini_batch
     lists = read_lists(found["validation"], task.split.validation)
     rows = _rows(found["learned"], task.split, texts)
     ended = work.run(trainer := _trainer(model, args, rows, lists, texts, at_once, taught=bool(teacher)))

@@ -16,7 +16,7 @@ from typing import Any
 
 from kbnav.encoders.trained import Card
 from kbnav.training.data import Documents, Miner, Row, Split, answer_free, draw_pool, positives, validation
-from kbnav.training.models import base_folder, bi_encoder, export_encoders, mini_batch, there_and_back, weights_sha256
+from kbnav.training.models import base_folder, bi_encoder, export_encoders, weights_sha256
 from kbnav.training.task import Schedule, Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
@@ -135,14 +135,12 @@ def _trainer(
         lines = [[split.training[place].text, *map(texts, nodes)] for place, nodes in taken]
         return {name: [line[number] for line in lines] for number, name in enumerate(columns)}
 
-    longest = max((texts(node) for _, nodes in rows[:500] for node in nodes), key=len)
-    at_once = mini_batch(str(model.device), schedule.mini_batch, there_and_back(model, longest, "sentence_embedding"))
     learned = [_row(place, nodes, split, texts) for place, nodes in rows]
     pool = {node: texts(node) for node in found["pool"]}
     return answer_free(SentenceTransformerTrainer, learned, args.world_size)(
         model=model,
         args=args,
         train_dataset=Dataset.from_dict({"row": list(range(len(rows)))}).with_transform(read),
-        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=at_once),
-        evaluator=validation(split.validation, pool, at_once),
+        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=schedule.mini_batch),
+        evaluator=validation(split.validation, pool, schedule.mini_batch),
     )

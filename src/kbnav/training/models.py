@@ -1,11 +1,10 @@
-"""Bases that are trained on, by name or folder, and how many texts fit into memory. Needs the extra ``train``."""
+"""Bases that are trained on, by name or folder, and trained models as onnxruntime reads them (extra ``train``)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import warnings
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ from kbnav.errors import UsageError
 from kbnav.retrieval.cross import ONNX
 
 MINILM = "minilm"
-_MOST_AT_ONCE = 256
-_ON_CPU = 32
-"""Texts at once where memory is not a device's own: more are no faster."""
 
 
 def base_folder(base: str) -> str:
@@ -98,60 +94,6 @@ def weights_sha256(model: Any) -> str:
         digest.update(name.encode())
         digest.update(values.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def mini_batch(device: str, asked: int, attempt: Callable[[int], object]) -> int:
-    """How many texts are in memory at once: ``asked``, or on a GPU the most that ``attempt`` goes well with.
-
-    Raises UsageError where not even one fits.
-    """
-    if asked:
-        return asked
-    if not device.startswith("cuda"):
-        return _ON_CPU
-    return most_that_fits(attempt)
-
-
-def most_that_fits(attempt: Callable[[int], object], most: int = _MOST_AT_ONCE) -> int:
-    """The largest of ``most`` and its halves that ``attempt`` does not run out of memory with. Raises UsageError."""
-    from accelerate.utils import find_executable_batch_size
-
-    size = 2 * most
-
-    def halved() -> int:
-        nonlocal size
-        size //= 2
-        return size
-
-    @find_executable_batch_size(starting_batch_size=halved(), reduce_batch_size_fn=halved)  # type: ignore[untyped-decorator]
-    def tried(count: int) -> int:
-        attempt(count)
-        return count
-
-    try:
-        return int(tried())
-    except RuntimeError as error:
-        if "No executable batch size" not in str(error):
-            raise
-        raise UsageError(
-            "the device has not enough memory for a single text: shorten what is read by --longest, take a smaller "
-            "base, or --device cpu"
-        ) from error
-
-
-def there_and_back(model: Any, text: Any, output: str) -> Callable[[int], object]:
-    """A step with one text so many times, forward and backward, as ``mini_batch`` tries it.
-
-    ``text`` is what the model reads, the longest there is, and ``output`` names what it gives.
-    """
-
-    def attempt(count: int) -> None:
-        from sentence_transformers.util import batch_to_device
-
-        model(batch_to_device(model.preprocess([text] * count), model.device))[output].sum().backward()
-        model.zero_grad(set_to_none=True)
-
-    return attempt
 
 
 def export(encoder: Any, folder: Path, *, int8: bool = True) -> Path:

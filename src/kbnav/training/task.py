@@ -1,4 +1,9 @@
-"""What all trainings of retrieval share: what they are given, their folder and course, and the card at the end."""
+"""What all trainings of retrieval share: what they are given, their folder and course, and the card at the end.
+
+The trainers are those of sentence-transformers and transformers (extra ``train``); this adds what they leave to their
+caller: checkpoints that are whole, one file with the validation's curve, and errors of one line. Started by
+``torchrun`` they train on several devices.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -29,102 +34,16 @@ from kbnav.settings.plugins import missing
 from kbnav.training.data import Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _typeshed import DataclassInstance
-
 
 WORK = "training"
 """What a training that is not over keeps: its data and checkpoints. It is removed at the end."""
 CURVE = "validation.csv"
 """The scores on the validation questions each time they were asked."""
-_IDENTITY, _PREPARED = "identity", "prepared.json"
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """The folder ``out`` while something is trained in it; ``identity`` names what is learned from what, and how."""
-
-    out: Path
-    identity: str
-
-    @property
-    def work(self) -> Path:
-        """Where checkpoints go."""
-        return self.out / WORK
-
-    def begin(self) -> None:
-        """Take the folder, or go on in it. Raises UsageError where it holds something else."""
-        if (self.out / CARD).exists():
-            raise UsageError(f"{self.out} holds something trained already; choose another folder")
-        kept = self.work / _IDENTITY
-        if kept.exists():
-            if kept.read_text(encoding="utf-8") != self.identity:
-                raise UsageError(
-                    f"{self.out} holds a training with other questions or options that is not over; choose another "
-                    "folder, or remove it"
-                )
-            return
-        if self.out.exists() and (not self.out.is_dir() or any(one.name != WORK for one in self.out.iterdir())):
-            raise UsageError(f"{self.out} is there already and no training of kbnav's; choose another folder")
-        try:
-            self.work.mkdir(parents=True, exist_ok=True)
-            write_whole(kept, self.identity)
-        except OSError as error:
-            raise UsageError(f"{self.out}: cannot be written: {error.strerror}") from error
-
-    def prepared(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What ``make`` gives, plain data, made once; where it finds fault, nothing is left. Raises DataError."""
-        path = self.work / _PREPARED
-        if not path.exists():
-            try:
-                write_whole(path, json.dumps(make()))
-            except KbnavError:
-                self.abandon()
-                raise
-        try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: {error}; remove {self.out} to begin anew") from error
-        return found
-
-    def abandon(self) -> None:
-        """Leave nothing: what was begun cannot be trained as it was asked for."""
-        shutil.rmtree(self.work, ignore_errors=True)
-        (self.out / CURVE).unlink(missing_ok=True)
-        with suppress(OSError):
-            self.out.rmdir()
-
-    def put(self, save: Callable[[Path], object]) -> dict[str, str]:
-        """Let ``save`` write a model into a folder that then takes its place as a whole; the digests of its files."""
-        part = self.work / MODEL
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        save(part)
-        shutil.rmtree(self.out / MODEL, ignore_errors=True)
-        part.rename(self.out / MODEL)
-        return digests(self.out / MODEL)
-
-    def finish(self, card: Card) -> None:
-        """Write the card; what only the training needed goes."""
-        write_whole(self.out / CARD, card.model_dump_json(indent=1) + "\n")
-        with suppress(OSError):
-            shutil.rmtree(self.work)
-
-
-def identity(*parts: Mapping[str, Any]) -> str:
-    """One name for all that a training depends on."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """The versions of packages, kbnav's first."""
-    return {name: version(name) for name in ("kbnav", *packages)}
-
-
 CHOSEN_BY = "mrr"
 """Of the metrics of STaRK, that the best state has the most of."""
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
+_IDENTITY, _PREPARED = "identity", "prepared.json"
 _WHOLE = "whole.json"
 """In a checkpoint that was written to its end; the seconds that were trained until then."""
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "datasets", "accelerate")
@@ -136,7 +55,7 @@ class Schedule:
 
     ``batch`` is of one process, in questions; ``every`` so many steps the validation questions are asked (0: after each
     epoch), and after ``patience`` times without a gain the training ends. ``steps`` ends it early (0: never).
-    ``mini_batch`` texts are in memory at once, which changes no result; 0: as many as fit.
+    ``mini_batch`` texts are in memory at once, which changes no result.
     """
 
     epochs: int = 10
@@ -145,7 +64,7 @@ class Schedule:
     every: int = 0
     patience: int = 3
     steps: int = 0
-    mini_batch: int = 0
+    mini_batch: int = 32
     device: str = "auto"
     dtype: DTypeName = "auto"
     seed: int = 0
@@ -180,15 +99,53 @@ class Ended(NamedTuple):
         return max((one for one in self.points if one.step), key=lambda one: (one.scores[CHOSEN_BY], -one.step))
 
 
-def require(use: str, *more: str) -> None:
-    """Raise UsageError where the extra is not installed."""
-    absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
-    if absent:
-        raise missing(use, *absent, extra="train")
+class Told(NamedTuple):
+    """What the card says of one kind of training: ``pool`` as in ``Card``, ``after`` where not the best point's."""
+
+    kind: Kind
+    base: str
+    base_sha256: str
+    relations: bool
+    pool: int
+    packages: Sequence[str]
+    settings: Mapping[str, Any] = {}
+    after: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained: for which SKB, from which questions, into the folder ``out``, and how.
+
+    The folder has a card when it is over; a training that was killed goes on there. Of several processes the first one
+    writes and gives back the card, the others None.
+
+    Every training raises UsageError where nothing can be learned, the base, the extra or the device is missing, or
+    memory does not suffice; before anything is written where that can be known.
+    """
+
+    kb: SkbKB
+    split: Split
+    out: Path
+    schedule: Schedule
+    settings: Settings
+    listener: Listener | None = None
+    progress: Progress = no_progress
+
+    def machine(self, what: str, *more: str) -> tuple[str, str]:
+        """Device and type of numbers; the libraries' own bars and notices are turned off.
+
+        Raises UsageError where a library or the device is missing.
+        """
+        absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
+        if absent:
+            raise missing(f"training {what}", *absent, extra="train")
+        quiet()
+        device = device_of(self.schedule.device)
+        return device, dtype_of(self.schedule.dtype, device)
 
 
 def quiet() -> None:
-    """No bars and notices of the libraries: what a person is told is told here."""
+    """Turn off the bars and notices of the libraries."""
     import datasets
     import transformers
 
@@ -198,66 +155,184 @@ def quiet() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def arguments(kind: Any, work: Path, schedule: Schedule, device: str, dtype: str, **more: Any) -> Any:
-    """The arguments of a trainer, of its own ``kind``; in several processes they find one another here."""
-    strategy = "steps" if schedule.every else "epoch"
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    on_cpu = device == "cpu"
-    return kind(
-        output_dir=str(work),
-        num_train_epochs=schedule.epochs,
-        max_steps=schedule.steps or -1,
-        learning_rate=schedule.rate,
-        warmup_steps=0.1,  # of all steps
-        per_device_train_batch_size=schedule.batch,
-        eval_strategy=strategy,
-        save_strategy=strategy,
-        logging_strategy=strategy,
-        eval_steps=schedule.every or None,
-        save_steps=schedule.every or 500,
-        logging_steps=schedule.every or 500,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{CHOSEN_BY}",
-        greater_is_better=True,
-        seed=schedule.seed,
-        bf16=dtype == "bfloat16",
-        fp16=dtype == "float16",
-        use_cpu=on_cpu,
-        ddp_backend="gloo" if on_cpu and not alone else None,
-        dataloader_pin_memory=not on_cpu,
-        disable_tqdm=True,
-        report_to="none",
-        **more,
-    )
+class Folder:
+    """The folder ``out`` of something trained: a place of work until it is over, then a model and its card.
 
-
-def run(
-    trainer: Any, out: Path, schedule: Schedule, listener: Listener | None = None, progress: Progress = no_progress
-) -> Ended:
-    """Train to the end, from the last whole checkpoint where there is one; the trainer then holds the best state.
-
-    Raises UsageError where the memory does not suffice.
+    ``identity`` names all that the training depends on.
     """
-    from transformers import EarlyStoppingCallback, PrinterCallback
 
-    last = last_checkpoint(Path(trainer.args.output_dir))
-    before = json.loads((last / _WHOLE).read_text())["seconds"] if last else 0.0
-    watch = _watching()(out, before, listener, progress)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(EarlyStoppingCallback(schedule.patience))
-    trainer.add_callback(watch)
-    trainer.args.eval_on_start = last is None
-    trainer.args.restore_callback_states_from_checkpoint = True
-    with enough_memory(schedule.batch):
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
-    return Ended(points(trainer.state.log_history), round(before + time.monotonic() - watch.began, 1))
+    def __init__(self, out: Path, identity: str) -> None:
+        self.out, self.identity, self.work = out, identity, out / WORK
+
+    def begin(self) -> None:
+        """Take the folder, or go on in it. Raises UsageError where it holds something else."""
+        if (self.out / CARD).exists():
+            raise UsageError(f"{self.out} holds something trained already; choose another folder")
+        kept = self.work / _IDENTITY
+        if kept.exists():
+            if kept.read_text(encoding="utf-8") != self.identity:
+                raise UsageError(
+                    f"{self.out} holds a training with other questions or options that is not over; choose another "
+                    "folder, or remove it"
+                )
+            return
+        if self.out.exists() and (not self.out.is_dir() or any(one.name != WORK for one in self.out.iterdir())):
+            raise UsageError(f"{self.out} is there already and no training of kbnav's; choose another folder")
+        try:
+            self.work.mkdir(parents=True, exist_ok=True)
+            write_whole(kept, self.identity)
+        except OSError as error:
+            raise UsageError(f"{self.out}: cannot be written: {error.strerror}") from error
+
+    def prepared(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` gives, plain data, made once; where it finds fault, nothing is left. Raises DataError."""
+        path = self.work / _PREPARED
+        try:
+            if not path.exists():
+                write_whole(path, json.dumps(make()))
+        except KbnavError:
+            self.abandon()
+            raise
+        try:
+            found: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: {error}; remove {self.out} to begin anew") from error
+        return found
+
+    def abandon(self) -> None:
+        """Leave nothing: what was begun cannot be trained as it was asked for."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        (self.out / CURVE).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.out.rmdir()
+
+    def put(self, save: Callable[[Path], object]) -> dict[str, str]:
+        """Let ``save`` write a model into a folder that then takes its place as a whole; the digests of its files."""
+        part = self.work / MODEL
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        save(part)
+        shutil.rmtree(self.out / MODEL, ignore_errors=True)
+        part.rename(self.out / MODEL)
+        return digests(self.out / MODEL)
 
 
-def last_checkpoint(work: Path) -> Path | None:
-    """The newest checkpoint that was written to its end."""
-    found = [path.parent for path in work.glob(f"checkpoint-*/{_WHOLE}")]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+class Work:
+    """A task under way."""
+
+    def __init__(
+        self, task: Task, options: DataclassInstance, machine: tuple[str, str], base: str, *depends: Mapping[str, Any]
+    ) -> None:
+        """``base`` names what the training begins with, and ``depends`` is what else it depends on."""
+        self.task, self._options = task, options
+        self.device, self._dtype = machine
+        seen = [[one.model_dump() for one in part] for part in task.split.seen]
+        fixed = {"options": asdict(options), "schedule": task.schedule.fixed, "dtype": self._dtype, "base": base}
+        known = (fixed, {"seen": seen, "skb": task.kb.skb.meta.data}, *depends)
+        identity = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
+        self._folder = Folder(task.out, identity)
+
+    def arguments(self, kind: Any, **more: Any) -> Any:
+        """Those of a trainer, of its own ``kind``; in several processes they find one another here."""
+        schedule, on_cpu = self.task.schedule, self.device == "cpu"
+        strategy = "steps" if schedule.every else "epoch"
+        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+        return kind(
+            output_dir=str(self._folder.work),
+            num_train_epochs=schedule.epochs,
+            max_steps=schedule.steps or -1,
+            learning_rate=schedule.rate,
+            warmup_steps=0.1,  # of all steps
+            per_device_train_batch_size=schedule.batch,
+            eval_strategy=strategy,
+            save_strategy=strategy,
+            logging_strategy=strategy,
+            eval_steps=schedule.every or None,
+            save_steps=schedule.every or 500,
+            logging_steps=schedule.every or 500,
+            save_total_limit=2,
+            load_best_model_at_end=True,
+            metric_for_best_model=f"eval_{CHOSEN_BY}",
+            greater_is_better=True,
+            seed=schedule.seed,
+            bf16=self._dtype == "bfloat16",
+            fp16=self._dtype == "float16",
+            use_cpu=on_cpu,
+            ddp_backend="gloo" if on_cpu and not alone else None,
+            dataloader_pin_memory=not on_cpu,
+            disable_tqdm=True,
+            report_to="none",
+            **more,
+        )
+
+    def prepared(self, args: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The data of the training, made by the first process alone, and once: one that was killed finds it there."""
+        first: AbstractContextManager[None] = args.main_process_first(desc="the training's data")
+        with first:
+            if args.should_save:
+                self._folder.begin()
+            return self._folder.prepared(make)
+
+    def run(self, trainer: Any) -> Ended | None:
+        """Train to the end, from the last whole checkpoint where there is one; the trainer then holds the best state.
+
+        None in processes that have nothing more to do. Raises UsageError where the memory does not suffice; where there
+        is no checkpoint yet, nothing is left then.
+        """
+        from transformers import EarlyStoppingCallback, PrinterCallback
+
+        last = self._last_checkpoint()
+        before = json.loads((last / _WHOLE).read_text())["seconds"] if last else 0.0
+        recorder = _recorder()(self.task, before)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(EarlyStoppingCallback(self.task.schedule.patience))
+        trainer.add_callback(recorder)
+        trainer.args.eval_on_start = last is None
+        trainer.args.restore_callback_states_from_checkpoint = True
+        try:
+            with enough_memory(self.task.schedule.batch):
+                trainer.train(resume_from_checkpoint=str(last) if last else None)
+        except UsageError:
+            if trainer.args.should_save and self._last_checkpoint() is None:
+                self._folder.abandon()
+            raise
+        return Ended(points(trainer.state.log_history), recorder.seconds) if trainer.args.should_save else None
+
+    def _last_checkpoint(self) -> Path | None:
+        """The newest checkpoint that was written to its end."""
+        found = [path.parent for path in self._folder.work.glob(f"checkpoint-*/{_WHOLE}")]
+        return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+    def finish(self, ended: Ended, save: Callable[[Path], object], told: Told) -> Card:
+        """Let ``save`` write the model into a folder, put the card beside it, and remove the place of work."""
+        task, meta = self.task, self.task.kb.skb.meta
+        files = self._folder.put(save)
+        training, apart = task.split.seen
+        card = Card(
+            kind=told.kind,
+            skb=meta.name,
+            schema_sha256=meta.schema_sha256,
+            relations=told.relations,
+            base=told.base,
+            base_sha256=told.base_sha256,
+            settings={**asdict(self._options), **asdict(task.schedule), **told.settings},
+            data=dict(task.split.datasets),
+            training=training,
+            validation=apart,
+            epochs=ended.points[-1].epoch,
+            best_epoch=ended.best.epoch,
+            pool=told.pool,
+            before=dict(ended.points[0].scores),
+            after=dict(ended.best.scores if told.after is None else told.after),
+            seconds=ended.seconds,
+            device=f"{self.device}, {self._dtype}",
+            versions={name: version(name) for name in ("kbnav", *told.packages)},
+            files=files,
+        )
+        write_whole(task.out / CARD, card.model_dump_json(indent=1) + "\n")
+        with suppress(OSError):
+            shutil.rmtree(self._folder.work)
+        return card
 
 
 def points(history: list[dict[str, Any]]) -> list[Point]:
@@ -286,154 +361,45 @@ def enough_memory(batch: int) -> Iterator[None]:
         if not should_reduce_batch_size(error):
             raise
         raise UsageError(
-            f"the device has not enough memory for batches of {batch}: take a smaller --batch or --longest, or "
-            "--device cpu; the same command goes on where it was only with the same --batch"
+            f"the device has not enough memory for batches of {batch}: take a smaller --mini-batch, --batch or "
+            "--longest, or --device cpu; the same command goes on where it was only with the same --batch"
         ) from error
 
 
-def _curve(found: list[Point]) -> str:
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["step", "epoch", "loss", *STARK_METRICS])
-    for one in found:
-        rows.writerow([one.step, one.epoch, "" if one.loss is None else round(one.loss, 6), *one.scores.values()])
-    return text.getvalue()
-
-
-def _watching() -> Any:
+def _recorder() -> Any:
     """The class of the callback below; its base is a package's of the extra."""
     from transformers import TrainerCallback
 
-    class Watching(TrainerCallback):  # type: ignore[misc]
-        """Tells of each step and validation, writes the curve, and marks checkpoints as whole."""
+    class Recorder(TrainerCallback):  # type: ignore[misc]
+        """Reports each step and validation, writes the curve, and marks checkpoints as whole."""
 
-        def __init__(self, out: Path, before: float, listener: Listener | None, progress: Progress) -> None:
-            self.began = time.monotonic()
-            self._out, self._before, self._listener, self._progress = out, before, listener, progress
+        def __init__(self, task: Task, before: float) -> None:
+            self._task, self._before, self._began = task, before, time.monotonic()
+
+        @property
+        def seconds(self) -> float:
+            return round(self._before + time.monotonic() - self._began, 1)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             if state.is_world_process_zero:
-                self._progress("steps", state.global_step, state.max_steps)
+                self._task.progress("steps", state.global_step, state.max_steps)
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             found = points(state.log_history)
             if state.is_world_process_zero and found:
-                write_whole(self._out / CURVE, _curve(found))
-                if self._listener:
-                    self._listener(found[-1])
+                text = io.StringIO()
+                rows = csv.writer(text, lineterminator="\n")
+                rows.writerow(["step", "epoch", "loss", *STARK_METRICS])
+                for one in found:
+                    loss = "" if one.loss is None else round(one.loss, 6)
+                    rows.writerow([one.step, one.epoch, loss, *one.scores.values()])
+                write_whole(self._task.out / CURVE, text.getvalue())
+                if self._task.listener:
+                    self._task.listener(found[-1])
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if state.is_world_process_zero:
-                seconds = round(self._before + time.monotonic() - self.began, 1)
-                write_whole(folder / _WHOLE, json.dumps({"seconds": seconds}))
+                write_whole(folder / _WHOLE, json.dumps({"seconds": self.seconds}))
 
-    return Watching
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained: for which SKB, from which questions, into the folder ``out``, and how.
-
-    The folder has a card when it is over; a training that was killed goes on there. Of several processes the first one
-    writes and gives back the card, the others None.
-
-    Every training raises UsageError where nothing can be learned, the base, the extra or the device is missing, or
-    memory does not suffice; before anything is written where that can be known.
-    """
-
-    kb: SkbKB
-    split: Split
-    out: Path
-    schedule: Schedule
-    settings: Settings
-    listener: Listener | None = None
-    progress: Progress = no_progress
-
-    def machine(self, what: str, *more: str) -> tuple[str, str]:
-        """Device and type of numbers; the libraries are told to be quiet. Raises UsageError where one is missing."""
-        require(f"training {what}", *more)
-        quiet()
-        device = device_of(self.schedule.device)
-        return device, dtype_of(self.schedule.dtype, device)
-
-
-class Told(NamedTuple):
-    """What the card says of one kind of training: ``pool`` as in ``Card``, ``after`` where not the best point's."""
-
-    kind: Kind
-    base: str
-    base_sha256: str
-    relations: bool
-    pool: int
-    packages: Sequence[str]
-    settings: Mapping[str, Any] = {}
-    after: Mapping[str, float] | None = None
-
-
-class Work:
-    """A task under way."""
-
-    def __init__(
-        self, task: Task, options: DataclassInstance, machine: tuple[str, str], base: str, *depends: Mapping[str, Any]
-    ) -> None:
-        """``base`` names what the training begins with, and ``depends`` is what else it depends on."""
-        self.task, self._options = task, options
-        self.device, self._dtype = machine
-        seen = [[one.model_dump() for one in part] for part in task.split.seen]
-        fixed = {"options": asdict(options), "schedule": task.schedule.fixed, "dtype": self._dtype, "base": base}
-        self._workshop = Workshop(task.out, identity(fixed, {"seen": seen, "skb": task.kb.skb.meta.data}, *depends))
-
-    def arguments(self, kind: Any, **more: Any) -> Any:
-        """Those of a trainer, of its own ``kind``."""
-        return arguments(kind, self._workshop.work, self.task.schedule, self.device, self._dtype, **more)
-
-    def prepared(self, args: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The data of the training, made by the first process alone, and once: one that was killed finds it there."""
-        first: AbstractContextManager[None] = args.main_process_first(desc="the training's data")
-        with first:
-            if args.should_save:
-                self._workshop.begin()
-            return self._workshop.prepared(make)
-
-    def run(self, trainer: Any) -> Ended | None:
-        """Train to the end; None in processes that have nothing more to do.
-
-        Raises UsageError where the memory does not suffice; where there is no checkpoint yet, nothing is left then.
-        """
-        try:
-            ended = run(trainer, self.task.out, self.task.schedule, self.task.listener, self.task.progress)
-        except UsageError:
-            if trainer.args.should_save and last_checkpoint(self._workshop.work) is None:
-                self._workshop.abandon()
-            raise
-        return ended if trainer.args.should_save else None
-
-    def finish(self, ended: Ended, save: Callable[[Path], object], told: Told) -> Card:
-        """Let ``save`` write the model into a folder, and put the card beside it."""
-        task, meta = self.task, self.task.kb.skb.meta
-        files = self._workshop.put(save)
-        training, apart = task.split.seen
-        card = Card(
-            kind=told.kind,
-            skb=meta.name,
-            schema_sha256=meta.schema_sha256,
-            relations=told.relations,
-            base=told.base,
-            base_sha256=told.base_sha256,
-            settings={**asdict(self._options), **asdict(task.schedule), **told.settings},
-            data=dict(task.split.datasets),
-            training=training,
-            validation=apart,
-            epochs=ended.points[-1].epoch,
-            best_epoch=ended.best.epoch,
-            pool=told.pool,
-            before=dict(ended.points[0].scores),
-            after=dict(ended.best.scores if told.after is None else told.after),
-            seconds=ended.seconds,
-            device=f"{self.device}, {self._dtype}",
-            versions=versions(*told.packages),
-            files=files,
-        )
-        self._workshop.finish(card)
-        return card
+    return Recorder

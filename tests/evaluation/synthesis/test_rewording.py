@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers.language import singular
+from kbnav.answers.language import function_words, singular
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
-from kbnav.evaluation.synthesis.text import FUNCTION
 from kbnav.evaluation.synthesis.wording import (
     REWORDINGS,
     Rewording,
@@ -65,7 +64,13 @@ def stems(text: str) -> list[str]:
 
 def meaning(texts: Iterable[str]) -> set[str]:
     """The stems of all words that are not only grammar."""
-    return {stem for text in texts for word in text.split() if word.lower() not in FUNCTION for stem in stems(word)} - {
+    return {
+        stem
+        for text in texts
+        for word in text.split()
+        if word.lower() not in function_words("en")
+        for stem in stems(word)
+    } - {
         "{0}",
         "",
     }

@@ -19,12 +19,25 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.expansion import AGR, PRF, RAR, ExpandedRetriever, HyDE, shown, structures
+from kbnav.retrieval.expansion import (
+    AGR,
+    PRF,
+    RAR,
+    ExpandedRetriever,
+    ExpansionOptions,
+    FeedbackOptions,
+    HyDE,
+    PRFOptions,
+    SampledOptions,
+    shown,
+    structures,
+)
 from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 Said = Callable[[Trace, str], list[str]]
 
+PLAIN = ExpansionOptions()
 STRUCTURES = "- person: name, born, description\n- guitar: name, description\n- town: name, description\n"
 LARK = "name: Lark. type: guitar. description: A letter from the storm is in it."
 WREN = "name: Wren. type: guitar. description: Lost in a storm."
@@ -70,7 +83,7 @@ def test_documents_are_shown_in_one_line_each_without_stops_where_lines_were_bro
 
 def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Said):
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
-    ranking = ExpandedRetriever(PRF(skb, base, initial=2), base).retrieve(QUERY, 7, trace)
+    ranking = ExpandedRetriever(PRF(skb, base, PRFOptions(initial=2)), base, PLAIN).retrieve(QUERY, 7, trace)
     documents = ["Lark\ndescription: A letter from the storm is in it.", "Wren\ndescription: Lost in a storm."]
     expanded = "\n".join([QUERY, *documents])
     assert base.asked == [(QUERY, 2), (expanded, 7)]
@@ -82,13 +95,13 @@ def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Sai
 
 def test_the_query_is_repeated_as_often_as_told(skb: SKB):
     base = Listening("wren")
-    ExpandedRetriever(PRF(skb, base, initial=1), base, repeats=3).retrieve("storm", 1)
+    ExpandedRetriever(PRF(skb, base, PRFOptions(initial=1)), base, PRFOptions(repeats=3)).retrieve("storm", 1)
     assert base.asked[-1] == ("storm\nstorm\nstorm\nWren\ndescription: Lost in a storm.", 1)
 
 
 def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
     base, trace = Listening(), Trace()
-    ExpandedRetriever(PRF(skb, base), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(PRF(skb, base, PRFOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     assert base.asked == [(QUERY, 3), (QUERY, 5)]
     told = next(step for step in trace.steps if step.call.tool == "expanded_query")
     assert not told.ok
@@ -97,7 +110,7 @@ def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
 
 def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said):
     script, base, trace = Script("Document: one", "", "```\nthree\n```"), Listening("lark"), Trace()
-    ExpandedRetriever(HyDE(skb, script.calls), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(HyDE(skb, base, script.calls, SampledOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     assert len(script.prompts) == 3
     assert set(script.prompts) == {script.prompts[0]}
     assert STRUCTURES in script.prompts[0]
@@ -112,7 +125,7 @@ def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said
 
 def test_replies_that_say_nothing_leave_the_plain_query(skb: SKB, said: Said):
     script, base, trace = Script("", "Document:", "```\n```"), Listening("lark"), Trace()
-    ExpandedRetriever(HyDE(skb, script.calls), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(HyDE(skb, base, script.calls, SampledOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     assert base.asked == [(QUERY, 5)]
     assert said(trace, "expansion") == []
     assert "as it is" in said(trace, "expanded_query")[0]
@@ -120,7 +133,9 @@ def test_replies_that_say_nothing_leave_the_plain_query(skb: SKB, said: Said):
 
 def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
     script, base = Script("x", "y"), Listening("lark", "wren", "finch", "crow")
-    ExpandedRetriever(RAR(skb, base, script.calls, initial=2, samples=2), base).retrieve(QUERY, 5)
+    ExpandedRetriever(
+        RAR(skb, base, script.calls, FeedbackOptions(initial=2, samples=2)), base, ExpansionOptions()
+    ).retrieve(QUERY, 5)
     assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n</documents>" in script.prompts[0]
     assert STRUCTURES in script.prompts[0]
     assert base.asked == [(QUERY, 2), (f"{QUERY}\nx\ny", 5)]
@@ -129,7 +144,7 @@ def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
 def test_agr_takes_its_five_calls_in_order(skb: SKB):
     script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2\nmore", "e1", "Document: refined")
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
-    ExpandedRetriever(AGR(skb, base, script.calls), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(AGR(skb, base, script.calls, FeedbackOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     purposes = [step.call.arguments["purpose"] for step in trace.steps if step.call.tool == "model"]
     assert purposes == ["extract", "analyse", *["generate"] * 3, *["again"] * 3, "refine"]
     extract, analyse, *rest = script.prompts
@@ -152,17 +167,17 @@ def test_agr_takes_its_five_calls_in_order(skb: SKB):
 def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
     base = Listening("lark")
     silent = Script()
-    assert AGR(skb, base, silent.calls).expand(QUERY, Trace()) == []
+    assert AGR(skb, base, silent.calls, FeedbackOptions()).expand(QUERY, Trace()) == []
     assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
     assert f"Its keywords: {QUERY}" in silent.prompts[1]
     assert len(silent.prompts) == 8  # nothing to refine
     alone = Script("k", "a", "d1", "e1")
-    assert AGR(skb, base, alone.calls, samples=1).expand(QUERY, Trace()) == ["e1"]
+    assert AGR(skb, base, alone.calls, FeedbackOptions(samples=1)).expand(QUERY, Trace()) == ["e1"]
     assert len(alone.prompts) == 4  # nothing to weigh it against
     unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
-    assert AGR(skb, base, unrefined.calls).expand(QUERY, Trace()) == ["e1", "e3"]
+    assert AGR(skb, base, unrefined.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["e1", "e3"]
     first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")
-    assert AGR(skb, base, first_drafts.calls).expand(QUERY, Trace()) == ["refined"]
+    assert AGR(skb, base, first_drafts.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["refined"]
     assert "[1] d1\n[2] d2\n</documents>" in first_drafts.prompts[-1]
 
 
@@ -183,7 +198,9 @@ class Together(BaseChatModel):
 
 def test_samples_are_written_side_by_side_and_one_that_fails_is_left_out(skb: SKB):
     trace, base = Trace(), Listening("lark")
-    ExpandedRetriever(HyDE(skb, ModelCalls(Together(), "together")), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(
+        HyDE(skb, base, ModelCalls(Together(), "together"), SampledOptions()), base, ExpansionOptions()
+    ).retrieve(QUERY, 5, trace)
     assert base.asked == [(f"{QUERY}\nwritten\nwritten", 5)]
     assert sorted(step.ok for step in trace.steps if step.call.tool == "model") == [False, True, True]
 
@@ -198,4 +215,4 @@ def test_a_model_that_fails_every_time_ends_the_run(skb: SKB):
             raise ServiceError("down")
 
     with pytest.raises(ServiceError, match="down"):
-        HyDE(skb, ModelCalls(Down(), "down")).expand(QUERY, Trace())
+        HyDE(skb, Listening(), ModelCalls(Down(), "down"), SampledOptions()).expand(QUERY, Trace())

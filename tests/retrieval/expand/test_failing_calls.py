@@ -12,8 +12,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from kbnav.errors import CredentialsError, ServiceError, Stopped
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.expansion import AGR
-from kbnav.retrieval.kar import KAR, similarity_for
+from kbnav.retrieval.expansion import AGR, FeedbackOptions
+from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
 from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening
 
@@ -39,11 +39,11 @@ class Faltering(BaseChatModel):
 
 
 def kar(skb: SKB, model: Faltering) -> KAR:
-    return KAR(skb, Listening("wren"), ModelCalls(model, "faltering", jobs=1), similarity_for(skb, "vss"))
+    return KAR(skb, Listening("wren"), ModelCalls(model, "faltering", jobs=1), similarity_for(skb, "vss"), KAROptions())
 
 
 def agr(skb: SKB, model: Faltering) -> AGR:
-    return AGR(skb, Listening("lark"), ModelCalls(model, "faltering", jobs=1))
+    return AGR(skb, Listening("lark"), ModelCalls(model, "faltering", jobs=1), FeedbackOptions())
 
 
 def test_kar_goes_on_without_entities_where_that_call_fails(skb: SKB):

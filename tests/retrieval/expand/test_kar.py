@@ -21,8 +21,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import VSS
-from kbnav.retrieval.expansion import ExpandedRetriever, HyDE
-from kbnav.retrieval.kar import KAR, Meaning, Surroundings, Words, similarity_for
+from kbnav.retrieval.expansion import ExpandedRetriever, HyDE, SampledOptions
+from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import save_run
 from kbnav.settings.model import Settings
@@ -38,7 +38,8 @@ BOB = "name: Bob Reed. type: person. description: Wrote letter after letter afte
 
 def kar(skb: SKB, script: Script, base: Listening | None = None, **options: object) -> KAR:
     similarity = similarity_for(skb, "vss")
-    return KAR(skb, base or Listening("wren"), script.calls, similarity, **{"neighbours": 2, **options})  # type: ignore[arg-type]
+    paper = {"neighbours": 2, "paths": "plain", "with_neighbours": False}
+    return KAR(skb, base or Listening("wren"), script.calls, similarity, KAROptions(**{**paper, **options}))  # type: ignore[arg-type]
 
 
 def documents(prompt: str) -> list[str]:
@@ -47,7 +48,7 @@ def documents(prompt: str) -> list[str]:
 
 def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     script, base, trace = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch"), Trace()
-    ExpandedRetriever(kar(skb, script, base), base).retrieve(QUERY, 5, trace)
+    ExpandedRetriever(kar(skb, script, base), base, KAROptions()).retrieve(QUERY, 5, trace)
     parse, *generate = script.prompts
     named = STRUCTURES.replace("person:", "person (such as Ann Reed; Bob Reed):")
     named = named.replace("guitar:", "guitar (such as Lark; Wren; Finch):")
@@ -83,7 +84,7 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
 
 def test_the_triples_of_a_saved_run_are_shown(guitars: SkbKB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     script, base = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch")
-    system = ExpandedRetriever(kar(guitars.skb, script, base), base)
+    system = ExpandedRetriever(kar(guitars.skb, script, base), base, KAROptions())
     run, _ = attempt(system, guitars, Settings(home=tmp_path), QUERY)
     save_run(run, tmp_path / "runs")
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path))
@@ -121,7 +122,7 @@ def test_a_relation_that_holds_both_ways_is_one_link(tmp_path: Path):
     build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
     script = Script('[{"town": {"name": "Mew"}}]', "written")
     with SKB.open(tmp_path / "towns.skb") as towns:
-        KAR(towns, Listening(), script.calls, similarity_for(towns, "bm25"), samples=1).expand(
+        KAR(towns, Listening(), script.calls, similarity_for(towns, "bm25"), KAROptions(samples=1)).expand(
             "town Tarn Fell", Trace()
         )
     assert "  —beside— and —above→ [2] name: Tarn" in script.prompts[1]
@@ -205,7 +206,7 @@ def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, sa
     whole, less = Script(NAMES_ANN, "one"), Script(NAMES_ANN, "one")
     traces = Trace(), Trace()
     kar(skb, whole).expand(QUERY, traces[0])
-    kar(skb, less, without=["kg"]).expand(QUERY, traces[1])
+    kar(skb, less, without=("kg",)).expand(QUERY, traces[1])
     assert whole.prompts[0] == less.prompts[0]
     assert said(traces[0], "linked_nodes") == said(traces[1], "linked_nodes")
     assert said(traces[1], "document_triples") == []
@@ -216,7 +217,7 @@ def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, sa
 
 def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, said: Said):
     script, trace = Script(NAMES_ANN, "one"), Trace()
-    kar(skb, script, Listening("finch"), without=["drf"]).expand(QUERY, trace)
+    kar(skb, script, Listening("finch"), without=("drf",)).expand(QUERY, trace)
     # Of all names only Storm Crow's is like the query, by 1/√2; its document, at 2/√6, is third.
     assert said(trace, "document_triples") == [
         "Finch (finch): 2 of 4 neighbours\n"
@@ -230,21 +231,19 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
 
 def test_hops_and_edges_are_those_of_the_surroundings(skb: SKB, said: Said):
     script, trace = Script("[]", "one"), Trace()
-    near = Surroundings(skb.graph, hops=1)
-    kar(skb, script, Listening("finch"), surroundings=near, neighbours=10).expand(QUERY, trace)
+    kar(skb, script, Listening("finch"), hops=1, neighbours=10).expand(QUERY, trace)
     assert said(trace, "document_triples") == ["Finch (finch): 1 of 1 neighbours\n  0.8944 —made by→ Bob Reed (bob)"]
     few = Trace()
-    kar(skb, Script("[]"), Listening("finch"), surroundings=Surroundings(skb.graph, edges=1)).expand(QUERY, few)
+    kar(skb, Script("[]"), Listening("finch"), edges=1).expand(QUERY, few)
     assert said(few, "document_triples")[0].startswith("Finch (finch): 2 of 4 neighbours\n")  # one node is followed
 
 
 def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):
     trace = Trace()
-    surroundings = Surroundings(skb.graph, edges=4)
-    kar(skb, Script("[]"), Listening("wren"), surroundings=surroundings, neighbours=1).expand(QUERY, trace)
+    kar(skb, Script("[]"), Listening("wren"), edges=4, neighbours=1).expand(QUERY, trace)
     assert "of 5 neighbours\n" in said(trace, "document_triples")[0]  # one node, Ann, is followed whatever it has
     trace = Trace()
-    kar(skb, Script("[]"), Listening("mew"), surroundings=surroundings, neighbours=9).expand(QUERY, trace)
+    kar(skb, Script("[]"), Listening("mew"), edges=4, neighbours=9).expand(QUERY, trace)
     told = said(trace, "document_triples")[0].splitlines()
     # Ann has six edges and Bob five; Bob fits better, so that what only Ann leads to is left out.
     assert told[0] == "Mew (mew): 4 of 4 neighbours, not all that there are"
@@ -284,7 +283,7 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb: SKB, said: S
     assert names[0] > 0 == names[1]
     trace = Trace()
     unlinked = Script('[{"person": {"name": "Zzyzx"}}]', "one")
-    KAR(skb, Listening("wren"), unlinked.calls, similarity).expand(QUERY, trace)
+    KAR(skb, Listening("wren"), unlinked.calls, similarity, KAROptions()).expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
 
 
@@ -344,7 +343,7 @@ def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path: Pa
             trace = Trace()
             options = {"paths": paths, "neighbours": 5, "samples": 1}
             script = Script('[{"actor": {"name": "Ann Reed"}}]', "x")
-            KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), **options).expand(  # type: ignore[arg-type]
+            KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), KAROptions(**options)).expand(  # type: ignore[arg-type]
                 "comedy with Ann Reed as a cast member", trace
             )
             kept[paths] = next(step.nodes for step in trace.steps if step.call.tool == "document_triples")
@@ -359,7 +358,7 @@ def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path: Pa
 def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path: Path, query: str, meant: str):
     script, trace = Script('[{"thing": {"name": "Chicago"}}]', "x"), Trace()
     with films(tmp_path) as skb:
-        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), samples=1).expand(query, trace)
+        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), KAROptions(samples=1)).expand(query, trace)
     linked = next(step for step in trace.steps if step.call.tool == "linked_nodes")
     assert linked.nodes == (meant,)
     assert "city (such as Chicago): name, description" in script.prompts[0]
@@ -368,7 +367,7 @@ def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path:
 
 def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb: SKB):
     script, base = Script(NAMES_ANN, "one"), Listening("wren", "finch", "mew")
-    system = ExpandedRetriever(kar(skb, script, base, samples=1, candidates=True), base, skb=skb)
+    system = ExpandedRetriever(kar(skb, script, base, samples=1, with_neighbours=True), base, KAROptions(), skb)
     # Lark and Bob, which the base did not find: each counts half of a place in its ranking.
     ranking = system.retrieve(QUERY, 5)
     assert ranking.ids == ["wren", "finch", "mew", "lark", "bob"]
@@ -384,7 +383,8 @@ def test_with_the_mean_an_encoder_that_reads_little_reads_every_expansion(guitar
             script = Script(*samples)
             base = build_retriever("vss", guitars, Settings(kb="guitars"))
             assert isinstance(base, VSS)
-            system = ExpandedRetriever(HyDE(guitars.skb, script.calls, samples=len(samples)), base, combine=combine)
+            options = SampledOptions(samples=len(samples), combine=combine)
+            system = ExpandedRetriever(HyDE(guitars.skb, base, script.calls, options), base, options)
             found[combine, len(samples)] = [node.score for node in system.retrieve("salt", 9).nodes]
     assert found["mean", 1] != found["mean", 2]
     # salt, storm and wood in equal parts: the town Lark, (1, 0, 1, 1)/√3, is at cosine 1.
@@ -393,4 +393,8 @@ def test_with_the_mean_an_encoder_that_reads_little_reads_every_expansion(guitar
     with pytest.raises(
         UsageError, match="combine=mean takes the mean of vectors: it needs the base vss, not listening"
     ):
-        ExpandedRetriever(HyDE(guitars.skb, Script().calls), Listening(), combine="mean")
+        ExpandedRetriever(
+            HyDE(guitars.skb, Listening(), Script().calls, SampledOptions()),
+            Listening(),
+            SampledOptions(combine="mean"),
+        )

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.answers.language import FUNCTION_WORDS, singular
+from kbnav.answers.language import function_words, singular
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextSearch
 
 FILE = Path(__file__).parent / "synonyms.txt"
-FUNCTION = frozenset(FUNCTION_WORDS["en"].split())
 _VOWELS = "aeiou"
 
 
@@ -166,7 +165,8 @@ def reword(phrase: Phrase, lexicon: Lexicon, chance: random.Random) -> Reworded:
 def is_content(word: str) -> bool:
     """Whether a word has a meaning of its own."""
     low = word.lower()
-    return len(low) >= _SHORTEST and bool(_CONTENT.fullmatch(word)) and low not in FUNCTION and low not in _EMPTY
+    telling = low not in function_words("en") and low not in _EMPTY
+    return len(low) >= _SHORTEST and bool(_CONTENT.fullmatch(word)) and telling
 
 
 def is_literal(phrase: str, text: str) -> bool:

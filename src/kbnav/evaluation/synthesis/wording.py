@@ -12,9 +12,10 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from kbnav.answers.language import function_words
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import Branch, Leg, Synthesized, Template, parse_template
-from kbnav.evaluation.synthesis.text import FUNCTION, plural
+from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
 
 FOLDER = Path(__file__).parent / "wordings"
@@ -121,7 +122,7 @@ class Wording(_Strict):
         """The words with a meaning in the name of a relation and in what is said for it."""
         words = self.relations.get(relation)
         said = " ".join([relation.replace("_", " "), *(clauses_of(words) if words else ())]).replace("{0}", " ")
-        return " ".join(word for word in said.split() if word.lower() not in FUNCTION)
+        return " ".join(word for word in said.split() if word.lower() not in function_words("en"))
 
     def clause(self, leg: Leg, other: str, several: bool, chance: random.Random) -> str:
         """The clause that says how answers are related to ``other``, one node or several."""

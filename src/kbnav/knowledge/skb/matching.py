@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kbnav.answers.language import FUNCTION_WORDS, SCRIPTS, singular
+from kbnav.answers.language import SCRIPTS, function_words, singular
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.names import Match, NameIndex, normalise
 from kbnav.knowledge.skb.store import SKB
@@ -43,7 +43,6 @@ MOST_OF_ONE_NAME = 50
 """Nodes that are kept of one ambiguous name: as it is written first, then those with the most edges."""
 _LONGEST_QUESTION = 500
 """Words that are read."""
-_FUNCTION = frozenset(FUNCTION_WORDS["en"].split())
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,80})[\"“”»]")
 _WORD = re.compile(r"\w[\w’'-]*")
 _INSIDE = frozenset(["of", "the", "de", "la", "von", "van", "der", "den", "del", "di", "du"])
@@ -177,7 +176,7 @@ class NodeMatcher:
         ):
             return []
         matches = names.search(span.text, limit=len(self._skb.nodes), edits=0)
-        if not span.quoted and _FUNCTION.issuperset(span.keys):
+        if not span.quoted and function_words("en").issuperset(span.keys):
             titled = len(span.words) > 1 and all(word.text.istitle() for word in span.words)
             matches = [match for match in matches if titled and match.how == "exact"]
         if span.plain and not span.quoted:
@@ -259,7 +258,7 @@ def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int,
     """The name that a run of words is, without words such as "Which" before it; none, where nothing is left."""
     kept = list(run)
     begins = bool(kept) and question[: kept[0].start()].rstrip()[-1:] in ("", ".", "!", "?", ":")
-    while kept and normalise(kept[0][0]) in _FUNCTION:
+    while kept and normalise(kept[0][0]) in function_words("en"):
         kept, begins = kept[1:], False
     if kept and not (begins and len(kept) == 1) and len(normalise(question[kept[0].start() : kept[-1].end()])) > 1:
         yield kept[0].start(), kept[-1].end()
@@ -301,7 +300,7 @@ def _words(question: str) -> Iterator[_Word]:
 def _word(question: str, start: int, end: int) -> _Word:
     text = question[start:end]
     key = normalise(text)
-    other = singular(text) if text.islower() and text.isascii() and key not in _FUNCTION else text
+    other = singular(text) if text.islower() and text.isascii() and key not in function_words("en") else text
     return _Word(text, start, end, key, normalise(other) if other != text else "")
 
 
