@@ -211,7 +211,7 @@ def _by_void(select: Select, views: Views, iri: str) -> ClassShape | None:
     view = views(cell.value for row in everything for key in ("p", "x") if (cell := row[key]))
     members = max(_number(row["members"]) for row in everything)
     properties = []
-    for p, own in rows.items():
+    for predicate, own in rows.items():
         triples, subjects = (max(_number(row[key]) for row in own) for key in ("triples", "subjects"))
         # VoID gives a mean and no maximum: more triples than subjects, and somebody has several.
         most = ceil(triples / subjects) if subjects else 0
@@ -220,7 +220,9 @@ def _by_void(select: Select, views: Views, iri: str) -> ClassShape | None:
             if x := row["x"]:
                 ranges[x.value] = max(ranges.get(x.value, 0), _number(row["n"]))
         shares = _commonest(Share(view.entity(x), number) for x, number in ranges.items())
-        properties.append(ShapeProperty(view.entity(p), min(subjects or triples, members or triples), most, shares))
+        properties.append(
+            ShapeProperty(view.entity(predicate), min(subjects or triples, members or triples), most, shares)
+        )
     properties.sort(key=lambda one: -one.have)
     name = views([iri]).entity(iri)
     return ClassShape(name, members, 0, members + 1, members, tuple(properties), published=True)
