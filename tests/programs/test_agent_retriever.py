@@ -93,12 +93,12 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
         "--out",
         "made",
     )
-    code, _, err = kbnav(*train, "--model", "our-own", "--set", "max_cost=1")
+    code, _, err = kbnav(*train, "--model", "our-own", "--set", "cost=1")
     assert code == 2
     assert "--max-cost needs the price of our-own" in err
-    assert "there are contrast, memory" in kbnav(*train, "--set", "without=sense")[2]
+    assert "without.0: " in kbnav(*train, "--set", "without=sense")[2]
     assert "grouping" in kbnav(*train, "--set", "grouping=luck")[2]
-    code, out, err = kbnav(*train, "--set", "groups=1", "--set", "steps=2", "--set", "batch=4")
+    code, out, err = kbnav(*train, "--set", "most=1", "--set", "steps=2", "--set", "batch=4")
     assert code == 0, err
     assert "g1 step 2 improve" in err
     assert "accepted" in err
@@ -219,7 +219,7 @@ def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home:
         "stopped",
     ]
     with silent_endpoint() as (url, asked, hung_up):
-        asking = ["--set", "groups=1", "--set", "first_stage=equal", "--model", "stub", "--base-url", url]
+        asking = ["--set", "most=1", "--set", "weigh=false", "--model", "stub", "--base-url", url]
         process = subprocess.Popen(
             [sys.executable, "-m", "kbnav", *train, *asking],
             cwd=sets,

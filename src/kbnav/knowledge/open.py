@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.store import is_tables, open_store
+from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
 from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
@@ -114,6 +115,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
+    for dialect in {settings.endpoints.dialect, *(source.dialect for source in settings.sparql.values())} - {AUTO}:
+        dialect_named(dialect)
     if len(names := kb_names(name)) > 1:
         with _together(settings, names, queries) as several:
             yield several

@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
-from kbnav.apps.bot.words import ENGLISH, WORDS, words_of
+from kbnav.apps.evidence import phrases
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 
@@ -95,16 +95,16 @@ def test_a_summary_links_to_nothing_but_the_task(section, task):
 
 
 def test_every_language_has_every_phrase_with_what_is_put_in_and_no_wikitext():
-    assert set(WORDS) >= {"en", "de", "fr", "es"}
-    for language in WORDS:
-        words = asdict(words_of(language))
-        for name, phrase in asdict(ENGLISH).items():
+    english = vars(phrases("bot", "en"))
+    for language in ("de", "fr", "es"):
+        words = vars(phrases("bot", language))
+        for name, phrase in english.items():
             assert re.findall(r"{\w+}", words[name]) == re.findall(r"{\w+}", phrase), (language, name)
             plain = re.sub(r"{\w+}", "", words[name])
             assert plain.strip(), (language, name)
             assert not re.search(r"[\[\]{}|<>#*=~_&]|\'\'|^\'|\'$|//", plain), (language, name)
-    assert words_of("de-AT") is words_of("de")
-    assert words_of("eo") is words_of("") is ENGLISH
+    assert phrases("bot", "de-AT") is phrases("bot", "de") is not phrases("bot", "en")
+    assert phrases("bot", "eo") is phrases("bot", "") is phrases("bot", "en")
 
 
 def test_forms_of_marks_are_escaped_and_letters_of_every_script_are_not():

@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import socket
 from pathlib import Path
 
 import pytest
 
 from kbnav.apps.cli.runs import runs
-from kbnav.apps.web.server import listening
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
 from tests.apps.web.parts import Server, Visit, web_settings
@@ -141,15 +139,3 @@ def test_the_text2sparql_interface_gives_the_query(visit: Visit):
         "query": "SELECT DISTINCT ?answer WHERE { wd:Q979 wdt:P61 ?answer . }",
     }
     assert visit("GET", "/", params={"question": question, "dataset": "https://example.org/x"}).status_code == 404
-
-
-def test_the_server_says_when_it_is_ready(visit: Visit):
-    assert visit("GET", "/health").json() == {"status": "ok"}
-    assert visit("GET", "/ready").json() == {"status": "ok", "kbs": ["mini", "demo"]}
-
-
-def test_no_piece_of_a_reply_waits_for_word_of_the_one_before():
-    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
-        connection, _ = listener.accept()
-        with connection:
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.web.downloads import Form, download, unformulated
+from kbnav.apps.web.downloads import Form, download
 from kbnav.apps.web.results import StoredTable, result_of, table_result
 from kbnav.errors import UsageError
 from tests.apps.web.test_results import integer, item, kept_of
@@ -99,17 +99,6 @@ def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
         tracemalloc.stop()
         assert size > 300_000
         assert peak < 1_000_000
-
-
-def test_what_is_a_number_is_left_as_it_is():
-    assert [unformulated(text) for text in ("-7", "+1.5e3", "-", "=1", "1-2", "")] == [
-        "-7",
-        "+1.5e3",
-        "'-",
-        "'=1",
-        "1-2",
-        "",
-    ]
 
 
 def test_labels_that_a_result_lacks_are_looked_up_for_its_file():

@@ -51,21 +51,6 @@ def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered: P
     assert written(page).strip() == ""
 
 
-def test_the_pointer_is_told_what_an_id_stands_for(answered: Page):
-    answered.hover(".cm-line span >> text=wd:Q7186")
-    assert answered.inner_text(".cm-tooltip.label, .cm-tooltip .label") == "Marie Curie (Q7186)"
-
-
-def test_what_the_query_asks_stands_above_it_in_words_and_follows_what_is_run(answered: Page):
-    words = answered.inner_text(".query-words").split("\n")
-    assert words[0] == "Lists [answer], each once, where:"
-    assert "discoverer or inventor of [answer]: Marie Curie" in words
-    assert answered.inner_text(".query-words .remark") == "Includes subclasses of chemical element."
-    write(answered, "ASK { wd:Q7186 wdt:P26 ?spouse }")
-    answered.keyboard.press("Control+Enter")
-    answered.wait_for_selector(".query-words >> text=spouse of Marie Curie: [spouse]")
-
-
 def test_a_query_is_laid_out_and_its_comments_stay(answered: Page):
     write(answered, "SELECT ?x { # all\n ?x wdt:P31 wd:Q11344 . FILTER(?x != wd:Q1) }")
     answered.click("text=Lay out")
@@ -113,12 +98,6 @@ def test_a_changed_query_is_kept_shared_and_opened_by_its_link(answered: Page, s
     page.click("text=Back to the answer's query")
     assert "wdt:P61" in written(page)
     assert page.locator(".original:visible").count() == 0
-
-
-def test_keys_of_the_page_are_letters_in_the_editor(answered: Page):
-    write(answered, "SELECT")
-    answered.keyboard.press("/")
-    assert written(answered) == "SELECT/"
 
 
 def test_names_of_an_skb_are_written_as_its_queries_write_them(visit: Visit):

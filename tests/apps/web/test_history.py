@@ -58,19 +58,6 @@ def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Pa
         until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
 
 
-def test_sessions_are_found_by_their_titles(page: Page, server: Server):
-    page.goto(server.url)
-    for number in range(5):
-        made = page.request.post(f"{server.url}/api/sessions", data={"kb": "mini"}).json()["id"]
-        asked = {"question": f"Who is number {number}?"}
-        run = page.request.post(f"{server.url}/api/sessions/{made}/questions", data=asked).json()["id"]
-        page.request.get(f"{server.url}/api/runs/{run}/events")  # it ends when the answer is there
-    page.reload()
-    page.wait_for_selector("#sessions li time")
-    page.fill("#sessions .find", "NUMBER 4")
-    assert page.locator("#sessions li").count() == 1
-
-
 def test_a_session_is_taken_along_as_json_markdown_and_a_notebook(visit: Visit):
     session = visit.session(kb="mini")
     visit.answered(session, MARIE)
@@ -127,12 +114,3 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             assert page.url == address
             assert page.locator(".question").all_inner_texts() == [MARIE] * 3
             assert page.inner_text(".run >> nth=2 >> css=.answer .text") == "Polonium and radium."
-
-
-def test_what_this_is_is_told_in_a_dialogue(page: Page, server: Server):
-    page.goto(server.url)
-    page.click("text=About")
-    assert "Apache License" in page.inner_text("#about")
-    page.keyboard.press("Escape")
-    assert not page.is_visible("#about")
-    assert page.request.get(f"{server.url}/static/vendor/LICENSES.txt").status == 200

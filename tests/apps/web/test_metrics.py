@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from kbnav.apps.web.metrics import SHARED, open_metrics
+from kbnav.apps.web.metrics import open_metrics
 from kbnav.apps.web.server import JsonFormatter
 from kbnav.errors import UsageError
 from kbnav.settings.model import Price, Web
@@ -165,7 +164,3 @@ def test_a_failure_marks_its_span_and_tells_no_message(fresh_home: Path, spans: 
 
 def _is_in(span: ReadableSpan, root: ReadableSpan) -> bool:
     return bool(span.parent and root.context and span.parent.span_id == root.context.span_id)
-
-
-def test_the_variable_of_the_shared_folder_is_not_left_behind():
-    assert SHARED not in os.environ

@@ -16,7 +16,7 @@ from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.models.stub import silent_endpoint
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 MARIE = "Which elements were discovered by Marie Curie?"
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
@@ -191,95 +191,6 @@ def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
-def test_a_question_that_was_deleted_elsewhere_is_said_to_be_gone(page: Page, held_server: tuple[Server, Explorer]):
-    server, _ = held_server
-    page.goto(server.url)
-    ask(page, MARIE)
-    page.wait_for_selector("text=Who is she?")
-    session = page.url.rpartition("/")[2]
-    assert page.request.delete(f"{server.url}/api/sessions/{session}").status == 204
-    page.wait_for_selector("text=This question is no longer there.")
-    assert page.get_attribute(".run", "aria-busy") == "false"
-    assert page.is_visible("#send")
-    assert not page.is_visible("#stop")
-
-
-def test_a_probe_that_is_refused_for_the_moment_is_made_again(page: Page, held_server: tuple[Server, Explorer]):
-    server, model = held_server
-    refusals = [408, 429]
-
-    def listened(route: Route) -> None:
-        if not refusals:
-            route.continue_()
-        elif route.request.resource_type == "eventsource":
-            route.fulfill(status=503)
-        else:
-            route.fulfill(status=refusals.pop(0), json={"detail": "later"})
-
-    page.route("**/api/runs/*", lambda route: pytest.fail("the whole run is asked for"))
-    page.route("**/api/runs/*/events*", listened)
-    page.goto(server.url)
-    ask(page, MARIE)
-    page.wait_for_selector("text=Who is she?")
-    assert refusals == []
-    model.go_on.set()
-    wait_for_the_end(page)
-    assert page.inner_text(".answer .text") == "Polonium and radium."
-
-
-def test_a_session_that_arrives_after_another_was_opened_is_not_shown(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    first = page.url.rpartition("/")[2]
-    page.select_option("#kb", "demo")
-    page.select_option("#kb", "mini")
-    other = "Who discovered polonium?"
-    ask(page, other)
-    page.wait_for_url(lambda url: "/s/" in url and not url.endswith(first))
-    wait_for_the_end(page)
-    late: list[Route] = []
-    page.route(f"**/api/sessions/{first}", lambda route: late.append(route) if len(late) < 2 else route.continue_())
-    page.evaluate("history.go(-2)")
-    page.wait_for_url(f"**/s/{first}")
-    page.evaluate("history.go(2)")
-    wait_for_the_end(page)
-    with page.expect_event("requestfinished", lambda request: request.url.endswith(first)):
-        late[0].continue_()
-    page.evaluate("new Promise(requestAnimationFrame)")
-    assert page.locator(".question").all_inner_texts() == [other]
-
-    page.evaluate("history.go(-2)")
-    page.wait_for_url(f"**/s/{first}")
-    page.evaluate("history.go(2)")
-    wait_for_the_end(page)
-    page.evaluate("history.go(-2)")
-    page.wait_for_url(f"**/s/{first}")
-    wait_for_the_end(page)
-    with page.expect_event("requestfinished", lambda request: request.url.endswith(first)):
-        late[1].continue_()
-    page.evaluate("new Promise(requestAnimationFrame)")
-    assert page.locator(".question").all_inner_texts() == [MARIE]  # once, though it was asked for twice
-
-
-def test_a_question_that_is_taken_after_another_session_was_opened_is_not_shown_there(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    held: list[Route] = []
-    page.route("**/api/sessions/*/questions", lambda route: held.append(route))
-    ask(page, "Who discovered polonium?")
-    page.wait_for_selector("#send:disabled")
-    page.select_option("#kb", "demo")
-    page.wait_for_selector(".welcome")
-    with page.expect_response("**/api/sessions"):  # the list, once the question is taken
-        held[0].continue_()
-    page.wait_for_selector("#send:enabled")
-    assert page.locator(".run").count() == 0
-    assert page.is_visible(".welcome")
-    assert page.url == f"{server.url}/"
-
-
 def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
     with silent_endpoint() as (url, asked, hung_up):
         settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)
@@ -336,20 +247,6 @@ def test_nothing_that_a_model_or_a_label_says_is_markup(page: Page, fresh_home: 
         assert page.title() == HOSTILE
 
 
-def test_thumbs_and_notes_are_kept(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    page.fill(".opinion", "both are there")
-    with page.expect_response(lambda response: '"up"' in (response.request.post_data or "")):
-        page.click("[aria-label='Good answer']")
-    page.wait_for_selector("text=Saved.")
-    page.reload()
-    wait_for_the_end(page)
-    assert page.get_attribute("[aria-label='Good answer']", "aria-pressed") == "true"
-    assert page.input_value(".opinion") == "both are there"
-
-
 def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     page.goto(server.url)
     page.keyboard.press("Tab")
@@ -370,11 +267,3 @@ def test_the_page_never_scrolls_sideways(page: Page, server: Server, width: int)
     wait_for_the_end(page)
     open_steps(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_the_api_is_described_on_a_page_of_its_own(page: Page, server: Server):
-    page.goto(f"{server.url}/api")
-    page.wait_for_selector("details.operation")
-    shown = page.inner_text("main")
-    assert "/api/sessions/{session_id}/questions" in shown
-    assert "/v1/chat/completions" in shown

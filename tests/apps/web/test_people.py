@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from kbnav.evaluation.human_evaluation import (
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.knowledge.skb.kb import SkbKB
 from tests.apps.parts import Cli
-from tests.apps.web.parts import Served, browse, served_process, web_settings
+from tests.apps.web.parts import Served, browse, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
@@ -255,22 +254,6 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
     told = {row["dataset"]: row["rates"]["diversity"]["positive"] for row in json.loads(printed)}
     assert told == {"shop": 0.0, "shop-human": 1.0, "Average": 0.5}
     assert kbnav("eval", "judge", "--out", str(out))[0] == 2
-
-
-def test_the_rates_are_printed_once_the_page_is_over(sets: list[Path], tmp_path: Path, monkeypatch, capsys):
-    with served_process(tmp_path, str(sets[0]), "--out", "r.jsonl", command="eval judge") as (url, process):
-        named = {"Cookie": "kbnav_name=Cy"}
-        scores = {"naturalness": "5", "diversity": "3", "practicality": "1"}
-        browse(url).post(f"{url}/rate", {"dataset": "shop-human", **scores}, headers=named, timeout=60)
-        process.send_signal(signal.SIGINT)
-        assert process.stdout
-        printed = process.stdout.read()
-        assert process.wait(60) == 0
-    assert "| shop-human | 1 | 100.0 / 100.0 | 0.0 / 100.0 | 0.0 / 0.0 |" in printed
-    kbnav = Cli(monkeypatch, capsys)
-    for wrong in (["view", str(tmp_path / "none")], ["judge", "--rates", "--out", str(tmp_path / "none.jsonl")]):
-        code, _, error = kbnav("eval", *wrong)
-        assert (code, "none" in error) == (2, True), wrong
 
 
 def test_pairs_are_alike_and_each_question_is_in_one(tmp_path: Path):

@@ -13,7 +13,6 @@ from kbnav.apps.web.service import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.settings.model import Checks
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -87,13 +86,6 @@ def test_words_that_are_left_over_are_refused_with_a_question_that_works(page: P
     assert page.locator(".answer .text").last.inner_text() == "Pierre Curie"
 
 
-def test_what_is_not_stated_is_not_called_false(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, "Did Marie Curie discover oxygen?")
-    wait_for_the_end(page)
-    assert page.inner_text(".answer .text") == "✗ (no such statement here)"
-
-
 def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(page: Page, namesakes: Server):
     page.goto(namesakes.url)
     ask(page, "What is the country of Paris?")
@@ -165,25 +157,8 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
     assert said["Which person was born in Little Mew?"] == "Odd Skarrow, Marit Skarrow"
 
 
-def test_the_demo_s_own_example_is_one_instrument(page: Page, server: Server):
-    page.goto(server.url)
-    page.select_option("#kb", "demo")
-    page.click("text=Which instrument made by somebody from Little Mew")
-    wait_for_the_end(page)
-    assert "The Brown Eye" in page.inner_text(".answer")
-
-
 def test_what_speaks_against_an_answer_stands_below_it(page: Page, server: Server):
     page.goto(server.url)
     ask(page, "What year was Marie Curie born?")
     wait_for_the_end(page)
     assert page.inner_text(".answer .doubt") == "The question asks for a year, and the result has whole dates."
-
-
-def test_an_answer_that_is_withheld_is_not_said_to_be_missing(page: Page, fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini", checks=Checks(min_confidence=0.5))) as server:
-        page.goto(server.url)
-        ask(page, "What year was Marie Curie born?")
-        wait_for_the_end(page)
-        assert page.inner_text(".words .note").startswith("An answer was found and is withheld")
-        assert page.locator(".words .head").count() == 0

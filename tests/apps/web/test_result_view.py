@@ -88,63 +88,6 @@ def test_numbers_have_separators_and_dates_are_written_to_their_precision(answer
     assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
 
 
-def test_an_answer_of_numbers_or_dates_is_written_as_its_cells_are(page: Page, server: Server):
-    page.set_extra_http_headers({"Accept-Language": "de"})
-    page.goto(server.url)
-    ask(page, "When was Marie Curie born?")
-    wait_for_the_end(page)
-    assert page.inner_text(".answer .text") == "7. Nov. 1867"
-    told = "import('/static/cells.js').then((cells) => %s.map(cells.readable))"
-    texts = '["12345, -20000.5 … (+26)", "12345, Ulm", "1900-01-01", "polonium", "74"]'
-    shown = ["12.345; −20.000,5 … (+26)", "12345, Ulm", "1900-01-01", "polonium", "74"]
-    assert page.evaluate(told % texts) == shown
-
-
-def test_bars_of_one_name_are_one_and_their_values_fit(answered: Page):
-    run(
-        answered,
-        "?e ?n",
-        '"a very long name of something that is measured" 88000000',
-        "wd:Q979 -84.123456",
-        "wd:Q979 1884312",
-    )
-    assert answered.locator(".sparql .chart rect").count() == 2
-    assert "several values of one name as their mean" in answered.inner_text(".sparql .chart figcaption")
-    assert fits(answered)
-
-
-def test_a_line_for_each_name_and_another_kind_of_chart_by_a_click(answered: Page):
-    sizes = [(city, year, year * size) for city, size in (("A", 900), ("B", 400)) for year in (1990, 2000, 2010)]
-    run(answered, "?city ?when ?people", *(f'"{city}" {day(f"{year}-06-01")} {size}' for city, year, size in sizes))
-    assert answered.locator(".sparql .chart path.line").count() == 2
-    assert answered.locator(".sparql .legend li").all_inner_texts() == ["A", "B"]
-    assert fits(answered)
-    answered.click(".sparql .charts >> text=Bars")
-    assert answered.locator(".sparql .chart rect").count() == 2
-
-
-def test_names_with_dates_are_a_timeline(answered: Page):
-    run(
-        answered,
-        "?who ?born ?died",
-        f'"Ada" {day("1815-12-10")} {day("1852-11-27")}',
-        f'"Caesar" {day("-0099-07-12")} {day("-0043-03-15")}',
-    )
-    shown = answered.locator(".sparql .timeline .place").all_text_contents()
-    assert shown == ["Caesar (100 BC–44 BC)", "Ada (1815–1852)"]
-    assert fits(answered)
-
-
-def test_places_on_the_land_are_one_mark_where_they_would_cover_each_other(answered: Page):
-    at = '"Point({})"^^geo:wktLiteral'
-    run(answered, "?place ?at", *(f'"{name}" {at.format(where)}' for name, where in
-        (("Warsaw", "21.0 52.2"), ("Praga", "21.05 52.25"), ("Lima", "-77 -12"))))  # fmt: skip
-    answered.wait_for_selector(".sparql .map .land", state="attached")
-    assert len(answered.get_attribute(".sparql .map .land", "d")) > 10_000
-    assert answered.locator(".sparql .map .mark").count() == 2
-    assert answered.locator(".sparql .map .place").all_text_contents() == ["Warsaw, Praga", "Lima"]
-
-
 def test_rows_are_found_and_pictures_are_links(answered: Page):
     picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
     run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
@@ -194,22 +137,6 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
         page.keyboard.press("Control+Enter")
         for shown in ("1900", "Jan 1, 1900", "1701–1800"):
             page.wait_for_selector(f".sparql .rows td.date >> text=/^{shown}$/")
-
-
-def test_the_statements_behind_the_rows_are_a_graph(answered: Page):
-    answered.click(".graph-open >> nth=0")
-    answered.wait_for_selector("figure.graph svg")
-    shown = answered.locator("figure.graph .thing title").all_text_contents()
-    assert {"polonium", "radium", "Marie Curie"} <= set(shown)
-    assert len(shown) == len(set(shown))
-    assert "discoverer or inventor" in answered.locator("figure.graph .relation").all_text_contents()
-    inside = """() => { const room = document.querySelector("figure.graph svg").getBoundingClientRect();
-      const boxes = [...document.querySelectorAll("figure.graph rect")].map((one) => one.getBoundingClientRect());
-      return boxes.every((box) =>
-        box.left >= room.left && box.right <= room.right && box.top >= room.top && box.bottom <= room.bottom); }"""
-    assert answered.evaluate(inside)
-    answered.click(".graph-open >> nth=0")
-    assert answered.locator("figure.graph").count() == 0
 
 
 def test_answer_query_and_link_are_copied(answered: Page):

@@ -14,9 +14,8 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.first_stage import FirstStage
-from kbnav.settings.model import Price, Settings
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.apps.web.test_page import open_steps
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
@@ -24,7 +23,7 @@ SOCKET = True
 """The server of this module is behind one, for a client of another library."""
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 QUERY = "love letter"
 
@@ -126,36 +125,3 @@ def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home:
             ended = visit.ended(run["id"])
             assert (ended["status"], ended["answer"]["note"]) == ("stopped", "Stopped on request.")
             assert ended["events"][1]["tool"] == "vss"
-
-
-def test_limits_of_money_and_of_questions_hold(fresh_home: Path):
-    price = {"stub": Price(prompt=1000, completion=1000)}
-    with Scorer() as model:
-        options = {"model": "stub", "base_url": model.base_url, "prices": price, "model_jobs": 1}
-        limits = {"web_question_dollars": 0.1, "web_questions_per_day": 1, "web_systems": ("rerank",)}
-        with Server(web_settings(fresh_home, "demo", **options, **limits), socket=True) as one:
-            visit = Visit(one.url)
-            session = visit.session()
-            ended = visit.answered(session, QUERY)
-            assert ended["answer"]["note"] == "The limit of $0.10 for a question was reached."
-            assert ended["answer"]["cost"] > 0.1
-            refused = visit("POST", f"/api/sessions/{session}/questions", {"question": QUERY})
-            assert refused.status_code == 429
-
-
-def test_a_rankings_steps_are_read_on_the_page(page: Page, server: Server, tmp_path: Path):
-    page.set_viewport_size({"width": 1100, "height": 900})
-    page.goto(server.url)
-    page.select_option("#kb", "demo")
-    assert page.locator("#system optgroup").evaluate_all("all => all.map(one => one.label)") == ["Agents", "Rankings"]
-    page.select_option("#system", "rrf")
-    page.fill("#question", QUERY)
-    page.press("#question", "Enter")
-    page.wait_for_selector(".run .foot")
-    assert page.inner_text(".answer .text").startswith("The Brown Eye")
-    assert page.inner_text(".rows tbody tr >> nth=0").split("\t")[1].startswith("The Brown Eye")
-    open_steps(page)
-    tools = page.locator(".steps .action code").all_inner_texts()
-    assert tools == ["bm25", "vss", "rrf"]
-    page.screenshot(path=tmp_path / "ranking.png", full_page=True)
-    assert page.locator(".steps .step.pending").count() == 0

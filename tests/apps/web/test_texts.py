@@ -11,9 +11,9 @@ import pytest
 from starlette.datastructures import Headers
 
 import kbnav.apps.web
-from kbnav.apps.web.rendering import OF_SERVER, Texts, books, language_of, translated
+from kbnav.apps.web.rendering import OF_SERVER, books, language_of, translated
 from tests.apps.web.parts import Server
-from tests.apps.web.test_page import MARIE, ask, open_steps, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -127,12 +127,6 @@ def test_the_language_is_the_one_chosen_or_asked_for(asked: str, cookie: str, la
     assert language_of(Headers({"accept-language": asked, "cookie": cookie})) == language
 
 
-def test_plural_forms_follow_the_number():
-    assert Texts("en")("rows.all", n=1) == "1 row"
-    assert Texts("de")("rows.all", n=2) == "2 Zeilen"
-    assert Texts("zh")("rows.all", n=1) == "1 行"
-
-
 def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_chosen(page: Page, server: Server):
     page.set_extra_http_headers({"Accept-Language": "de-DE,de"})
     page.goto(server.url)
@@ -163,18 +157,6 @@ def marked(route: Route) -> None:
     route.fulfill(response=response, body=text)
 
 
-UNMARKED = """() => {
-  const texts = [];
-  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const { parentElement, data } = walk.currentNode;
-    if (!parentElement.closest("svg, textarea")) texts.push([parentElement.closest("[class]").className, data]);
-  }
-  for (const one of document.querySelectorAll("main *"))
-    for (const name of ["aria-label", "placeholder", "title"])
-      if (one.hasAttribute(name)) texts.push([name, one.getAttribute(name)]);
-  return texts.filter(([, text]) => /\\p{L}{2}/u.test(text) && !text.includes("⟦"));
-}"""
 DATA = {
     "meaning",
     "query-words",
@@ -191,20 +173,3 @@ DATA = {
 }
 """Classes of what comes from the question, the model, and the knowledge base."""
 SAME = {"SPARQL", "CSV", "TSV", "JSON", "RDF", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
-
-
-def test_all_that_the_page_says_of_an_answer_and_its_rows_comes_from_the_texts(page: Page, server: Server):
-    page.route(re.compile(r"/(s/.*)?$"), marked)
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    write(page, "SELECT ?element ?number { ?element wdt:P1086 ?number }")
-    page.click(".again")
-    page.wait_for_selector(".sparql .chart")
-    open_steps(page)
-    others = [
-        (name, text)
-        for name, text in page.evaluate(UNMARKED)
-        if not DATA & set(name.split()) and text.strip() not in SAME
-    ]
-    assert others == []

@@ -6,14 +6,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, held_server, menu, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, held_server, wait_for_the_end
 from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 __all__ = ["held_server"]
 OTHER = "Who discovered polonium?"
@@ -63,47 +61,6 @@ def test_it_says_what_is_awaited_and_for_how_many_seconds(page: Page, held_serve
     assert not page.is_visible(".awaited")
 
 
-def test_the_newest_question_is_in_view_with_its_answer(page: Page, server: Server):
-    page.set_viewport_size({"width": 1000, "height": 600})
-    page.goto(server.url)
-    for number, question in enumerate([MARIE, OTHER, MARIE]):
-        ask(page, question)
-        wait_for_the_end(page, number)
-        top, bottom, bar = below(page)
-        assert 0 <= top < bottom < bar
-        text = page.locator(".answer .text").last.bounding_box()
-        assert text
-        assert text["y"] + text["height"] < bar
-    page.reload()
-    wait_for_the_end(page, 2)
-    top, bottom, bar = below(page)
-    assert 0 <= top < bottom < bar
-
-
-def test_steps_that_could_not_be_read_stay_open_and_a_readers_choice_stands(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    assert page.get_attribute(".steps", "open") is not None
-    page.click(".steps summary")
-    assert page.get_attribute(".steps", "open") is None
-    page.reload()
-    wait_for_the_end(page)
-    assert page.get_attribute(".steps", "open") is None  # of long ago
-
-
-def test_steps_that_were_read_close(page: Page, fresh_home: Path):
-    with Explorer(held=2) as model, Server(web_settings(fresh_home, **model.options(), temperature=None)) as server:
-        page.goto(server.url)
-        ask(page, MARIE)
-        assert model.waiting.wait(60)
-        page.wait_for_selector(".awaited .time >> text=1 s")
-        page.wait_for_timeout(200)
-        model.go_on.set()
-        wait_for_the_end(page)
-        assert page.get_attribute(".steps", "open") is None
-
-
 def test_the_answer_is_read_while_it_is_written(page: Page, fresh_home: Path):
     with (
         Writer() as model,
@@ -137,33 +94,6 @@ def test_a_lost_server_is_a_banner_that_counts_its_tries(page: Page, held_server
     model.go_on.set()
     wait_for_the_end(page)
     assert page.inner_text(".answer .text") == "Polonium and radium."
-
-
-@pytest.mark.slow
-def test_that_a_run_could_not_be_stopped_or_a_session_deleted_is_seen(page: Page, held_server: tuple[Server, Explorer]):
-    server, model = held_server
-
-    def refused(route: Route) -> None:
-        route.fulfill(status=503, json={"detail": "the database is away"})
-
-    page.goto(server.url)
-    ask(page, MARIE)
-    page.wait_for_selector("text=Who is she?")
-    page.route("**/api/runs/*/stop", refused)
-    page.click("#stop")
-    page.wait_for_selector("#notices [role=alert] >> text=the database is away")
-    assert page.is_enabled("#stop")
-    page.click("#notices .close")
-    assert page.locator("#notices *").count() == 0
-    page.route(
-        "**/api/sessions/*", lambda route: refused(route) if route.request.method == "DELETE" else route.fallback()
-    )
-    menu(page, MARIE)
-    page.click("#sessions .delete")
-    page.wait_for_selector("#notices [role=alert] >> text=the database is away")
-    page.click("#sessions li a")  # it is there as before
-    model.go_on.set()
-    wait_for_the_end(page)
 
 
 def test_what_is_asked_in_mid_run_is_asked_next(page: Page, held_server: tuple[Server, Explorer]):

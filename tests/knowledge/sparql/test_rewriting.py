@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 from pyoxigraph import NamedNode, RdfFormat, Store
 
 from kbnav.errors import QueryRefused, QuerySyntaxError, UsageError
+from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA, Dialect, dialect_named, text_search
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, add_prefixes
 from kbnav.knowledge.wikidata.mirror.worker import functions
+from kbnav.settings.model import Settings
 from tests.knowledge.sparql import real
 
 # What stands in place of services and functions needs an engine with functions for places to be seen at work.
@@ -164,6 +167,17 @@ def test_only_allowed_services_are_left_and_only_where_the_engine_asks_others() 
         prepare(query, replace(DIALECTS["oxigraph"], federation=False), services=allowed)
 
 
+@pytest.mark.parametrize("dialect", [WITH_LATERAL, WITHOUT], ids=["lateral", "standard"])
+def test_an_allowed_service_may_be_silent(store: Store, dialect: Dialect) -> None:
+    silent = f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}".replace("SERVICE", "SERVICE SILENT")
+    assert rows(store, silent, dialect) == [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")]
+    assert prepare(silent, DIALECTS["wdqs"], services=[LABEL_SERVICE]).text.endswith(silent)
+    other = "SELECT ?x { SERVICE SILENT <https://other.example/sparql> { ?x ?p ?y } }"
+    assert prepare(other, DIALECTS["qlever"], services=["https://other.example/sparql"]).text == other
+    with pytest.raises(QueryRefused, match="not allowed here"):
+        prepare(other, DIALECTS["qlever"], services=["https://another.example/sparql"])
+
+
 def test_standard_queries_stay_as_they_are_in_every_dialect() -> None:
     for name, dialect in DIALECTS.items():
         query = "# a comment\nSELECT ?x { ?x wdt:P31/wdt:P279* wd:Q5 FILTER NOT EXISTS { ?x wdt:P570 [] } } LIMIT 3"
@@ -192,10 +206,22 @@ def test_contains_finds_labels_with_all_words_in_any_order(store: Store) -> None
     assert rows(store, f"SELECT DISTINCT ?x {{ {pattern} }}", DIALECTS["sparql11"]) == [("Q1",)]
 
 
-def test_dialects_have_names() -> None:
-    assert dialect_named("qlever") is DIALECTS["qlever"]
-    with pytest.raises(UsageError, match="virtuoso"):
-        dialect_named("virtuosso")
+def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path: Path) -> None:
+    for name in DIALECTS:
+        source = {"url": "http://127.0.0.1:9/sparql", "dialect": name}
+        with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:
+            assert kb.name == "shop"
+    with (
+        pytest.raises(UsageError, match="did you mean 'virtuoso'"),
+        open_kb(Settings(kb="mini", endpoints={"dialect": "virtuosso"}, home=tmp_path)),
+    ):
+        pass
+
+
+def test_the_guide_lists_every_dialect() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "tutorial-endpoint.md").read_text(encoding="utf-8")
+    section = page.partition("## What an engine understands")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(DIALECTS)
 
 
 def test_of_the_example_queries_a_fifth_can_be_said_in_each_dialect_but_for_a_few(shared_data: Path) -> None:

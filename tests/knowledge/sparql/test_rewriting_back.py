@@ -86,5 +86,5 @@ def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph: list[Quad], quer
     store.extend(graph)
     expected = rows(store, prepare(query, DIALECTS["oxigraph"]).text)
     for name in ("qlever", "virtuoso", "sparql11"):
-        there = prepare(query, DIALECTS[name])  # type: ignore[index]
+        there = prepare(query, DIALECTS[name])
         assert rows(store, prepare(there.text, DIALECTS["oxigraph"]).text) == expected, (name, there.text)

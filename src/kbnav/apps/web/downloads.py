@@ -7,11 +7,11 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, Literal
+from itertools import chain, islice
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
@@ -19,6 +19,7 @@ from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
 from kbnav.apps.web.store import Session, StoredRun
 from kbnav.errors import UsageError
 
+T = TypeVar("T")
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
 Labels = Callable[[Sequence[Row]], Mapping[str, str]]
 """Labels of entities in some rows that the result itself lacks."""
@@ -43,7 +44,7 @@ _NOT_IRI = re.compile(r"[<>\s]")
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
-_SHEET_ROWS = 1_048_575
+_SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
 
 
@@ -88,50 +89,40 @@ def unformulated(text: str) -> str:
 
 
 def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
-    tidy = str if exact else unformulated
     names, values = _values(result)
-    yield _csv_lines([[tidy(name) for name in names]])
-    for rows in _batches(values):
-        yield _csv_lines([[tidy(value) for value in row] for row in rows])
+    return _csv_texts(chain([names], values), exact)
 
 
 def _labelled_csv(result: StoredTable, labels: Labels) -> Iterator[str]:
-    """Labels and ids; what looks like a formula is made plain. Spreadsheets know UTF-8 by the mark in front."""
-    with_ids = _with_ids(result)
-    yield "\ufeff" + _csv_lines([[unformulated(name) for name in _heads(result, with_ids)]])
-    for rows in _batches(result.rows()):
-        head = _with_labels(result.head, labels(rows))
-        yield _csv_lines([[unformulated(str(value)) for value in _texts(row, with_ids, head)] for row in rows])
+    """Labels and ids. Spreadsheets know UTF-8 by the mark in front."""
+    return chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
 
 
-def _with_ids(result: StoredTable) -> list[bool]:
-    """Which columns have entities, as far as the first rows say."""
+def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:
+    tidy = str if exact else unformulated
+    for some in _batches(rows):
+        out = io.StringIO()
+        csv.writer(out).writerows([tidy(str(value)) for value in row] for row in some)
+        yield out.getvalue()
+
+
+def _labelled(
+    result: StoredTable, labels: Labels, value: Callable[[Cell, AnswerTable], str | float]
+) -> Iterator[Sequence[str | float]]:
+    """The names of the columns, and the rows: an entity by its label and, where the first rows have some, its id."""
     first = list(result.rows(0, PART))
-    return [any(map(result.head.entity, column)) for column in zip(*first, strict=True)] or [False] * len(
-        result.columns
-    )
-
-
-def _heads(result: StoredTable, with_ids: Sequence[bool]) -> list[str]:
+    with_ids = [any(map(result.head.entity, column)) for column in zip(*first, strict=True)]
+    with_ids = with_ids or [False] * len(result.columns)
     names = zip(result.columns, with_ids, strict=True)
-    return [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
-
-
-def _with_labels(head: AnswerTable, more: Mapping[str, str]) -> AnswerTable:
-    return replace(head, labels={**head.labels, **more}) if more else head
-
-
-def _texts(row: Row, with_ids: Sequence[bool], head: AnswerTable) -> Iterator[str]:
-    for cell, ids in zip(row, with_ids, strict=True):
-        yield text_of(cell, head)
-        if ids:
-            yield head.entity(cell) or ""
-
-
-def _csv_lines(rows: Sequence[Sequence[str]]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerows(rows)
-    return out.getvalue()
+    yield [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
+    for rows in _batches(result.rows()):
+        head = result.head
+        if more := labels(rows):
+            head = replace(head, labels={**head.labels, **more})
+        for row in rows:
+            cells = zip(row, with_ids, strict=True)
+            pairs = ([value(cell, head), *([head.entity(cell) or ""] if ids else [])] for cell, ids in cells)
+            yield list(chain.from_iterable(pairs))
 
 
 def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
@@ -199,40 +190,23 @@ def _sheet(result: StoredTable, labels: Labels) -> Iterator[bytes]:
     """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
     import xlsxwriter
 
+    def value(cell: Cell, head: AnswerTable) -> str | float:
+        known = number(cell)
+        return text_of(cell, head) if known is None else known
+
     with tempfile.TemporaryFile(prefix="kbnav-") as file:
         options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         with xlsxwriter.Workbook(file, options) as book:
             sheet = book.add_worksheet("kbnav")
-            with_ids = _with_ids(result)
-            for column, name in enumerate(_heads(result, with_ids)):
-                sheet.write_string(0, column, name)
-            for line, (row, head) in enumerate(islice(_labelled_rows(result, labels), _SHEET_ROWS), 1):
-                for column, value in enumerate(_sheet_values(row, with_ids, head)):
-                    _write(sheet, line, column, value)
+            for line, row in enumerate(islice(_labelled(result, labels, value), _SHEET_ROWS)):
+                for column, one in enumerate(row):
+                    if isinstance(one, float):
+                        sheet.write_number(line, column, one)
+                    elif one:
+                        sheet.write_string(line, column, one[:32_767])
         file.seek(0)
         while piece := file.read(_BYTES):
             yield piece
-
-
-def _labelled_rows(result: StoredTable, labels: Labels) -> Iterator[tuple[Row, AnswerTable]]:
-    for rows in _batches(result.rows()):
-        head = _with_labels(result.head, labels(rows))
-        yield from ((row, head) for row in rows)
-
-
-def _sheet_values(row: Row, with_ids: Sequence[bool], head: AnswerTable) -> Iterator[str | float]:
-    for cell, ids in zip(row, with_ids, strict=True):
-        value = number(cell)
-        yield text_of(cell, head) if value is None else value
-        if ids:
-            yield head.entity(cell) or ""
-
-
-def _write(sheet: Any, line: int, column: int, value: str | float) -> None:
-    if isinstance(value, float):
-        sheet.write_number(line, column, value)
-    elif value:
-        sheet.write_string(line, column, value[:32_767])
 
 
 def _values(result: StoredTable) -> tuple[list[str], Iterator[Sequence[str]]]:
@@ -244,14 +218,9 @@ def _values(result: StoredTable) -> tuple[list[str], Iterator[Sequence[str]]]:
     return list(records[0]), ([str(value) for value in record.values()] for record in records)
 
 
-def _batches(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == PART:
-            yield batch
-            batch = []
-    if batch:
+def _batches(rows: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(rows)
+    while batch := list(islice(left, PART)):
         yield batch
 
 

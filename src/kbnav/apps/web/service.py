@@ -105,9 +105,7 @@ class Served:
 
     def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
         """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
-        missing = missing_labels(rows, head)
-        with self.breaker.watching():
-            return self.kb.labels(missing, language=language)
+        return self.kb.labels(missing_labels(rows, head), language=language)
 
     def cells(
         self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str], run: str = ""

@@ -1,8 +1,8 @@
-"""Find out which part of a query leaves it without rows, and which kind of nothing that is.
+"""Find out what leaves a query without rows or values: which of its parts, and which kind of nothing that is.
 
 Either a part matches nothing by itself, so that the query asks wrongly or the knowledge base lacks it; or every part
 has matches and they do not come together, so that there is no such thing here. What is stated by ``p:`` and ``ps:`` and
-not by ``wdt:``, or the reverse, or the other way round, is said.
+not by ``wdt:``, or the reverse, or the other way round, is named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kbnav.answers.tables import AnswerTable
@@ -19,18 +19,20 @@ from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
-    Expression,
     Filter,
     Group,
     Nested,
     Path,
     Pattern,
+    Query,
     Triples,
     UnreadQuery,
+    is_literal,
     read_query,
+    visible,
 )
-from kbnav.knowledge.sparql.tokens import AGGREGATES, Token, nesting, tokenize
-from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, declared_prefixes, expand
+from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
 
 Count = Callable[[str], int]
 """Runs a SELECT query whose one value is a number."""
@@ -39,24 +41,7 @@ _MAX_PROBES = 6
 _COUNTED = 1_000
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A part of the query's pattern: its text, whether it only takes rows away, and its triple pattern if it is one."""
-
-    text: str
-    takes_away: bool = False
-    pattern: Pattern | None = None
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a query's outermost group; ``more`` where others decide about rows, such as HAVING and OFFSET."""
-
-    prologue: str
-    parts: tuple[_Part, ...]
-    more: bool
+_VARIABLE = re.compile(r"[?$](\w+)")
 
 
 @dataclass(frozen=True)
@@ -128,170 +113,138 @@ def diagnosis(
         partial: the knowledge base is a part of another.
     """
     try:
-        read = _parts(query)
-        probes = _Probes(read.prologue, fresh_variable(query, "any"), ask, count)
-        return _diagnosed(probes, read.parts, certain and not read.more, partial)
+        read = read_query(query)
+        if read.form not in ("SELECT", "ASK") or read.where.select is not None:
+            return None
+        return _Probes(query, read, ask, count).diagnosis(certain, partial)
     except (TellModel, QuerySyntaxError, UnreadQuery):
         return None
 
 
 @dataclass(frozen=True)
+class _Part:
+    """A part of the query's pattern: its text, whether it only takes rows away, and its triple pattern if it is one."""
+
+    text: str
+    takes_away: bool = False
+    pattern: Pattern | None = None
+
+    def shares(self, other: _Part) -> bool:
+        """Whether it has a variable of another part."""
+        return bool(set(_VARIABLE.findall(self.text)) & set(_VARIABLE.findall(other.text)))
+
+
 class _Probes:
-    """What is asked of the knowledge base."""
+    """What is asked of the knowledge base about one query."""
 
-    prologue: str
-    any: str
-    """A variable that the query does not have."""
-    ask: Callable[[str], bool | int]
-    count: Count | None
+    def __init__(self, query: str, read: Query, ask: Callable[[str], bool | int], count: Count | None) -> None:
+        self._prologue, self._ask, self._count = read.prologue, ask, count
+        self._any = fresh_variable(query, "any")
+        terms = Terms(query, WIKIDATA_VOCABULARY)
+        parts = [part for element in read.where.elements for part in _parts(query, element, terms)]
+        self._parts = sorted(parts, key=lambda part: part.takes_away)
+        # Other parts decide about rows too.
+        self._more = bool(read.tail.values) or any(one.kind in ("HAVING", "OFFSET") for one in read.tail.modifiers)
 
-    def holds(self, parts: Sequence[_Part]) -> bool:
+    def diagnosis(self, certain: bool, partial: bool) -> Diagnosis | None:
+        """Find the first part that leaves no rows by bisection, and say why."""
+        parts, certain = self._parts, certain and not self._more
+        # The bisection, the check before it and the one behind it must fit in the number of probes.
+        if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
+            return None
+        if not certain and self._holds(parts):
+            return None
+        fits, empty = 0, len(parts)
+        while empty - fits > 1:
+            middle = (fits + empty) // 2
+            fits, empty = (middle, empty) if self._holds(parts[:middle]) else (fits, middle)
+        return self._explained(parts[empty - 1], parts[: empty - 1], _PARTIAL if partial else "")
+
+    def _explained(self, part: _Part, before: Sequence[_Part], elsewhere: str) -> Diagnosis:
+        """What is said of the first part that leaves no rows, and of what stands before it."""
+        texts = tuple(one.text for one in before)
+        if part.takes_away:
+            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it.{elsewhere}"
+            return Diagnosis(text, part.text, texts, takes_away=True, prologue=self._prologue)
+        alone = not before or not self._holds([part])
+        found = Diagnosis("", part.text, texts, part.pattern, alone, prologue=self._prologue)
+        hint = ""
+        if part.pattern is not None and part.pattern.relation:
+            with suppress(TellModel):
+                hint, found = self._hinted(found, part.pattern, [] if alone else list(before))
+        if alone:
+            text = f"No match: `{part.text}` matches nothing even by itself{hint}.{elsewhere}"
+        else:
+            partner = next((one for one in reversed(before) if one.shares(part)), before[-1]).text
+            text = f"No match: `{part.text}` has matches, but none together with what stands before it (… `{partner}`)"
+            text += f"{hint}." if hint else f".{elsewhere}" if elsewhere else _WHOLE
+        return replace(found, text=text)
+
+    def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[_Part]) -> tuple[str, Diagnosis]:
+        """What there is in place of a pattern: another form of statement, the other way round, another use of it."""
+        other, rest = self._other_form(pattern, before)
+        if other and (number := self._number([*rest, _Part(other)])):
+            hint = f", but `{other}` has {number}{'' if found.alone else ' there'}"
+            return hint, replace(found, instead=other)
+        prefix = pattern.relation.partition(":")[0]
+        if prefix in ("wdt", "ps") and not is_literal(pattern.object):
+            turned = f"{pattern.object} {pattern.relation} {pattern.subject}"
+            if self._holds([*before, _Part(turned)]):
+                hint = f", but the other way round, `{turned}`, it has matches"
+                return hint, replace(found, instead=turned, turned=True)
+        if not found.alone:
+            return "", found
+        if self._holds([_Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
+            return f"; {pattern.relation} is used here, but not so: check the direction and the ids beside it", found
+        return f"; nothing here has {pattern.relation}", replace(found, unused=True)
+
+    def _other_form(self, pattern: Pattern, before: list[_Part]) -> tuple[str, list[_Part]]:
+        """The other form of the same statement, and the parts that it is to match with; empty where there is none."""
+        prefix, _, name = pattern.relation.partition(":")
+        if prefix == "wdt":
+            return f"{pattern.subject} p:{name}/ps:{name} {pattern.object}", before
+        if prefix == "p":
+            return f"{pattern.subject} wdt:{name} ?{self._any}", before
+        if prefix == "ps":
+            leads = Path("iri", f"p:{name}")
+            for part in self._parts:
+                lead = part.pattern
+                if lead is not None and lead.object == pattern.subject and lead.verb == leads:
+                    return f"{lead.subject} wdt:{name} {pattern.object}", [one for one in before if one is not part]
+        return "", before
+
+    def _holds(self, parts: Sequence[_Part]) -> bool:
         # A dot behind a FILTER or a group is allowed, and needed behind triples.
-        return bool(self.ask(f"{self.prologue}ASK {{ {' . '.join(part.text for part in parts)} }}"))
+        return bool(self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}"))
 
-    def number(self, parts: Sequence[_Part]) -> str:
+    def _number(self, parts: Sequence[_Part]) -> str:
         """How many matches some parts have, in words; empty where they have none or that is not known."""
-        text = " . ".join(part.text for part in parts)
-        if self.count is None:
-            return "matches" if self.holds(parts) else ""
-        inner = f"SELECT * {{ {text} }} LIMIT {_COUNTED + 1}"
-        found = self.count(f"{self.prologue}SELECT (COUNT(*) AS ?{self.any}) {{ {{ {inner} }} }}")
+        if self._count is None:
+            return "matches" if self._holds(parts) else ""
+        inner = f"SELECT * {{ {' . '.join(part.text for part in parts)} }} LIMIT {_COUNTED + 1}"
+        found = self._count(f"{self._prologue}SELECT (COUNT(*) AS ?{self._any}) {{ {{ {inner} }} }}")
         if found > _COUNTED:
             return f"over {_COUNTED:,} matches"
         return f"{found:,} {'match' if found == 1 else 'matches'}" if found else ""
 
 
-def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: bool) -> Diagnosis | None:
-    # The bisection, the check before it and the one behind it must fit in the number of probes.
-    if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
-        return None
-    if not certain and probes.holds(parts):
-        return None
-    fits, empty = 0, len(parts)
-    while empty - fits > 1:
-        middle = (fits + empty) // 2
-        if probes.holds(parts[:middle]):
-            fits = middle
-        else:
-            empty = middle
-    return _told(probes, parts[empty - 1], parts[: empty - 1], partial)
-
-
-def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> Diagnosis:
-    """What is said of the first part that leaves no rows, and of what stands before it."""
-    texts = tuple(part.text for part in before)
-    elsewhere = _PARTIAL if partial else ""
-    if culprit.takes_away:
-        said = f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it.{elsewhere}"
-        return Diagnosis(said, culprit.text, texts, takes_away=True, prologue=probes.prologue)
-    alone = not before or not probes.holds([culprit])
-    hint, instead, turned, unused = "", "", False, False
-    with suppress(TellModel):
-        hint, instead = _other_form(probes, culprit, before, alone)
-        if not hint:
-            hint, instead = _turned(probes, culprit, before, alone)
-            turned = bool(instead)
-        if alone and not hint:
-            hint, unused = _use(probes, culprit)
-    if alone:
-        said = f"No match: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
-    else:
-        partner = next((part for part in reversed(before) if _share(part, culprit)), before[-1])
-        said = (
-            f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{partner.text}`)"
-        )
-        said += f"{hint}." if hint else f".{elsewhere}" if partial else _WHOLE
-    return Diagnosis(said, culprit.text, texts, culprit.pattern, alone, False, instead, turned, unused, probes.prologue)
-
-
-_VARIABLE = re.compile(r"[?$](\w+)")
-
-
-def _share(part: _Part, other: _Part) -> bool:
-    return bool(set(_VARIABLE.findall(part.text)) & set(_VARIABLE.findall(other.text)))
-
-
-def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> tuple[str, str]:
-    """What is said of the same fact in the other form of statements, and that form."""
-    pattern = culprit.pattern
-    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
-        return "", ""
-    prefix, _, name = pattern.verb.name.partition(":")
-    rest = [] if alone else list(before)
-    other: _Part | None = None
-    if prefix == "wdt":
-        other = _Part(f"{pattern.subject} p:{name}/ps:{name} {pattern.object}")
-    elif prefix == "p":
-        other = _Part(f"{pattern.subject} wdt:{name} ?{probes.any}")
-    elif prefix == "ps":
-        holder = next((one for one in before if _states(one.pattern, name, pattern.subject)), None)
-        if holder is not None and holder.pattern is not None:
-            other = _Part(f"{holder.pattern.subject} wdt:{name} {pattern.object}")
-            rest = [one for one in before if one is not holder] if not alone else []
-    if other is not None and (found := probes.number([*rest, other])):
-        return f", but `{other.text}` has {found}{'' if alone else ' there'}", other.text
-    return "", ""
-
-
-def _turned(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> tuple[str, str]:
-    """What is said of the same fact the other way round, and its text, where that has matches."""
-    pattern = culprit.pattern
-    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
-        return "", ""
-    prefix = pattern.verb.name.partition(":")[0]
-    if prefix in ("wdt", "ps") and not pattern.object.startswith('"') and not pattern.object[:1].isdigit():
-        turned = _Part(f"{pattern.object} {pattern.verb.name} {pattern.subject}")
-        if probes.holds([*([] if alone else before), turned]):
-            return f", but the other way round, `{turned.text}`, it has matches", turned.text
-    return "", ""
-
-
-def _states(pattern: Pattern | None, name: str, statement: str) -> bool:
-    """Whether a pattern leads by ``p:`` and this property to a statement node."""
-    return pattern is not None and pattern.object == statement and pattern.verb == Path("iri", f"p:{name}")
-
-
-def _use(probes: _Probes, culprit: _Part) -> tuple[str, bool]:
-    """What is said of the use of the property of a part that matches nothing, and whether there is none at all."""
-    pattern = culprit.pattern
-    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
-        return "", False
-    if probes.holds([_Part(f"?{probes.any} {pattern.verb.name} ?{probes.any}2")]):
-        return f"; {pattern.verb.name} is used here, but not so: check the direction and the ids beside it", False
-    return f"; nothing here has {pattern.verb.name}", True
-
-
-def _parts(query: str) -> _Parts:
-    """The parts of the outermost group. Raises UnreadQuery where they are not known."""
-    tokens = tokenize(query)
-    read = read_query(query)
-    if read.form not in ("SELECT", "ASK") or read.where.select is not None:
-        raise UnreadQuery(read.form)
-    parents = nesting(query, tokens).parent
-    outer = [token for token, parent in zip(tokens, parents, strict=True) if parent < 0]
-    parts = [part for element in read.where.elements for part in _of(query, element, tokens)]
-    kept = [part for part in parts if not part.takes_away] + [part for part in parts if part.takes_away]
-    more = any(token.is_word("HAVING", "OFFSET", "VALUES") for token in outer)
-    return _Parts(read.prologue, tuple(kept), more)
-
-
-def _of(query: str, element: Element, tokens: Sequence[Token]) -> list[_Part]:
-    text = query[element.place.start : element.place.end]
+def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
     match element:
         case Triples(patterns=patterns):
-            return [_Part(_text(one), pattern=one) for one in patterns]
-        case Nested(kind="SERVICE", name=name):
-            named = next(token for token in tokens if token.text == name)
-            return [] if expand(named, declared_prefixes(tokens)) == LABEL_SERVICE else [_Part(text)]
-    return [
-        _Part(text, takes_away=isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS"))
-    ]
+            return [_Part(_blanks_named(one).text(), pattern=one) for one in patterns]
+        case Nested(kind="SERVICE", name=name) if terms.iri(name) == LABEL_SERVICE:
+            return []
+    takes_away = isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS")
+    return [_Part(element.place.of(query), takes_away)]
 
 
-def _text(pattern: Pattern) -> str:
-    ends = (pattern.subject, pattern.object)
-    subject, last = ("?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end for end in ends)
-    return f"{subject} {pattern.verb if isinstance(pattern.verb, str) else pattern.verb.text()} {last}"
+def _blanks_named(pattern: Pattern) -> Pattern:
+    """A pattern with variables in place of blank nodes."""
+    subject, last = (
+        "?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end
+        for end in (pattern.subject, pattern.object)
+    )
+    return replace(pattern, subject=subject, object=last)
 
 
 def lost_values(query: str, table: AnswerTable) -> list[str]:
@@ -304,16 +257,17 @@ def lost_values(query: str, table: AnswerTable) -> list[str]:
         return []
     lacking = {f"?{name}" for place, name in enumerate(table.columns) if any(row[place] is None for row in table.rows)}
     try:
-        found = [*_joined_things(tokenize(query), lacking)]
-        read = read_query(query)
+        found = list(_joined_things(query, lacking))
+        where = read_query(query).where
     except (QuerySyntaxError, UnreadQuery):
         return []
     full = {f"?{name}" for name in table.columns} - lacking if table.rows else set()
-    return [*found, *_cut_off(query, read.where, frozenset(read.where.visible), full)]
+    return [*found, *_cut_off(query, where, frozenset(where.visible), full)]
 
 
-def _joined_things(tokens: Sequence[Token], lacking: set[str]) -> Iterator[str]:
+def _joined_things(query: str, lacking: set[str]) -> Iterator[str]:
     """``GROUP_CONCAT(?x)`` whose column has empty cells."""
+    tokens = tokenize(query)
     for place, token in enumerate(tokens):
         if not token.is_word("GROUP_CONCAT"):
             continue
@@ -331,34 +285,23 @@ def _joined_things(tokens: Sequence[Token], lacking: set[str]) -> Iterator[str]:
 def _cut_off(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
     """The BINDs and FILTERs in inner groups that use what only the groups ``around`` them bind."""
     for element in group.elements:
-        if not isinstance(element, Nested):
-            continue
-        for inner in element.groups:
-            if element.kind == "UNION" and inner.select is None:
-                yield from _of_group(query, inner, around, full)
+        for inner in element.groups if isinstance(element, Nested) else ():
+            if isinstance(element, Nested) and element.kind == "UNION" and inner.select is None:
+                yield from _lost_in(query, inner, around, full)
             yield from _cut_off(query, inner, around, full)
 
 
-def _of_group(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
+def _lost_in(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
     before: set[str] = set()
     for element in group.elements:
-        if isinstance(element, Bind):
-            if element.variable not in full:
-                yield from _told_pitfalls(query, element, element.expression, around - before - {element.variable})
-            before.add(element.variable)
-        elif isinstance(element, Filter):
-            yield from _told_pitfalls(query, element, element.expression, around - set(group.visible))
-        else:
-            before |= set(Group(element.place, (element,)).visible)
-
-
-def _told_pitfalls(
-    query: str, element: Bind | Filter, expression: Expression, unbound: frozenset[str]
-) -> Iterator[str]:
-    lost = [name for name in dict.fromkeys(expression.variables) if name in unbound]
-    if lost:
-        text = " ".join(query[element.place.start : element.place.end].split())
-        yield (
-            f"In `{text}` {', '.join(lost)} has no value: it stands in a group of its own ({{ … }}, UNION), which is "
-            "evaluated before it is joined; repeat in it, first, the pattern that binds it."
-        )
+        before |= set(visible(element))
+        known = before if isinstance(element, Bind) else set(group.visible)
+        if not isinstance(element, Bind | Filter) or (isinstance(element, Bind) and element.variable in full):
+            continue
+        lost = [one for one in dict.fromkeys(element.expression.variables) if one in around and one not in known]
+        if lost:
+            text = " ".join(element.place.of(query).split())
+            yield (
+                f"In `{text}` {', '.join(lost)} has no value: it stands in a group of its own ({{ … }}, UNION), which "
+                "is evaluated before it is joined; repeat in it, first, the pattern that binds it."
+            )

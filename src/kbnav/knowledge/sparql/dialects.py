@@ -11,8 +11,6 @@ from typing import Literal
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import did_you_mean
 
-DialectName = Literal["wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"]
-"""The dialects that have a name; ``sparql11`` is the standard, for any engine that is none of the others."""
 TextIndex = Literal["", "virtuoso", "qlever", "graphdb", "jena", "stardog"]
 """The form in which an engine's text index is asked; empty: CONTAINS, which reads every label."""
 GeoFunction = Literal["distance", "latitude", "longitude"]
@@ -30,7 +28,7 @@ class Dialect:
     engine, such as another ``row_limit`` or ``text``.
     """
 
-    name: DialectName
+    name: str
     engine: str
     """The engine's name for people."""
     blazegraph: bool = False
@@ -73,7 +71,10 @@ GEO_WIKIDATA = _geosparql(GEOF_WIKIDATA)
 
 _WIKIDATA_FUNCTIONS = frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"})
 
-DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
+AUTO = "auto"
+"""What the settings say where the dialect is to be found out."""
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         "wdqs": Dialect(
             "wdqs",
@@ -113,12 +114,11 @@ DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of a name. Raises UsageError."""
-    for known, dialect in DIALECTS.items():
-        if known == name:
-            return dialect
-    guess = did_you_mean(name, [*DIALECTS, "auto"])
-    raise UsageError(f"no dialect {name!r}{guess}: give auto, {', '.join(DIALECTS)}")
+    """The dialect of a name, as the settings have it. Raises UsageError."""
+    if name not in DIALECTS:
+        guess = did_you_mean(name, [*DIALECTS, AUTO])
+        raise UsageError(f"no dialect {name!r}{guess}: give {AUTO}, {', '.join(DIALECTS)}")
+    return DIALECTS[name]
 
 
 def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label: str, phrase: str) -> str:

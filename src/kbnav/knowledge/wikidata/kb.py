@@ -268,7 +268,7 @@ class WikidataKB:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        asked = VectorQuery(text, kind, limit, _code(language), self._endpoints.vector_rerank)
+        asked = VectorQuery(text, kind, limit, _code(language))
         scored = nearest(self._http, self._endpoints.vector, asked)
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))

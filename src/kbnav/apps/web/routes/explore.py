@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -28,10 +27,9 @@ from kbnav.apps.web.routes.common import (
     page_of,
 )
 from kbnav.apps.web.service import Served
-from kbnav.apps.web.store import StoredEvent, StoredRun
+from kbnav.apps.web.store import StoredEvent
 from kbnav.errors import NotOffered
-from kbnav.knowledge.base import Value
-from kbnav.knowledge.skb.exploring import Explorer, NodePage, ShortestPaths
+from kbnav.knowledge.skb.exploring import Explorer, NodePage
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.tools.show import cut
@@ -184,41 +182,13 @@ def _node(request: Request, parts: Parts, served: Served, visitor: Visitor, node
     )
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step that showed a node: its number, the tool, and what it was called with."""
-
-    number: int
-    tool: str
-    arguments: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a node stands in an answer: its rank, or its row from 1 on and its column, of ``total``."""
-
-    number: int
-    total: int
-    score: float | None = None
-    column: str = ""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a node answers the question of a run; ``named`` are ways to it from the nodes that the question names."""
-
-    run: StoredRun
-    place: Place | None
-    query: str
-    steps: tuple[Step, ...]
-    sentence: str
-    named: tuple[tuple[Value, ShortestPaths], ...]
-
-
 def _explanation(
     parts: Parts, explorer: Explorer, kb: str, visitor: Visitor, run_id: str, node_id: str
-) -> Explanation | None:
-    """Why a node is an answer of a run; nothing for another's, or one that has not ended. Raises UnknownId."""
+) -> dict[str, Any] | None:
+    """Why a node is an answer of a run; nothing for another's, or one that has not ended. Raises UnknownId.
+
+    ``named`` are ways to it from the nodes that the question names.
+    """
     if not isinstance(parts, ChatParts) or not run_id:
         return None
     run = parts.store.run(run_id)
@@ -228,43 +198,43 @@ def _explanation(
     node = explorer.skb.number(node_id)
     reading = read(run.question, explorer.skb, answer.get("language") or "en")
     starts = dict.fromkeys(one.nodes[0] for one in reading.mentions if node not in one.nodes)
-    return Explanation(
-        run,
-        _place(found[1], node_id) if found else None,
-        str(answer.get("query") or ""),
-        tuple(_steps(parts.store.events(run_id), node_id)),
-        explorer.kb.excerpts([node_id], run.question).get(node_id, ""),
-        tuple(
+    return {
+        "run": run,
+        "place": _place(found[1], node_id) if found else None,
+        "query": str(answer.get("query") or ""),
+        "steps": _steps(parts.store.events(run_id), node_id),
+        "sentence": explorer.kb.excerpts([node_id], run.question).get(node_id, ""),
+        "named": [
             (explorer.value(start), explorer.ways(explorer.skb.id(start), node_id, EXPLAINED_WAYS)) for start in starts
-        ),
-    )
+        ],
+    }
 
 
-def _place(table: StoredTable, node_id: str) -> Place | None:
-    if table.ranking:
-        nodes = table.ranking.nodes
-        return next(
-            (Place(rank, len(nodes), one.score) for rank, one in enumerate(nodes, 1) if one.id == node_id), None
-        )
-    for number, row in enumerate(table.rows(0, EXPLAINED_ROWS), 1):
+def _place(table: StoredTable, node_id: str) -> dict[str, Any] | None:
+    """Where a node stands in an answer: its rank and score, or its row from 1 on and its column, of ``total``."""
+    for rank, one in enumerate(table.ranking.nodes if table.ranking else (), 1):
+        if one.id == node_id:
+            return {"number": rank, "total": table.count, "score": one.score, "column": ""}
+    for number, row in enumerate(table.rows(0, EXPLAINED_ROWS) if not table.ranking else (), 1):
         for column, cell in zip(table.columns, row, strict=True):
             if table.head.entity(cell) == node_id:
-                return Place(number, table.count, column=column)
+                return {"number": number, "total": table.count, "score": None, "column": column}
     return None
 
 
-def _steps(events: Sequence[StoredEvent], node_id: str) -> Iterator[Step]:
+def _steps(events: Sequence[StoredEvent], node_id: str) -> list[dict[str, Any]]:
     """The steps on the path whose observation has the node's id as a word of its own."""
     shows = re.compile(rf"(?<![\w:-]){re.escape(node_id)}(?![\w-])").search
     recorded = [one.data for one in events]
     calls: Mapping[int, Mapping[str, Any]] = {one["call"]: one for one in recorded if one["kind"] == "call"}
     dropped = {step["call"] for one in recorded if one["kind"] == "dropped" for step in one["steps"]}
+    found = []
     for one in recorded:
-        if one["kind"] != "step" or one["call"] in dropped or not shows(one["observation"]):
-            continue
-        call = calls.get(one["call"], {"tool": "", "arguments": {}})
-        values = [str(value) for value in call["arguments"].values() if value]
-        yield Step(one["number"], call["tool"], cut(", ".join(values), 200))
+        if one["kind"] == "step" and one["call"] not in dropped and shows(one["observation"]):
+            call = calls.get(one["call"], {"tool": "", "arguments": {}})
+            values = [str(value) for value in call["arguments"].values() if value]
+            found.append({"number": one["number"], "tool": call["tool"], "arguments": cut(", ".join(values), 200)})
+    return found
 
 
 class Card(BaseModel):

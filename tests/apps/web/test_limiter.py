@@ -1,4 +1,4 @@
-"""Lines: who comes next, and how many are before; and the guard of a knowledge base."""
+"""Fair turns, work that hangs, and the circuit breaker of a knowledge base."""
 
 from __future__ import annotations
 
