@@ -10,8 +10,8 @@ has one line on each package; the long descriptions are in the translation files
 line.
 
 What such a machine has changes with every security update. An index that others can have as well is that of a release
-alone, from the machine's own sources, which changes with a point release, a few times a year; ``OUT/source.json`` keeps what the index and the archive
-say of it, and ``--sha256`` refuses any other:
+alone, of the machine's own sources. It changes with a point release, a few times a year; ``OUT/source.json`` keeps what
+the index and the archive say of it, and ``--sha256`` refuses any other:
 
     mkdir -p apt/lists/partial
     apt-get update -o Dir::State::Lists=$PWD/apt/lists -o APT::Architecture=amd64 -o Acquire::Languages=en

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli.train import DenseOptions as CommandLine
-from kbnav.apps.cli.train import RankerOptions
+from kbnav.apps.cli.train import Kind, Labels
+from kbnav.apps.cli.train import Options as CommandLine
 from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
@@ -69,9 +69,8 @@ def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_spl
 
 
 def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop: SkbKB, shop_split: Split):
-    """STaRK, section 3.1; and the command line has no other default."""
-    default = dict(DenseOptions().negatives)
-    assert read_sources(CommandLine().negatives) == default
+    """STaRK, section 3.1."""
+    default = dict(CommandLine(Kind.dense, {}).read(DenseOptions).negatives)
     one = shop_split.training[0]
     ranking = build_retriever("vss", shop, Settings(), {}).retrieve(one.text, 60).ids
     wrong = [node for node in map(shop.skb.number, ranking) if node not in one.answers]
@@ -91,8 +90,8 @@ def test_the_state_with_the_best_mrr_is_kept_and_the_earliest_of_equal_ones():
 
 
 def test_the_planners_labels_are_weighed_by_likelihood_unless_the_command_line_says_uniform():
-    assert RankerOptions().weighing == "likelihood"
-    assert RankerOptions(weighing="uniform").weighing == "uniform"
+    assert CommandLine(Kind.ranker, {}).read(Labels).weighing == "likelihood"
+    assert CommandLine(Kind.ranker, {"weighing": "uniform"}).read(Labels).weighing == "uniform"
 
 
 @pytest.mark.parametrize("seed", range(40))
