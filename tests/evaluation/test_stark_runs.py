@@ -143,19 +143,6 @@ def test_the_commands_say_how_rankings_were_scored(
     assert all("MRR is of the first 100 nodes" in page for page in (html_report(report), markdown_report(report)))
 
 
-def test_a_sweep_leaves_it_at_ten_too(
-    data: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    kbnav = Cli(monkeypatch, capsys)
-    kbnav(
-        *("eval", "sweep", "--system", "rerank", "stark-prime-human", "--set", f"data={data}", "--kb", "demo"),
-        *("--model", "offline", "--vary", "rank_weight=0.2", "--set", "first=bm25", "--out", str(tmp_path / "sweep")),
-    )
-    options = read_saved_run(tmp_path / "sweep" / "rank_weight=0.2").info.settings["options"]
-    assert (options["top_v"], options["rank_weight"]) == (10, 0.2)
-
-
 @pytest.mark.parametrize(
     ("style", "answers"), [("stark-amazon", ["product"]), ("stark-mag", ["paper"]), ("stark-prime", []), ("plain", [])]
 )
