@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.systems import FromGold, Options
+from kbnav.tools.prune import SHORT
 
 
 class DemonstratedOptions(Options):
