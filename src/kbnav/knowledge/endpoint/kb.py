@@ -125,7 +125,7 @@ class EndpointKB:
     ) -> None:
         """``dialect`` finds out what the engine understands; it is asked when that is first needed.
 
-        ``index`` has the endpoint's names, as ``kbnav endpoint index`` made it; it is closed with this.
+        ``index`` has the endpoint's names, as ``kbnav sparql index`` made it; it is closed with this.
         """
         self._index = index
         self.name = address.name or address.url
@@ -384,7 +384,7 @@ class EndpointKB:
     ) -> Ranking:
         """See ``KnowledgeBase``; by the name index. ``kind`` is the label of a class, ``item`` any."""
         if self._index is None:
-            raise BadArguments("vector_query: this endpoint has no name index (kbnav endpoint index)")
+            raise BadArguments("vector_query: this endpoint has no name index (kbnav sparql index)")
         found = self._index.vector_query(text, kind=kind, limit=limit)
         return Ranking(tuple(node._replace(id=self._data.prefixes.short(node.id)) for node in found.nodes))
 

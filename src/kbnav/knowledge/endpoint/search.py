@@ -73,7 +73,7 @@ def by_label(
             return exact
         raise QueryTimeout(
             "nothing has this whole name, and the endpoint cannot look for parts of names in its time limit: give the "
-            "whole name as it is written there (a name index, `kbnav endpoint index`, makes any name found)"
+            "whole name as it is written there (a name index, `kbnav sparql index`, makes any name found)"
         ) from error
     return list({one.iri: one for one in (*reversed(held), *reversed(exact))}.values())[::-1]
 
