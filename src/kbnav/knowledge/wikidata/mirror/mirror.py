@@ -193,7 +193,7 @@ class LocalQueries:
                 result = self._recent.get((query, language), make, lambda one: len(one.body))
         except QueryError as error:
             check_run()
-            raise self._told(error) from error
+            raise self._reported(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def select(self, query: str) -> AnswerTable:
@@ -204,7 +204,7 @@ class LocalQueries:
         """The same."""
         return self.select(query)
 
-    def _told(self, error: QueryError) -> KbnavError:
+    def _reported(self, error: QueryError) -> KbnavError:
         if error.reason == "timeout":
             limit = f"the query was stopped after {self._mirror.pool.timeout:g} s, the limit of this copy"
             return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")
