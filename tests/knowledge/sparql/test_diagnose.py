@@ -95,11 +95,6 @@ def test_it_is_said_which_kind_of_nothing_it_is(query: str, words: str, ask, cou
     assert "live Wikidata" not in said
 
 
-def test_the_pattern_that_shares_a_variable_with_the_one_that_fails_is_named(ask) -> None:
-    said = diagnose_empty("SELECT ?x { ?x wdt:P27 wd:Q30 . ?y wdt:P40 ?z . ?x wdt:P569 ?d }", ask) or ""
-    assert "`?x wdt:P569 ?d` has matches, but none together with what stands before it (… `?x wdt:P27 wd:Q30`)" in said
-
-
 def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask) -> None:
     for pattern in (
         "?x wdt:P27 wd:Q142",

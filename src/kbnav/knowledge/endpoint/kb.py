@@ -330,11 +330,11 @@ class EndpointKB:
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
         shape = self.class_shape(entity_id, language=language)
-        shares = tuple(Share(one.property, one.have) for one in shape.properties if one.have is not None)
+        shares = tuple(Share(one.property, one.have) for one in shape.properties)
         return ClassProfile(shape.members, shape.members + shape.below, shape.limit, shape.sampled, shares)
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
-        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out, else as it should be (SHACL)."""
+        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
         shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
