@@ -163,7 +163,6 @@ def _unseen(context: Context, query: str) -> str:
 
 
 def _stands_in(one: str, text: str) -> bool:
-    """Whether an id is in a text, and not only the beginning of another."""
     return bool(re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", text))
 
 
@@ -294,7 +293,6 @@ def _property_line(one: ShapeProperty, sampled: int) -> str:
 
 
 def _share(have: int, sampled: int) -> str:
-    """A part in percent; all, and nearly all or nearly none, are said so that they cannot be taken for one another."""
     if have >= sampled:
         return "all"
     percent = f"{100 * have / sampled:.0f} %"

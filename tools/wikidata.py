@@ -105,7 +105,6 @@ def _around(context: Context, entity_id: str) -> list[str]:
 
 
 def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:
-    """The identifiers whose labels share a word with what is spoken of, the closest first."""
     labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in identifiers]
     scores = relevance(spoken, labels)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])
@@ -193,7 +192,6 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
 
 
 def _name(context: Context) -> str:
-    """What a result is called, where it can be named later on."""
     return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
 
 
@@ -222,7 +220,6 @@ def _has_rows(table: AnswerTable) -> bool:
 
 
 def _rows_with_values(table: AnswerTable) -> int:
-    """Rows that say anything: one in which every variable is unbound is no answer."""
     if table.boolean is not None:
         return 1
     return sum(any(cell is not None for cell in row) for row in table.rows)
@@ -261,7 +258,6 @@ def _unseen(context: Context, thought: str, query: str) -> str:
 
 
 def _fits(label: str, spoken: Sequence[str]) -> bool:
-    """Whether a label shares a word with what was spoken of, whatever the word's ending."""
     return any(relevance(label, [word])[0] for word in spoken)
 
 
@@ -301,7 +297,6 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
 
 
 def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:
-    """The rows whose labels matter: those of the page, or all where a text is looked for."""
     return table.rows if contains else table.rows[max(0, start - 1) :][: shown.whole_rows or None]
 
 
