@@ -167,6 +167,7 @@ def test_a_query_that_eats_memory_is_stopped_and_the_next_one_works(mini: Path) 
 
 def test_queries_run_side_by_side_and_slow_ones_hold_up_no_others(server: MirrorServer) -> None:
     with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda _: len(rows(server, CURIES)), range(2))) == [2, 2]  # both processes have begun
         slow = threads.submit(ask, server, ENDLESS)
         quick = [threads.submit(rows, server, CURIES) for _ in range(20)]
         assert {len(one.result()) for one in quick} == {2}
