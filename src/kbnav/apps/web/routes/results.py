@@ -27,11 +27,12 @@ from kbnav.apps.web.routes.common import (
     ChatParts,
     Edited,
     Language,
+    OwnRun,
+    SharedRun,
     VisitorOf,
     look_up,
     own_run,
     reader_of,
-    shared_run,
 )
 from kbnav.apps.web.service import Served, missing_labels
 from kbnav.apps.web.store import StoredResult, StoredRun, unguessable
@@ -158,7 +159,7 @@ async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor
     served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    run = await asyncio.to_thread(own_run, parts, visitor, asked.run) if asked.run else None
+    run = await asyncio.to_thread(own_run, asked.run, parts, visitor) if asked.run else None
     await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + parts.service.page_seconds
@@ -295,9 +296,8 @@ async def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> _Fou
     return _Found(visitor.owner, *found)
 
 
-async def _shared_result(share_id: str, request: Request, parts: ChatOf, edited: Edited = False) -> _Found:
+async def _shared_result(run: SharedRun, request: Request, parts: ChatOf, edited: Edited = False) -> _Found:
     def find() -> tuple[StoredResult, StoredTable] | None:
-        run = shared_run(parts, share_id)
         edit = parts.store.edit(run.id) if edited else None
         return parts.store.results.find(edit["result"]["id"] if edit else run.id)
 
@@ -307,12 +307,12 @@ async def _shared_result(share_id: str, request: Request, parts: ChatOf, edited:
     return _Found(reader_of(request), *found)
 
 
-async def _own_run(run_id: str, parts: ChatOf, visitor: VisitorOf) -> _FoundRun:
-    return _FoundRun(visitor.owner, await asyncio.to_thread(own_run, parts, visitor, run_id))
+async def _own_run(run: OwnRun) -> _FoundRun:
+    return _FoundRun(run.owner, run)
 
 
-async def _shared_run(share_id: str, request: Request, parts: ChatOf) -> _FoundRun:
-    return _FoundRun(reader_of(request), await asyncio.to_thread(shared_run, parts, share_id))
+async def _shared_run(request: Request, run: SharedRun) -> _FoundRun:
+    return _FoundRun(reader_of(request), run)
 
 
 def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
