@@ -54,8 +54,8 @@ train-test: .venv-train/.ready  ## the tests of what is trained with torch, in a
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train
 	$(call install,.venv-train) $(LOCKED)
-	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17' 'sentence-transformers[train]>=6.2' \
-		'ray[train]>=2.50'
+	.venv-train/bin/python -m pip install --quiet torch==2.13.0
+	$(call install,.venv-train) 'transformers>=4.56' 'peft>=0.17' 'sentence-transformers[train]>=6.2' 'ray[train]>=2.50'
 	$(call install,.venv-train) --no-deps -e .
 	touch $@
 

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelCritic, ModelWriter, QueryEnding, write_plainly
-from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import Policy
 from kbnav.answers.language import question_language
 from kbnav.errors import KbnavError, UsageError
@@ -86,6 +85,8 @@ def spinach_with(
     policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: KnowledgeBase, settings: Settings
 ) -> Agent:
     """SPINACH on any LangChain chat model; without a ``writer_model``, entries are ranked and answers are plain."""
+    from kbnav.agents.common.policy import ChatPolicy
+
     parts = _Parts.of(kb, settings)
     words = vocabulary_of(kb)
     policy = ChatPolicy(
@@ -176,7 +177,7 @@ def paper_settings(settings: Settings) -> Settings:
 def paper_budget(budget: Budget) -> Budget:
     """The same budget without the rules that the paper does not have."""
     return budget.model_copy(
-        update={"hint": False, "escalate": False, "parallel": False, "free_finish": False, "told": False}
+        update={"without": (*budget.without, "hint", "escalate", "parallel", "free_finish", "told")}
     )
 
 

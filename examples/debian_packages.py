@@ -10,14 +10,13 @@ has one line on each package; the long descriptions are in the translation files
 line.
 
 What such a machine has changes with every security update. An index that others can have as well is that of a release
-alone, which changes with a point release, a few times a year; ``OUT/source.json`` keeps what the index and the archive
-say of it, and ``--sha256`` refuses any other:
+alone, of the machine's own sources. It changes with a point release, a few times a year; ``OUT/source.json`` keeps what
+the index and the archive say of it, and ``--sha256`` refuses any other:
 
-    mkdir -p apt/lists/partial && echo "deb http://deb.debian.org/debian bookworm main" > apt/sources.list
-    apt-get update -o Dir::Etc::SourceList=$PWD/apt/sources.list -o Dir::Etc::SourceParts=/dev/null \
-        -o Dir::State::Lists=$PWD/apt/lists -o APT::Architecture=amd64 -o Acquire::Languages=en
-    /usr/lib/apt/apt-helper cat-file apt/lists/*_Packages* apt/lists/*Translation-en* \
-        | python examples/debian_packages.py OUT --release apt/lists/*InRelease
+    mkdir -p apt/lists/partial
+    apt-get update -o Dir::State::Lists=$PWD/apt/lists -o APT::Architecture=amd64 -o Acquire::Languages=en
+    /usr/lib/apt/apt-helper cat-file apt/lists/*_bookworm_main_*Packages* apt/lists/*_bookworm_main_*Translation-en* \
+        | python examples/debian_packages.py OUT --release apt/lists/*_bookworm_InRelease
 """
 
 from __future__ import annotations

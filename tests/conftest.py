@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ from hypothesis import HealthCheck, settings
 from vcr.persisters.filesystem import FilesystemPersister
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.settings.model import Settings
+from tests.built import kept
 from tests.marked import nothing_secret_is_left
 
 __all__ = ["nothing_secret_is_left"]
@@ -162,7 +164,12 @@ def mini_kb(mini_home: Path) -> Iterator[KnowledgeBase]:
 @pytest.fixture(scope="session")
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in which the demo SKB is built once for all tests."""
-    return tmp_path_factory.mktemp("demo-home")
+    home = tmp_path_factory.mktemp("demo-home")
+
+    def make(folder: Path) -> None:
+        bundled_skb(folder)
+
+    return Path(shutil.copytree(kept(tmp_path_factory, "demo-home", make), home, dirs_exist_ok=True))
 
 
 @pytest.fixture(scope="session")

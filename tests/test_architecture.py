@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -28,11 +30,17 @@ def defined(file: str) -> set[str]:
 
 
 def test_what_the_page_says_is_in_a_file_is_in_it():
-    text = PAGE.read_text(encoding="utf-8")
-    question = text.partition("## The way of a question")[2].partition("##")[0]
-    assert len({file for file, _ in PLACE.findall(question)}) == 6
-    named = PLACE.findall(text)
+    named = PLACE.findall(PAGE.read_text(encoding="utf-8"))
     assert [(file, name) for file, name in named if name not in defined(file)] == []
+
+
+def test_the_way_of_a_question_is_that_of_a_traced_run():
+    traced = subprocess.run(
+        [sys.executable, "-m", "tests.way_of_a_question"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    assert f"```text\n{traced}```" in PAGE.read_text(encoding="utf-8")
+    between = [line for line in traced.splitlines() if line.startswith("  ")]
+    assert next(place for place, line in enumerate(between) if line.endswith("Machine.think")) <= 5
 
 
 def test_every_file_and_folder_of_the_package_has_its_room_on_the_page():

@@ -10,8 +10,7 @@ import pytest
 
 import kbnav
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
-from kbnav.apps.evidence_words import WORDS
+from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines, phrases
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Provenance
@@ -103,7 +102,7 @@ def test_every_row_of_the_mirrors_questions_names_a_statement_and_a_reference_or
 def test_what_is_told_is_in_the_language_of_the_question(mini_kb, language):
     run = query_run("SELECT ?who { wd:Q979 wdt:P61 ?who }", mini_kb, language)
     lines = "\n".join(evidence_lines(run_evidence(mini_kb, run), answer_table(run.outcome), language))
-    assert WORDS[language].no_reference in lines
+    assert phrases("evidence", language).no_reference in lines
     assert "no reference is stated" not in lines
 
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from kbnav.agents.common.answering import ModelCritic
-from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.errors import UsageError
@@ -27,6 +26,8 @@ from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
+
+    from kbnav.agents.common.demonstrations import Demonstrations
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
-from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
@@ -29,12 +28,13 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
-from kbnav.tools.walking import fact_text, fresh
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
+ANSWERS = 50
+"""Nodes that an answer may have: as many as one result shows."""
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""
 WORDED = 50
@@ -349,6 +349,8 @@ def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
 
     Nodes that were looked at by their ids are left out, unless nothing else was seen.
     """
+    from kbnav.knowledge.skb.search import reciprocal_rank_fusion  # SKBs alone need it
+
     taken = list(steps)
     starts = {start for step in taken for start in looked_at(step.call.arguments)}
     fused = reciprocal_rank_fusion([step.nodes for step in taken if step.nodes])
@@ -413,6 +415,8 @@ class ModelWriter:
 
 
 def _of_ranking(ranking: Ranking, state: State) -> dict[str, Any]:
+    from kbnav.tools.walking import fact_text
+
     nodes = ranking.chosen
     facts = facts_for([node.id for node in nodes[:_NAMED]], state["path"], state["question"])
     return {
@@ -456,6 +460,8 @@ def _plain(table: AnswerTable, cell: Cell) -> str:
 
 def facts_for(answers: Collection[str], path: Sequence[Step], question: str) -> list[Fact]:
     """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
+    from kbnav.tools.walking import fact_text, fresh
+
     shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
     scores = relevance(question, [fact_text(fact) for fact in shown])
     ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]

@@ -11,9 +11,9 @@ from rich.console import Console
 
 import kbnav
 from kbnav.answers.tables import Absence
-from kbnav.apps.absence_words import ENGLISH, WORDS, absence_text
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_record, print_answer
+from kbnav.apps.evidence import absence_text, phrases
 from kbnav.apps.mcp import _answered
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
@@ -42,7 +42,7 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query: 
     run, absence = answer.run, answer.absence
     assert absence is not None
     assert absence.kind == kind
-    said = ENGLISH[kind]
+    said = vars(phrases("absence", "en"))[kind]
     assert answer_record(run, "")["absence"]["kind"] == kind
     out = io.StringIO()
     print_answer(Console(file=out, width=400), run, "")
@@ -68,17 +68,18 @@ def test_a_run_that_failed_says_that_a_service_did(mini_home: Path, mini_kb: Kno
 
 
 def test_every_language_has_every_kind():
-    assert all(set(kinds) == set(ENGLISH) for kinds in WORDS.values())
+    english = vars(phrases("absence", "en"))
+    assert all(set(vars(phrases("absence", one))) == set(english) for one in ("de", "fr", "es"))
     absence = Absence("asks wrongly", "It does.", "?x a ?y", "?y a ?x")
-    assert absence_text(absence, "de-at") == f"{WORDS['de']['asks wrongly']} It does. (?y a ?x)"
-    assert absence_text(absence, "zh") == f"{ENGLISH['asks wrongly']} It does. (?y a ?x)"
+    assert absence_text(absence, "de-at").endswith("was hier ist. It does. (?y a ?x)")
+    assert absence_text(absence, "zh") == f"{english['asks wrongly']} It does. (?y a ?x)"
 
 
 def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb: KnowledgeBase):
     run = asked(mini_home, NO, {}, kb=mini_kb).run
     agent = kbnav_agent(mini_kb, mini_home)
     told = _answered(agent, replace(run), evidence=False)
-    assert ENGLISH["not stated"] in told.content[0].text
+    assert vars(phrases("absence", "en"))["not stated"] in told.content[0].text
     assert told.structured_content["absence"]["kind"] == "not stated"
 
 

@@ -18,7 +18,7 @@ from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.queue import is_dead
 from kbnav.apps.web.store import Store, StoredRun, open_sqlite
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
-from kbnav.knowledge.probing import kept
+from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
 from kbnav.sessions.session import Chat, sqlite_sessions
@@ -105,16 +105,16 @@ def test_a_dialect_and_a_site_from_the_future_are_asked_again(tmp_path):
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        kept(url, "auto", tmp_path, ask)
+        dialect_at(url, "auto", tmp_path, ask)
     import hashlib
 
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
     said = {"url": url, "found": 1_000.0, "name": "wdqs"}
     said |= {key: getattr(DIALECTS["wdqs"], key) for key in ("engine", "lateral", "text", "index_name")}
     path.write_text(json.dumps(said))
-    assert kept(url, "auto", tmp_path, ask, clock=lambda: 2_000.0).name == "wdqs"
+    assert dialect_at(url, "auto", tmp_path, ask, clock=lambda: 2_000.0).name == "wdqs"
     with pytest.raises(ConnectionError):
-        kept(url, "auto", tmp_path, ask, clock=lambda: 500.0)
+        dialect_at(url, "auto", tmp_path, ask, clock=lambda: 500.0)
     site = tmp_path / "site.json"
     site.write_text(WIKIDATA_SITE.model_dump_json())
     assert _read(site, 60.0) == WIKIDATA_SITE

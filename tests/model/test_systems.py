@@ -26,6 +26,12 @@ SMALL = {
     "kar": {"samples": 1, "edges": 1, "neighbours": 2},
 }
 """Options that make fewer calls; every kind of call is still made."""
+
+
+def quiet(call: object, step: object) -> None:
+    """Hears of no step."""
+
+
 HELLO = "What is the capital of France?"
 """The model's reply is short enough to come to its end."""
 ON_AN_SKB = [
@@ -37,7 +43,7 @@ ON_AN_SKB = [
 
 def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes: object) -> Run:
     settings = model.settings(options=SMALL.get(name, {}), **changes)
-    attempt = build_system(name, kb, settings).ask(question)
+    attempt = build_system(name, kb, settings).ask(question, {}, quiet)
     assert attempt.failure is None
     return attempt.run
 
@@ -78,7 +84,7 @@ def test_two_questions_at_once_are_two_runs(demo_kb: KnowledgeBase, small_model:
     most = 0
 
     def ask(question: str) -> None:
-        runs[question] = system.ask(question).run
+        runs[question] = system.ask(question, {}, quiet).run
 
     threads = [threading.Thread(target=ask, args=(question,)) for question in (LETTER, "Who made The Silence?")]
     for thread in threads:
@@ -89,7 +95,7 @@ def test_two_questions_at_once_are_two_runs(demo_kb: KnowledgeBase, small_model:
     assert most == 2
     assert {question: run.question for question, run in runs.items()} == {one: one for one in runs}
     assert len(runs) == 2
-    alone = system.ask(LETTER).run
+    alone = system.ask(LETTER, {}, quiet).run
     assert [step.call for step in runs[LETTER].path][:1] == [step.call for step in alone.path][:1]
 
 

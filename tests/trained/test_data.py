@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.apps.cli.train import Kind, Labels
+from kbnav.apps.cli.train import Options as CommandLine
 from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
-from kbnav.training.task import WORK, Folder
+from kbnav.training.dense import DenseOptions
+from kbnav.training.task import WORK, Ended, Folder, Point
 from tests.apps.parts import Cli
 from tests.trained.shop import examples, write_questions
 
@@ -57,13 +61,37 @@ def test_ends_of_the_answers_own_path_are_negatives(shop: SkbKB):
 
 
 def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_split: Split):
-    from kbnav.retrieval.base import build_retriever
-
     miner = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"vss": 5})
     vss = build_retriever("vss", shop, Settings(), {})
     one = shop_split.training[0]
     ranking = [shop.skb.number(node) for node in vss.retrieve(one.text, 60).ids]
     assert miner.negatives(one) == [node for node in ranking if node not in one.answers][:5]
+
+
+def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop: SkbKB, shop_split: Split):
+    """STaRK, section 3.1."""
+    default = dict(CommandLine(Kind.dense, {}).read(DenseOptions).negatives)
+    one = shop_split.training[0]
+    ranking = build_retriever("vss", shop, Settings(), {}).retrieve(one.text, 60).ids
+    wrong = [node for node in map(shop.skb.number, ranking) if node not in one.answers]
+    found = Miner(shop, Documents(shop.skb, relations=False), Settings(), default).negatives(one)
+    texts = [Documents(shop.skb, relations=False).text(node) for node in (*one.answers, *wrong)]
+    if len(set(texts)) == len(texts):
+        assert found == wrong[:20]
+    assert len(found) == 20
+    assert set(found) <= set(wrong)
+
+
+def test_the_state_with_the_best_mrr_is_kept_and_the_earliest_of_equal_ones():
+    """The curve may fall again; what is before any step is no state of the training."""
+    mrrs = [0.9, 0.2, 0.5, 0.5, 0.3]
+    points = [Point(step, float(step), None, {"mrr": mrr, "hit@1": step}) for step, mrr in enumerate(mrrs)]
+    assert Ended(points, 1.0).best.step == 2
+
+
+def test_the_planners_labels_are_weighed_by_likelihood_unless_the_command_line_says_uniform():
+    assert CommandLine(Kind.ranker, {}).read(Labels).weighing == "likelihood"
+    assert CommandLine(Kind.ranker, {"weighing": "uniform"}).read(Labels).weighing == "uniform"
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -24,7 +24,7 @@ from kbnav.planning.training import Asked
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.cross import Found
 from kbnav.retrieval.qagnn import Builder, tensors, together
-from kbnav.retrieval.qagnn_model import Network, Sizes
+from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
@@ -83,6 +83,52 @@ def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
         whole = network(**tensors(together(graphs, skb.vectors, relations)))["scores"]
         alone = [network(**tensors(together([one], skb.vectors, relations)))["scores"] for one in graphs]
     assert torch.allclose(whole, torch.cat(alone), atol=1e-5)
+
+
+def test_a_node_takes_what_reaches_it_by_attention_worked_out_one_edge_after_another():
+    torch.manual_seed(3)
+    layer = Layer(8).eval()
+    nodes, edges = 3 * torch.randn(4, 8), 3 * torch.randn(5, 8)
+    sources, targets = torch.tensor([0, 1, 2, 3, 0]), torch.tensor([3, 3, 3, 0, 1])
+    with torch.no_grad():
+        found = layer(nodes, edges, sources, targets)
+        for place in range(4):
+            reaching = [one for one in range(5) if int(targets[one]) == place]
+            sent = [torch.cat([nodes[sources[one]], edges[one]]) for one in reaching]
+            likeness = [float(layer.query(nodes[place]) @ layer.key(one)) / math.sqrt(8) for one in sent]
+            total = sum(math.exp(one) for one in likeness)
+            taken = torch.zeros(8)
+            for share, one in zip(likeness, sent, strict=True):
+                taken += math.exp(share) / total * layer.value(one)
+            expected = layer.norm(nodes[place] + layer.mix(torch.cat([nodes[place], taken])))
+            assert torch.allclose(found[place], expected, atol=1e-5), place
+
+
+def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hall: SkbKB):
+    skb = hall.skb
+    builder, relations = Builder(skb, skb.vectors, most=40), len(skb.meta.relations)
+    torch.manual_seed(0)
+    network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 1)).eval()
+    graphs = [
+        builder.build(text, Found([skb.number(f"t{one}-0")], np.ones((1, 2), np.float32)))
+        for one, (_, text, _, _) in enumerate(asked(0, 2))
+    ]
+    batch = together(graphs, skb.vectors, relations)
+    none = np.zeros(0, np.int64)  # no edges: only the pooled graph tells a candidate of the other nodes
+    batch = batch._replace(sources=none, targets=none, relations=none)
+
+    def scores(change: int | None) -> list[float]:
+        given = tensors(batch._replace(vectors=batch.vectors.copy()))
+        if change is not None:
+            given["vectors"][change] += 1.0
+        with torch.no_grad():
+            return network(**given)["scores"].tolist()
+
+    plain = scores(None)
+    others = [place for place in range(1, len(graphs[0].nodes) + 1) if place not in batch.candidates]
+    changed = scores(others[0])
+    assert abs(changed[0] - plain[0]) > 1e-6
+    assert changed[1] == pytest.approx(plain[1], abs=1e-6)
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall: SkbKB, parts: Split, tmp_path: Path):

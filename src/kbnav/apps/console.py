@@ -19,7 +19,7 @@ from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.tables import AnswerTable, Ranking
-from kbnav.apps.absence_words import absence_text
+from kbnav.apps.evidence import absence_text
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for

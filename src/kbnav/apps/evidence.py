@@ -1,21 +1,48 @@
-"""What makes an answer true, shown to people and told to programs."""
+"""What makes an answer true, or which kind of nothing it is, in words and as data; phrases are in phrases.toml."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from itertools import zip_longest
+from types import SimpleNamespace
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Term, node_term
-from kbnav.apps.evidence_words import evidence_words
+from kbnav.answers.tables import Absence, AnswerTable, Term, node_term
 from kbnav.knowledge.evidence import Evidence, Link, Provenance
-from kbnav.knowledge.sparql.vocabulary import words_of
+from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import Outcome
 from kbnav.tools.show import cell_text
 
 _WIDTH = 120
 _MOST_PER_ROW = 10
 _MOST_OTHERS = 3
+
+
+@cache
+def _phrases() -> dict[str, dict[str, SimpleNamespace]]:
+    found = tomllib.loads(files("kbnav.apps").joinpath("phrases.toml").read_text(encoding="utf-8"))
+    return {
+        part: {language: SimpleNamespace(**words) for language, words in some.items()} for part, some in found.items()
+    }
+
+
+def phrases(part: str, language: str) -> SimpleNamespace:
+    """The phrases of a language such as ``de`` or ``de-at``, English where there are none, as attributes.
+
+    ``part`` is ``absence``, ``evidence`` or ``bot``; what stands in braces is put in.
+    """
+    of_part = _phrases()[part]
+    return of_part.get(language.partition("-")[0].lower(), of_part["en"])
+
+
+def absence_text(absence: Absence, language: str = "en") -> str:
+    """The kind in a sentence, why that is, and what has matches in place of the part that has none."""
+    kind: str = vars(phrases("absence", language))[absence.kind]
+    instead = f"({absence.instead})" if absence.instead and absence.instead not in absence.text else ""
+    return " ".join(filter(None, (kind, absence.text, instead)))
 
 
 def answer_table(outcome: Outcome) -> AnswerTable:
@@ -29,7 +56,7 @@ def answer_table(outcome: Outcome) -> AnswerTable:
 
 def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[str]:
     """Provenance as plain text: below each row its statements, with rank, qualifiers and references."""
-    words = evidence_words(language)
+    words = phrases("evidence", language)
     if found.failed:
         yield words.failed.format(why=found.failed)
         return
@@ -44,7 +71,7 @@ def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") 
 
 def row_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[list[str]]:
     """For each row its statements, a line each; of many the first."""
-    words, telling = evidence_words(language), _Telling(found, table, language)
+    words, telling = phrases("evidence", language), _Telling(found, table, language)
     for told in found.rows:
         lines = [telling.line(one) for one in told[:_MOST_PER_ROW]]
         if len(told) > _MOST_PER_ROW:
@@ -54,7 +81,7 @@ def row_lines(found: Provenance, table: AnswerTable, language: str = "en") -> It
 
 def closing_lines(found: Provenance, language: str = "en") -> Iterator[str]:
     """What is told of all rows: what was looked for and is not there, and what was not looked at."""
-    words = evidence_words(language)
+    words = phrases("evidence", language)
     yield from (words.absent.format(condition=condition) for condition in found.absent)
     if found.cut:
         yield words.cut
@@ -78,13 +105,13 @@ class _Telling:
 
     def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
         self._labels = found.labels
-        self._words = evidence_words(language)
+        self._words = phrases("evidence", language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
     def line(self, one: Evidence) -> str:
         words = self._words
         if one.source == "document":
-            return words.document.format(subject=self._value(one.subject), text=one.value.value)
+            return str(words.document.format(subject=self._value(one.subject), text=one.value.value))
         told = f"{self._value(one.subject)} — {self._property(one.property)} — {self._value(one.value)}"
         if one.chain or one.source == "generated":
             return f"{told}; {words.chain if one.chain else words.generated}"
@@ -125,7 +152,7 @@ class _Telling:
         return {"property": link.property, "value": link.value.plain(), "text": self._said(link)}
 
     def _property(self, name: str) -> str:
-        return self._labels.get(name) or (words_of(name) if "/" in name or ":" in name else name)
+        return self._labels.get(name) or (label_from_iri(name) if "/" in name or ":" in name else name)
 
     def _value(self, term: Term) -> str:
         return cell_text(term, self._table, _WIDTH).removesuffix("T00:00:00Z")

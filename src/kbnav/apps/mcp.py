@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.tables import Ranking
-from kbnav.apps.absence_words import absence_text
 from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
-from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
+from kbnav.apps.evidence import absence_text, answer_table, evidence_data, evidence_lines
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase

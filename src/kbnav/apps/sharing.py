@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from kbnav.apps.absence_words import absence_text
 from kbnav.apps.console import labelled_query, spent_words
-from kbnav.apps.evidence import answer_table, closing_lines, row_lines
+from kbnav.apps.evidence import absence_text, answer_table, closing_lines, row_lines
 from kbnav.evaluation.report.page import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-from kbnav.answers.tables import markdown_table
+from kbnav.answers.tables import markdown_table as table
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.knowledge.sparql.syntax import (
@@ -241,7 +241,6 @@ def _blanked(tokens: Sequence[Token], prologue: int) -> str:
     return " ".join(words)
 
 
-_WORD_BREAK = re.compile(r"[\s_]+")
 CLAUSES = (
     "SELECT",
     "ASK",
@@ -256,6 +255,7 @@ CLAUSES = (
     "ORDER BY",
 )
 """What appendix A counts as a clause; its "join clause" is taken to be OPTIONAL, SPARQL's left join."""
+_WORD_BREAK = re.compile(r"[\s_]+")
 
 
 @dataclass(frozen=True)
@@ -288,6 +288,9 @@ class LengthStatistics:
     median: float
     p95: int
     maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}, median {self.median:g}, 95 % {self.p95}, max {self.maximum}"
 
 
 @dataclass(frozen=True)
@@ -354,7 +357,8 @@ def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en")
         raise UsageError("statistics need at least one question")
     split = [question.text(language).split() for question in questions]
     words = word_statistics("", [word for text in split for word in text])
-    answers = answer_sizes(questions)
+    sizes = _answer_sizes(questions)
+    shares = [sum(size > above for size in sizes) / max(1, len(sizes)) for above in (1, 20, 30)]
     return DatasetStatistics(
         name=name or " + ".join(dataset.name for dataset in datasets),
         questions=len(questions),
@@ -363,10 +367,10 @@ def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en")
         entropy=words.entropy,
         type_token_ratio=words.type_token_ratio,
         question_words=_lengths([len(text) for text in split]),
-        answers=_lengths(answers) if answers else None,
-        queries=query_statistics(questions),
-        several=_several(answers) if answers else None,
-        composition=composition(questions),
+        answers=_lengths(sizes) if sizes else None,
+        queries=_query_statistics(questions),
+        several=Several(sum(size > 1 for size in sizes), *shares) if sizes else None,
+        composition=_composition(questions),
         splits={one.name: len(one) / len(questions) for one in datasets} if len(datasets) > 1 else {},
     )
 
@@ -383,12 +387,25 @@ def word_statistics(name: str, words: Sequence[str], first: int | None = None) -
     return WordStatistics(name, total, len(counts), entropy(counts.values()), len(counts) / total)
 
 
-def answer_sizes(questions: Iterable[Question]) -> list[int]:
+def entropy(counts: Iterable[int]) -> float:
+    """Shannon's entropy, in bits, of a distribution given by positive counts (STaRK, appendix A)."""
+    listed = list(counts)
+    total = sum(listed)
+    return math.fsum(count / total * math.log2(total / count) for count in listed)
+
+
+def _answer_sizes(questions: Iterable[Question]) -> list[int]:
     """Rows or nodes of each gold answer that is stored."""
-    return [size for question in questions if (size := _answer_size(question)) is not None]
+    return [len(one.nodes or one.answers or ()) for one in questions if one.nodes or one.answers is not None]
 
 
-def composition(questions: Iterable[Question]) -> Composition | None:
+def _lengths(sizes: Sequence[int]) -> LengthStatistics:
+    ordered = sorted(sizes)
+    p95 = ordered[math.ceil(0.95 * len(ordered)) - 1]
+    return LengthStatistics(len(ordered), fmean(ordered), median(ordered), p95, ordered[-1])
+
+
+def _composition(questions: Iterable[Question]) -> Composition | None:
     """What made questions ask for by relations and by text, in words; None without a question that has both.
 
     The relational requirement is, for each path, its start node's name, its relations and the types it goes through;
@@ -398,15 +415,14 @@ def composition(questions: Iterable[Question]) -> Composition | None:
     for question in questions:
         paths, text = question.meta.get("paths", ()), str(question.meta.get("text_source", ""))
         if paths and text:
-            said = (" ".join([p["start_name"], *(hop for hop, _ in p["hops"]), *p["types"][1:]]) for p in paths)
-            pairs.append((len(_WORD_BREAK.split(" ".join(said).strip())), len(text.split())))
+            parts = (" ".join([p["start_name"], *(hop for hop, _ in p["hops"]), *p["types"][1:]]) for p in paths)
+            pairs.append((len(_WORD_BREAK.split(" ".join(parts).strip())), len(text.split())))
     if not pairs:
         return None
-    ratio, share = fmean(a / b for a, b in pairs), fmean(a / (a + b) for a, b in pairs)
-    return Composition(len(pairs), ratio, share)
+    return Composition(len(pairs), fmean(a / b for a, b in pairs), fmean(a / (a + b) for a, b in pairs))
 
 
-def query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
+def _query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
     """Statistics of the gold queries; None where no question has one that parses."""
     shapes: list[QueryShape] = []
     unparsed = []
@@ -418,11 +434,16 @@ def query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
                 unparsed.append(question.id)
     if not shapes:
         return None
+
+    def projections(shape: QueryShape) -> int:
+        kept = [name for name in shape.projections if not name.endswith(("Label", "Description"))]
+        return len(kept) if shape.clauses["ASK"] == 0 else 1
+
     return QueryStatistics(
         queries=len(shapes),
         unparsed=tuple(unparsed),
         clauses=fmean(sum(shape.clauses[kind] for kind in CLAUSES) for shape in shapes),
-        projections=fmean(_projections(shape) for shape in shapes),
+        projections=fmean(map(projections, shapes)),
         relations=fmean(len(shape.triples) for shape in shapes),
         subjects=fmean(len(shape.subjects) for shape in shapes),
         predicates=fmean(len(shape.properties) for shape in shapes),
@@ -433,173 +454,73 @@ def query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
     )
 
 
-def entropy(counts: Iterable[int]) -> float:
-    """Shannon's entropy, in bits, of a distribution given by positive counts (STaRK, appendix A)."""
-    listed = list(counts)
-    total = sum(listed)
-    return math.fsum(count / total * math.log2(total / count) for count in listed)
-
-
 def statistics_markdown(statistics: Sequence[DatasetStatistics]) -> str:
     """The statistics as Markdown tables, a row a dataset."""
-    return "\n".join(filter(None, (_words_table(statistics), _answers_table(statistics), _queries_table(statistics))))
+    words, answers, queries = [], [], []
+    for s in statistics:
+        variety = (s.words, s.distinct_words, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}")
+        words.append((s.name, s.questions, *variety, s.question_words, s.answers or "–"))
+        if s.several or s.composition or s.splits:
+            m, c = s.several, s.composition
+            counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
+            splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
+            answers.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
+        if q := s.queries:
+            means = (q.clauses, q.projections, q.relations, q.subjects, q.predicates, q.objects, q.literals)
+            patterns = f"{q.unique_patterns} ({q.unique_patterns / q.queries:.1%})"
+            queries.append(
+                (s.name, q.queries, *(f"{one:.2f}" for one in means), patterns, q.unique_properties, len(q.unparsed))
+            )
+    tables = (
+        ("Dataset|Questions|Words|Distinct|Entropy (bits)|Type-token ratio|Words a question|Answers a question", words),
+        ("Dataset|Several answers|Share|Above 20|Above 30|Splits|Relational : textual", answers),
+        (
+            "Dataset|Queries|Clauses|Projections|Relations|Subjects|Predicates|Objects|Literals|Unique patterns|"
+            "Unique properties|Unparsed",
+            queries,
+        ),
+    )
+    return "\n".join(table(head.split("|"), rows) for head, rows in tables if rows)
 
 
 def words_markdown(statistics: Sequence[WordStatistics]) -> str:
     """Words of texts as a Markdown table, a row a text (STaRK, Table 4)."""
     head = ("Text", "Words", "Distinct", "Entropy (bits)", "Type-token ratio")
     rows = [(s.name, s.words, s.distinct, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}") for s in statistics]
-    return markdown_table(head, rows)
-
-
-def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
-    shown = [s for s in statistics if s.several or s.composition or s.splits]
-    head = ("Dataset", "Several answers", "Share", "Above 20", "Above 30", "Splits", "Relational : textual")
-    rows = []
-    for s in shown:
-        m, c = s.several, s.composition
-        counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
-        splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
-        rows.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
-    return markdown_table(head, rows) if rows else ""
-
-
-def _words_table(statistics: Sequence[DatasetStatistics]) -> str:
-    return markdown_table(
-        (
-            "Dataset",
-            "Questions",
-            "Words",
-            "Distinct",
-            "Entropy (bits)",
-            "Type-token ratio",
-            "Words a question",
-            "Answers a question",
-        ),
-        [
-            (
-                s.name,
-                s.questions,
-                s.words,
-                s.distinct_words,
-                f"{s.entropy:.2f}",
-                f"{s.type_token_ratio:.3f}",
-                _shown(s.question_words),
-                _shown(s.answers),
-            )
-            for s in statistics
-        ],
-    )
-
-
-def _queries_table(statistics: Sequence[DatasetStatistics]) -> str:
-    queries = [(item, item.queries) for item in statistics if item.queries]
-    if not queries:
-        return ""
-    return markdown_table(
-        (
-            "Dataset",
-            "Queries",
-            "Clauses",
-            "Projections",
-            "Relations",
-            "Subjects",
-            "Predicates",
-            "Objects",
-            "Literals",
-            "Unique patterns",
-            "Unique properties",
-            "Unparsed",
-        ),
-        [
-            (
-                s.name,
-                q.queries,
-                *(
-                    f"{mean:.2f}"
-                    for mean in (q.clauses, q.projections, q.relations, q.subjects, q.predicates, q.objects, q.literals)
-                ),
-                f"{q.unique_patterns} ({q.unique_patterns / q.queries:.1%})",
-                q.unique_properties,
-                len(q.unparsed),
-            )
-            for s, q in queries
-        ],
-    )
-
-
-def _projections(shape: QueryShape) -> int:
-    kept = [name for name in shape.projections if not name.endswith(("Label", "Description"))]
-    return len(kept) if shape.clauses["ASK"] == 0 else 1
-
-
-def _answer_size(question: Question) -> int | None:
-    if question.nodes:
-        return len(question.nodes)
-    return None if question.answers is None else len(question.answers)
-
-
-def _several(sizes: Sequence[int]) -> Several:
-    def share(above: int) -> float:
-        return sum(size > above for size in sizes) / len(sizes)
-
-    return Several(sum(size > 1 for size in sizes), share(1), share(20), share(30))
-
-
-def _lengths(sizes: Sequence[int]) -> LengthStatistics:
-    ordered = sorted(sizes)
-    p95 = ordered[math.ceil(0.95 * len(ordered)) - 1]
-    return LengthStatistics(len(ordered), fmean(ordered), median(ordered), p95, ordered[-1])
-
-
-def _shown(lengths: LengthStatistics | None) -> str:
-    if lengths is None:
-        return "–"
-    return f"{lengths.mean:.2f}, median {lengths.median:g}, 95 % {lengths.p95}, max {lengths.maximum}"
-
-
-WORDS, ANSWERS, CHART = "question-words.csv", "answers.csv", "lengths.png"
-Histogram = Mapping[int, int]
-"""How many questions have each length."""
-
-
-def histograms(questions: Sequence[Question], language: str = "en") -> tuple[Histogram, Histogram]:
-    """Questions by their number of words, and by their number of stored answers."""
-    words = Counter(len(question.text(language).split()) for question in questions)
-    return words, Counter(answer_sizes(questions))
+    return table(head, rows)
 
 
 def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
-    """Write both histograms of named groups of questions, and a chart of them where matplotlib is installed.
+    """Write how many questions of each group have how many words, and stored answers (STaRK, Figure 4).
 
-    Raises UsageError where the folder cannot be written.
+    As CSV, and where matplotlib is installed as a chart. Raises UsageError where the folder cannot be written.
     """
-    found = {name: histograms(questions, language) for name, questions in groups.items()}
+    words = {name: Counter(len(one.text(language).split()) for one in some) for name, some in groups.items()}
+    answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
     try:
-        for place, (file, what) in enumerate(((WORDS, "words"), (ANSWERS, "answers"))):
-            write_whole(folder / file, _csv(what, {name: both[place] for name, both in found.items()}))
-        made = [folder / WORDS, folder / ANSWERS]
-        return [*made, _chart(found, folder / CHART)] if find_spec("matplotlib") else made
+        for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):
+            out = io.StringIO()
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(("dataset", what, "questions"))
+            for name, counts in found.items():
+                writer.writerows((name, length, counts[length]) for length in sorted(counts))
+            write_whole(folder / file, out.getvalue())
+        made = [folder / "question-words.csv", folder / "answers.csv"]
+        if find_spec("matplotlib"):
+            made.append(_chart({"words of a question": words, "answers": answers}, folder / "lengths.png"))
+        return made
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
 
 
-def _csv(what: str, found: Mapping[str, Histogram]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("dataset", what, "questions"))
-    writer.writerows((name, length, counts[length]) for name, counts in found.items() for length in sorted(counts))
-    return out.getvalue()
-
-
-def _chart(found: Mapping[str, tuple[Histogram, Histogram]], path: Path) -> Path:
+def _chart(panels: Mapping[str, Mapping[str, Counter[int]]], path: Path) -> Path:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12.8, 4.0), layout="constrained")
-    for place, (axes, label) in enumerate(zip(figure.subplots(1, 2), ("words of a question", "answers"), strict=True)):
-        for name, both in found.items():
-            lengths, total = sorted(both[place]), sum(both[place].values())
-            shares = [100 * both[place][length] / total for length in lengths]
+    for axes, (label, found) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        for name, counts in found.items():
+            lengths = sorted(counts)
+            shares = [100 * counts[length] / counts.total() for length in lengths]
             axes.step(lengths, shares, where="mid", label=name.replace("$", r"\$"))
         axes.set(xlabel=label, ylabel="questions, %")
         axes.spines[["top", "right"]].set_visible(False)
@@ -608,9 +529,9 @@ def _chart(found: Mapping[str, tuple[Histogram, Histogram]], path: Path) -> Path
     return path
 
 
-GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, None))
-"""The paper's short, medium and long conversations, in responses."""
-LONGEST = 10
+_GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, math.inf))
+"""SPINACH's short, medium and long conversations, in responses."""
+_LONGEST = 10
 _QUERY = re.compile(
     r"\{\{\s*sparql|lang\s*=\s*[\"']?sparql|query\.wikidata\.org|w\.wiki/|\bselect\b[^{}]{0,500}\{", re.IGNORECASE
 )
@@ -624,16 +545,12 @@ class ConversationLengths:
     unanswered: int
     without_query: int
 
-    @property
-    def conversations(self) -> int:
-        """Those that count."""
-        return self.responses.total()
-
 
 def conversation_lengths(threads: Iterable[tuple[str, int]]) -> ConversationLengths:
-    """Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses.
+    """How long the conversations of a forum are (SPINACH, appendix C.1, Table 8).
 
-    As in the paper, threads without a response and threads without SPARQL are left out.
+    Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses. As
+    in the paper, threads without a response and threads without SPARQL are left out.
     """
     responses: Counter[int] = Counter()
     unanswered = without_query = 0
@@ -649,14 +566,11 @@ def conversation_lengths(threads: Iterable[tuple[str, int]]) -> ConversationLeng
 
 def conversations_markdown(found: ConversationLengths) -> str:
     """The shares by length, those of more than ten together, and by the paper's three groups."""
-    total = max(1, found.conversations)
-    rows = [(str(size), found.responses[size]) for size in range(1, LONGEST + 1)]
-    rows.append((f"> {LONGEST}", sum(count for size, count in found.responses.items() if size > LONGEST)))
-    groups = [
-        (name, sum(count for size, count in found.responses.items() if size >= low and (high is None or size <= high)))
-        for name, low, high in GROUPS
-    ]
-    lines = [(name, count, f"{count / total:.1%}") for name, count in (*rows, *groups)]
+    total = found.responses.total()
+    bounds = [*((str(size), size, size) for size in range(1, _LONGEST + 1)), (f"> {_LONGEST}", _LONGEST + 1, math.inf)]
+    rows = []
+    for name, low, high in (*bounds, *_GROUPS):
+        count = sum(count for size, count in found.responses.items() if low <= size <= high)
+        rows.append((name, count, f"{count / max(1, total):.1%}"))
     left_out = f"{found.unanswered:,} without a response and {found.without_query:,} without SPARQL are left out"
-    head = f"{found.conversations:,} conversations; {left_out}.\n\n"
-    return head + markdown_table(("Responses", "Conversations", "Share"), lines)
+    return f"{total:,} conversations; {left_out}.\n\n" + table(("Responses", "Conversations", "Share"), rows)

@@ -61,9 +61,7 @@ _FEW = 5
 """Questions whose mean is better than that of other runs."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "rollback": {"budget": {"rollback": False}},
-        "premature_finish": {"budget": {"premature_finish": False}},
-        "hint": {"budget": {"hint": False}},
+        **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
         "pruning": {"pruning": "none"},
     }
 )
@@ -146,7 +144,7 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
             settings = settings.model_copy(update={"options": {**settings.options, "without": (*parts, name)}})
             continue
         rule = RULES.get(name, {"without_tools": (*settings.without_tools, name)})
-        budget = settings.budget.model_copy(update=rule.get("budget", {}))
+        budget = settings.budget.model_copy(update={"without": (*settings.budget.without, *rule.get("budget", ()))})
         settings = settings.model_copy(update={**rule, "budget": budget})
     return settings
 

@@ -218,10 +218,7 @@ class _Trial:
         """Another query service of the same knowledge base, by itself."""
 
         def attempt(kb: KnowledgeBase) -> Tried:
-            select: Callable[[str, str], AnswerTable] | None = getattr(kb, "ask_service", None)
-            if select is None:
-                return "absent", "it cannot be asked by itself", ""
-            rows = len(select(url, "SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))
+            rows = len(kb.ask_service(url, "SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))  # type: ignore[attr-defined]
             return ("works", url, "") if rows else ("partly", f"{url} answers, and has no data", "")
 
         return attempt

@@ -38,6 +38,8 @@ from kbnav.settings.model import Settings
 GRACE = 10.0
 """Seconds waited beyond the query service's own time limit, so that its message arrives."""
 MOST_REDIRECTS = 5
+LONGEST_WAIT = 120.0
+"""Longest wait for one Retry-After, in seconds; a longer one stops the run."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ODD = re.compile(r"[\\@\x00-\x20\x7f]|^/{3,}")
 """What one parser of URLs takes for a part of the host, and another does not."""
@@ -157,9 +159,9 @@ class HttpClient:
         """Seconds until the next attempt; raises the error where there is to be none."""
         if attempt >= self._limits.retries:
             raise again.error from again
-        if again.after is not None and again.after > self._limits.max_wait:
+        if again.after is not None and again.after > LONGEST_WAIT:
             raise ServiceError(
-                f"{again.error} (it asks to wait {again.after:.0f} s, more than limits.max_wait)"
+                f"{again.error} (it asks to wait {again.after:.0f} s, more than {LONGEST_WAIT:.0f} s)"
             ) from again
         backoff = min(2.0**attempt, 30.0) * (0.5 + self._jitter() / 2)
         return max(again.after or 0.0, backoff)

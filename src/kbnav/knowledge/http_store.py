@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from kbnav.runs.database import Run, keep, spared
+from kbnav.runs.database import Run, best_effort, open_tables
 from kbnav.runs.journal import unpacked
 
 MAX_BODY = 64 * 1024 * 1024
@@ -43,10 +43,10 @@ class HttpCache:
     ) -> None:
         self._age = age
         self._max_bytes = max_bytes
-        self._unkept: list[str] = []
+        self._warned: list[str] = []
         self._puts = count(1)
-        self._kept = keep(place, "the HTTP cache", _TABLES)
-        self._clock = clock or self._kept.now
+        self._tables = open_tables(place, "the HTTP cache", _TABLES)
+        self._clock = clock or self._tables.now
 
     def get(self, key: str) -> tuple[str, bytes] | None:
         """Content type and body, or None where there is none young enough; what is dated ahead has no known age.
@@ -54,9 +54,9 @@ class HttpCache:
         What somebody else has changed such that it cannot be unpacked is as if it were not there.
         """
         rows = []
-        with spared(self._unkept):
+        with best_effort(self._warned):
             now = self._clock()
-            with self._kept.transaction() as run:
+            with self._tables.transaction() as run:
                 rows = run(
                     "SELECT type, body FROM answer WHERE key = ? AND stored > ? AND stored <= ? AND length(body) <= ?",
                     (key, now - self._age, now, MAX_BODY),
@@ -71,9 +71,9 @@ class HttpCache:
         Where it cannot be stored, the answer is there all the same: the first time it is told in the log.
         """
         packed = zlib.compress(body, 3)
-        with spared(self._unkept):
+        with best_effort(self._warned):
             now = self._clock()
-            with self._kept.transaction() as run:
+            with self._tables.transaction() as run:
                 run(
                     "INSERT INTO answer VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
                     "stored = excluded.stored, size = excluded.size, type = excluded.type, body = excluded.body",
@@ -149,9 +149,9 @@ class Throttle:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sleep = sleep
-        self._unkept: list[str] = []
-        self._kept = keep(place, "the request limits", _LIMIT_TABLES)
-        self._clock = clock or self._kept.now
+        self._warned: list[str] = []
+        self._tables = open_tables(place, "the request limits", _LIMIT_TABLES)
+        self._clock = clock or self._tables.now
 
     @contextmanager
     def slot(self, service: str, rules: Rules, *, longest: float = LONGEST) -> Iterator[Slot]:
@@ -166,14 +166,14 @@ class Throttle:
             yield slot
         finally:
             # What is not written counts as under way for ``longest``, which is more than it took.
-            with spared(self._unkept):
+            with best_effort(self._warned):
                 now = self._clock()
-                with self._kept.transaction() as run:
+                with self._tables.transaction() as run:
                     run("UPDATE request SET ended = ?, failed = ? WHERE id = ?", (now, int(slot.failed), number))
 
     def _start(self, service: str, rules: Rules, longest: float) -> int | None:
         now = self._clock()
-        with self._kept.transaction(lock=True) as run:
+        with self._tables.transaction(lock=True) as run:
             run(_LATE, (now, now, now, now, now))
             run(_ENDLESS, (now, now + _FAR))
             run("DELETE FROM request WHERE coalesce(ended, started) < ?", (now - WINDOW,))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.store import is_tables, open_store
+from kbnav.knowledge.replies import host_of
 from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
 from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.wikidata.site import Site
 
 
-MIRROR = "mini.ttl"
-NODES, EDGES = "demo/nodes.jsonl", "demo/edges.tsv"
-
-
 def bundled_mirror(home: Path) -> Path:
     """The folder of the bundled mirror. Raises UsageError where ``home`` cannot be written to."""
     from kbnav.knowledge.wikidata.mirror.store import FORMAT, META
@@ -43,14 +38,11 @@ def bundled_mirror(home: Path) -> Path:
 
         build_mirror(sources, out)
 
-    return _made_once(home / "mirrors", f"mini-{FORMAT}", [MIRROR], make, META)
+    return _built_once(home / "mirrors", f"mini-{FORMAT}", ["mini.ttl"], make, META)
 
 
 def bundled_skb(home: Path) -> Path:
-    """The folder of the demo SKB. Raises UsageError where ``home`` cannot be written to.
-
-    Its vectors are those of ``lsa``, so that it is the same everywhere.
-    """
+    """The folder of the demo SKB, its vectors by ``lsa``. Raises UsageError where ``home`` cannot be written to."""
     from kbnav.knowledge.skb.schema import FORMAT, META
 
     def make(sources: Sequence[Path], out: Path) -> None:
@@ -60,10 +52,10 @@ def bundled_skb(home: Path) -> Path:
         nodes, edges = sources
         build(TableSource([nodes], [edges]), out, name="demo")
 
-    return _made_once(home / "skbs", f"demo-{FORMAT}", [NODES, EDGES], make, META)
+    return _built_once(home / "skbs", f"demo-{FORMAT}", ["demo/nodes.jsonl", "demo/edges.tsv"], make, META)
 
 
-def _made_once(
+def _built_once(
     folder: Path, name: str, data: Sequence[str], make: Callable[[Sequence[Path], Path], None], last: str
 ) -> Path:
     """What is made of files of the package, in a folder for each content they ever had; ``last`` is there when it is.
@@ -77,13 +69,12 @@ def _made_once(
         return path
     try:
         with work_folder(folder, name) as work:
-            made, copies = work / "made", []
-            for source in sources:
-                copies.append(work / source.name)
-                copies[-1].write_bytes(source.read_bytes())
-            make(copies, made)
+            copies = [work / source.name for source in sources]
+            for copy, source in zip(copies, sources, strict=True):
+                copy.write_bytes(source.read_bytes())
+            make(copies, work / "made")
             try:
-                made.rename(path)
+                (work / "made").rename(path)
             except OSError:
                 if not (path / last).is_file():
                     raise
@@ -99,6 +90,8 @@ QLEVER = "https://qlever.dev/api/wikidata"
 QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
 
 
+META, NAMES = "meta.json", "names.sqlite"
+"""What describes an SKB or a mirror, and what only a mirror has."""
 QUERIES = 4
 """Queries that run at once on a store of this machine, unless more are wanted."""
 
@@ -114,35 +107,66 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     all of them together.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
+    with _opened(settings, queries) as kb:
+        yield kb
+
+
+def _opened(settings: Settings, queries: int) -> AbstractContextManager[KnowledgeBase]:
     name = settings.kb
     for dialect in {settings.endpoints.dialect, *(source.dialect for source in settings.sparql.values())} - {AUTO}:
         dialect_named(dialect)
     if len(names := kb_names(name)) > 1:
-        with _together(settings, names, queries) as several:
-            yield several
-    elif name in _LIVE:
-        with closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings)) as kb:
-            yield kb
-    elif name in settings.sparql:
-        with closing(open_endpoint(settings, name, settings.sparql[name])) as kb:
-            yield kb
-    elif name.startswith(("http://", "https://")):
-        with closing(_at_url(settings, name)) as kb:
-            yield kb
-    elif name == "demo" or is_tables(name) or is_skb(Path(name)):
-        with closing(_skb(settings, queries)) as kb:
-            yield kb
-    else:
-        with _mirror(settings, queries) as kb:
-            yield kb
+        return _together(settings, names, queries)
+    if name in _LIVE:
+        return closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings))
+    if name in settings.sparql:
+        return closing(open_endpoint(settings, name, settings.sparql[name]))
+    if _is_url(name):
+        return closing(_at_url(settings, name))
+    if name == "mini" or _is_mirror(Path(name)):
+        return _mirror(settings, queries)
+
+    from kbnav.knowledge.skb.store import is_tables
+
+    if name == "demo" or is_tables(name) or is_skb(Path(name)):
+        place = str(bundled_skb(settings.home)) if name == "demo" else name
+        return closing(_open_skb(settings, place, queries))
+    raise _nothing_at(settings)
+
+
+def _nothing_at(settings: Settings) -> UsageError:
+    """Why ``settings.kb`` cannot be opened."""
+    name = settings.kb
+    if Path(name).is_dir():
+        return UsageError(
+            f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
+            "`kbnav skb build` and `kbnav mirror build` make them"
+        )
+    guess = did_you_mean(name, (*BY_NAME, *settings.sparql))
+    named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
+    return UsageError(
+        f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
+        "an s3:// address, or a URL"
+    )
+
+
+def _is_url(name: str) -> bool:
+    return name.startswith(("http://", "https://"))
+
+
+def _is_mirror(folder: Path) -> bool:
+    """Whether a folder is a mirror's: it is described by the same file as an SKB's, and has names."""
+    return (folder / META).is_file() and (folder / NAMES).exists()
+
+
+def is_skb(folder: Path) -> bool:
+    """Whether a folder is an SKB's."""
+    return (folder / META).is_file() and not (folder / NAMES).exists()
 
 
 def is_elsewhere(settings: Settings) -> bool:
     """Whether ``settings.kb``, or one of several, is not on this machine's disk."""
-    return any(
-        name in settings.sparql or name in _LIVE or name.startswith(("http://", "https://"))
-        for name in kb_names(settings.kb)
-    )
+    return any(name in settings.sparql or name in _LIVE or _is_url(name) for name in kb_names(settings.kb))
 
 
 @contextmanager
@@ -163,12 +187,7 @@ def _together(settings: Settings, names: Sequence[str], queries: int) -> Iterato
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
     """What knowledge bases are called among others: a folder's own name, a URL's host; whole where two are alike."""
-    short = {
-        name: urlsplit(name).netloc.rpartition("@")[2]
-        if "://" in name and not is_tables(name)
-        else Path(name).name or name
-        for name in names
-    }
+    short = {name: host_of(name) if _is_url(name) else Path(name).name or name for name in names}
     alike = list(short.values())
     return {name: one if alike.count(one) == 1 else name for name, one in short.items()}
 
@@ -179,7 +198,7 @@ def _address(settings: Settings, name: str) -> str:
         return QLEVER if name == "wikidata-qlever" else settings.endpoints.sparql
     if name in settings.sparql:
         return settings.sparql[name].url
-    return name if name.startswith(("http://", "https://")) else ""
+    return name if _is_url(name) else ""
 
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
@@ -190,15 +209,15 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
     http = open_http(wikibase)
-    told = siteinfo(http, wikibase.endpoints.api)
-    if told is None or not concept_base(told):
+    info = siteinfo(http, wikibase.endpoints.api)
+    if info is None or not concept_base(info):
         http.close()
         return open_endpoint(settings, url, SparqlSource(url=url))
-    service = str(told["general"].get("wikibase-sparql") or "")
+    service = str(info["general"].get("wikibase-sparql") or "")
     if service:  # the one that it names, in place of the usual path
         endpoints = wikibase.endpoints.model_copy(update={"sparql": service})
         wikibase = wikibase.model_copy(update={"endpoints": endpoints})
-    return _wikibase(wikibase, http, told)
+    return _wikibase(wikibase, http, info)
 
 
 def _by_qlever(settings: Settings) -> Settings:
@@ -216,21 +235,21 @@ def _live(settings: Settings) -> WikidataKB:
     if settings.endpoints.api == Endpoints().api:
         return WikidataKB.by_http(settings)
     http = open_http(settings)
-    told = siteinfo(http, settings.endpoints.api)
-    if told is None:
+    info = siteinfo(http, settings.endpoints.api)
+    if info is None:
         raise UsageError(f"endpoints.api: {settings.endpoints.api} is not the api.php of a Wikibase")
-    return _wikibase(settings, http, told)
+    return _wikibase(settings, http, info)
 
 
-def _wikibase(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> WikidataKB:
+def _wikibase(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> WikidataKB:
     """A Wikibase; one that says it is a mirror is known to be a part only."""
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import learn_by_http
 
-    general = told["general"]
+    general = info["general"]
     mirrored = "mirror" in str(general.get("generator", ""))
     about = {"mirror": {"built": general.get("time")}} if mirrored else None
-    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, told), about=about)
+    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, info), about=about)
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
@@ -242,7 +261,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     from kbnav.knowledge.endpoint.data import Address
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
-    from kbnav.knowledge.probing import any_status, kept
+    from kbnav.knowledge.probing import any_status, dialect_at
     from kbnav.knowledge.replies import Reply, Request
 
     url = checked_url(source.url)
@@ -263,21 +282,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
         return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
 
     index = _name_index(settings, source.index)
-    return EndpointKB(address, http, partial(kept, url, source.dialect, settings.home, ask), index)
-
-
-def is_skb(folder: Path) -> bool:
-    """Whether a folder is an SKB's: it is described by the same file as a mirror's, but has no names of a mirror."""
-    from kbnav.knowledge.skb.schema import META
-    from kbnav.knowledge.wikidata.mirror.store import NAMES
-
-    return (folder / META).is_file() and not (folder / NAMES).exists()
-
-
-def _skb(settings: Settings, queries: int) -> SkbKB:
-
-    place = str(bundled_skb(settings.home)) if settings.kb == "demo" else settings.kb
-    return _open_skb(settings, place, queries)
+    return EndpointKB(address, http, partial(dialect_at, url, source.dialect, settings.home, ask), index)
 
 
 def _name_index(settings: Settings, folder: str) -> SkbKB | None:
@@ -287,14 +292,14 @@ def _name_index(settings: Settings, folder: str) -> SkbKB | None:
     if not folder:
         return None
     if not is_skb(Path(folder) / INDEX):
-        raise UsageError(f"{folder} has no name index: `kbnav endpoint index URL --out {folder}` makes it")
+        raise UsageError(f"{folder} has no name index: `kbnav sparql index URL --out {folder}` makes it")
     return _open_skb(settings.model_copy(update={"skb_graph": ""}), str(Path(folder) / INDEX))
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import SKB
+    from kbnav.knowledge.skb.store import SKB, open_store
 
     if settings.verify:
         from kbnav.knowledge.skb.maintenance import check
@@ -310,7 +315,7 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
         store.close()
         raise
     skb = SKB(store, encoder)
-    closed = _walked_elsewhere(settings, skb) if settings.skb_graph else _nothing
+    closed = _walked_elsewhere(settings, skb) if settings.skb_graph else lambda: None
     return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries, closed=closed)
 
 
@@ -331,10 +336,6 @@ def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
     return endpoint.close
 
 
-def _nothing() -> None:
-    """What is called where nothing is to be closed."""
-
-
 @contextmanager
 def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     """The mirror in a folder, asked in this process."""
@@ -343,7 +344,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror
     from kbnav.knowledge.wikidata.site import WIKIDATA_SITE
 
-    folder = _mirror_folder(settings)
+    folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
         endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
         site = WIKIDATA_SITE
@@ -366,35 +367,14 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
             yield kb
 
 
-def _mirror_folder(settings: Settings) -> Path:
-    """The folder of ``settings.kb``. Raises UsageError where there is no mirror."""
-    from kbnav.knowledge.wikidata.mirror.store import META
-
-    name = settings.kb
-    folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
-    if not folder.is_dir():
-        guess = did_you_mean(name, (*BY_NAME, *settings.sparql))
-        named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
-        raise UsageError(
-            f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
-            "an s3:// address, or a URL"
-        )
-    if not (folder / META).is_file():
-        raise UsageError(
-            f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
-            "`kbnav skb build` and `kbnav mirror build` make them"
-        )
-    return folder
-
-
 def _site_of(mirror: Mirror, settings: Settings) -> Site:
     """What is particular to a mirror of another Wikibase than Wikidata."""
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries
     from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
 
-    told = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
+    info = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
     queries = LocalQueries(mirror, {}, (), settings.kb)
-    return learn(settings, told, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
+    return learn(settings, info, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

@@ -22,7 +22,7 @@ from kbnav.errors import BadResponse, KbnavError, TellModel
 from kbnav.knowledge.replies import Again, Reply, check_status, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, TextIndex, dialect_named, text_search
 
-Ask = Callable[[str], Reply]
+Send = Callable[[str], Reply]
 """Sends a query and gives the reply, whatever its status."""
 
 AGE = 30 * 24 * 3600.0
@@ -63,7 +63,7 @@ _SIGNS = (
 )
 
 
-def probe(ask: Ask) -> Dialect:
+def probe(ask: Send) -> Dialect:
     """Ask an endpoint what it understands.
 
     Raises ServiceError and its kinds where there is no query service, and Again where it may answer later.
@@ -91,13 +91,13 @@ def _by_itself(reply: Reply) -> _Sign | None:
     return next((one for one in _SIGNS if re.search(one.server, headers, re.IGNORECASE)), None)
 
 
-def _unknown(ask: Ask) -> Dialect:
+def _unknown(ask: Send) -> Dialect:
     """The standard, with LATERAL where an engine without a name turns out to have it."""
     found = _table(ask(_LATERAL))
     return replace(DIALECTS["sparql11"], lateral=bool(found and found.rows and found.rows[0][0]))
 
 
-def _with_text(dialect: Dialect, kinds: tuple[TextIndex, ...], ask: Ask) -> Dialect:
+def _with_text(dialect: Dialect, kinds: tuple[TextIndex, ...], ask: Send) -> Dialect:
     """The dialect with the text index that finds a label of the data; with none where none does."""
     plain = replace(dialect, text="", index_name="")
     words = list(_words(_table(ask(_SOME_LABELS)))) if kinds else []
@@ -142,7 +142,7 @@ def any_status(reply: Reply) -> Reply:
     return reply
 
 
-def kept(url: str, name: str, home: Path, ask: Ask, *, clock: Callable[[], float] = time.time) -> Dialect:
+def dialect_at(url: str, name: str, home: Path, ask: Send, *, clock: Callable[[], float] = time.time) -> Dialect:
     """The dialect of an endpoint: the one that is named, or, for ``auto``, what was found out within the last 30 days.
 
     Raises UsageError for an unknown name, and what ``probe`` raises.

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
-from kbnav.runs.database import keep, spared
+from kbnav.runs.database import best_effort, open_tables
 from kbnav.runs.journal import unpacked
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
@@ -42,13 +42,13 @@ class Blobs:
 
         Raises UsageError where it cannot be kept there.
         """
-        self._unkept: list[str] = []
-        self._kept = keep(place, holds, _TABLES)
+        self._warned: list[str] = []
+        self._tables = open_tables(place, holds, _TABLES)
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The bytes of those keys that are there."""
         found: dict[str, bytes] = {}
-        with self._kept.transaction() as run:
+        with self._tables.transaction() as run:
             for first in range(0, len(keys), _AT_ONCE):
                 some = keys[first : first + _AT_ONCE]
                 marks = ",".join("?" * len(some))
@@ -61,7 +61,7 @@ class Blobs:
         That they cannot be stored is told in the log, the first time.
         """
         then = "UPDATE SET body = excluded.body" if replace else "NOTHING"
-        with spared(self._unkept), self._kept.transaction() as run:
+        with best_effort(self._warned), self._tables.transaction() as run:
             for key, body in bodies.items():
                 run(f"INSERT INTO blob VALUES (?, ?) ON CONFLICT (key) DO {then}", (key, body))
 

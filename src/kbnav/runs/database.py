@@ -1,4 +1,4 @@
-"""What is kept between calls, to be quick, cheap or polite: in small SQLite files under the home folder, or shared."""
+"""Small tables between calls, to be quick, cheap or polite: in SQLite files under the home folder, or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _PATIENCE = 5.0
 """Seconds for which a database that is away is waited for."""
 
 
-class Kept(Protocol):
+class Tables(Protocol):
     """A place for small tables, safe for threads and processes. Statements are such as both databases read."""
 
     def transaction(self, *, lock: bool = False) -> AbstractContextManager[Run]:
@@ -83,7 +83,7 @@ class Kept(Protocol):
         """Seconds since 1970 by the clock that all who share the place go by."""
 
 
-class KeptHere:
+class SQLiteTables:
     """A file, with a connection of its own for each transaction: safe for processes that fork, too."""
 
     def __init__(self, path: Path, holds: str, tables: Sequence[str]) -> None:
@@ -116,11 +116,11 @@ class KeptHere:
         return time.time()
 
 
-class KeptTogether:
+class PostgresTables:
     """A PostgreSQL database, in a schema of its own."""
 
     def __init__(self, url: str, holds: str, tables: Sequence[str]) -> None:
-        """``holds`` as of ``KeptHere``. Raises UsageError where the database cannot be reached or used."""
+        """``holds`` as of ``SQLiteTables``. Raises UsageError where the database cannot be reached or used."""
         self._holds = holds
         self._pool = _pool(url)
         with self._failures(), alone(self._pool):
@@ -164,24 +164,24 @@ def _pool(url: str) -> ConnectionPool[Any]:
     return pools.enter_context(open_postgres(url, "shared"))
 
 
-def keep(place: Path | str, holds: str, tables: Sequence[str]) -> Kept:
+def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:
     """The tables in a file, or in the database of a URL. Raises UsageError."""
-    return KeptHere(place, holds, tables) if isinstance(place, Path) else KeptTogether(place, holds, tables)
+    return SQLiteTables(place, holds, tables) if isinstance(place, Path) else PostgresTables(place, holds, tables)
 
 
 @contextmanager
-def spared(told: list[str]) -> Iterator[None]:
-    """What is kept to be quick or cheap the next time, and cannot be kept, ends nothing that is under way now.
+def best_effort(warned: list[str]) -> Iterator[None]:
+    """Let nothing that is under way end because something cannot be stored for the next time.
 
-    The first failure is told in the log, and put into ``told``. Raises UsageError where the file is damaged.
+    The first failure is logged, and put into ``warned``. Raises UsageError where the file is damaged.
     """
     try:
         yield
     except UsageError as error:
         if damaged(error.__cause__):
             raise
-        if not told:
-            told.append(str(error))
+        if not warned:
+            warned.append(str(error))
             _LOG.warning("%s", error)
 
 

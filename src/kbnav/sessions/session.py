@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
 from kbnav.agents.common.state import State, start, step_limit
 from kbnav.agents.machine import Event, RunContext
 from kbnav.answers.language import question_language
@@ -86,14 +85,19 @@ def _best(
     agent: Agent, first: Attempt, once: Callable[[], Attempt], ask_stronger: Callable[[Agent], Attempt]
 ) -> Attempt:
     """What most attempts answer, or the stronger model where that fails the checks."""
+    checks = agent.settings.checks
+    if agent.samples == 1 and not agent.stronger and not checks.min_confidence and checks.calibration is None:
+        return first
+    from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
+
     attempts = [first]
     while len(attempts) < agent.samples and attempts[-1].failure is None and not _used_up(agent, attempts):
         attempts.append(once())
     if attempts[-1].failure is not None:  # none follows one that was stopped or failed
-        found = weighed(attempts[-1], agent.settings.checks)
+        found = weighed(attempts[-1], checks)
     else:
         chosen, agreeing = agreed(attempts)
-        found = weighed(chosen, agent.settings.checks, agreeing, len(attempts))
+        found = weighed(chosen, checks, agreeing, len(attempts))
     if agent.stronger is None or not fails(found):
         return found
     return escalated(found, ask_stronger(agent.stronger))

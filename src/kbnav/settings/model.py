@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,7 +21,9 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    TypeAdapter,
     ValidationError,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -69,8 +71,6 @@ class Endpoints(Strict):
     """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
-    vector_rerank: bool = False
-    """Whether the vector database ranks what it found once more by the entities' texts, which takes longer."""
     vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
 
@@ -92,7 +92,7 @@ class SparqlSource(Strict):
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
     index: str = ""
-    """Folder of its name index, as ``kbnav endpoint index`` made it; empty: the endpoint is searched itself."""
+    """Folder of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
     text_index: str = ""
     """Name of its text index, where the engine wants one named (GraphDB's Lucene connector)."""
     labels: tuple[str, ...] = ()
@@ -133,37 +133,49 @@ class Limits(Strict):
     query_timeout: float = 60.0
     request_timeout: float = 30.0
     retries: int = 4
-    import_memory: float = Field(default=2.0, gt=0)
-    """Gigabytes that one record, pickle or tensor may take while an SKB is built."""
-    max_wait: float = 120.0
-    """Longest wait for one Retry-After, in seconds; a longer one stops the run."""
+
+
+Rule = Literal["rollback", "premature_finish", "hint", "escalate", "parallel", "free_finish", "told"]
 
 
 class Budget(Strict):
-    """How long a run may go on (SPINACH, section 4.2) and how it goes back."""
+    """How long a run may go on (SPINACH, section 4.2) and how it goes back.
+
+    Each rule is also an attribute, whether it holds, and may be given so, as in ``rollback = false``:
+
+    - ``rollback``: a repeated action takes the path back; ``escalate``: right after another twice as far;
+    - ``premature_finish``: a finish is refused while no query has rows;
+    - ``hint``: what was taken back is named to the model; ``told``: so are its actions so far, at every turn;
+    - ``parallel``: a turn may hold several calls;
+    - ``free_finish``: finishing costs no action, and one more turn is given for it.
+    """
 
     steps: int = Field(default=15, ge=1)
     actions: int = Field(default=30, ge=1)
     rollback_depth: int = Field(default=2, ge=1)
-    rollback: bool = True
-    """False: a repeated action is run again, and nothing is taken off the path."""
-    premature_finish: bool = True
-    """False: a finish is accepted though no query has rows, and takes the last executed query."""
-    hint: bool = True
-    escalate: bool = True
-    """Whether a rollback right after another goes back twice as far."""
-    parallel: bool = True
-    """Whether a turn may hold several calls; False: only the first is taken."""
-    free_finish: bool = True
-    """Whether finishing costs no action: when all are used, the policy is asked once more, and may only finish."""
+    without: tuple[Rule, ...] = ()
+    """Rules that do not hold."""
     requests: int = Field(default=400, ge=0)
     """Requests to the knowledge base that a question may cost; 0: as many as it takes."""
-    told: bool = True
-    """Whether a model is told at every turn how many actions it has used."""
     seconds: float = Field(default=0.0, ge=0)
     """Seconds that a question may take, after which the best so far is the answer; 0: as long as it takes."""
     dollars: float = Field(default=0.0, ge=0)
     """US dollars that a question may cost, so too; needs the model's price. 0: what it takes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_rules(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        rules = [name for name in given if name in get_args(Rule)]
+        off = [name for name in rules if not TypeAdapter(bool).validate_python(given[name])]
+        rest = {name: value for name, value in given.items() if name not in rules}
+        return rest | {"without": (*rest.get("without", ()), *off)} if rules else rest
+
+    def __getattr__(self, name: str) -> Any:
+        if name in get_args(Rule):
+            return name not in self.without
+        return super().__getattr__(name)  # type: ignore[misc]
 
 
 class Checks(Strict):
@@ -272,8 +284,6 @@ class Bot(Strict):
     entity_link: str = ""
     """Wikitext of an entity's link, its page in place of ``{id}``: ``[[{id}]]`` on Wikidata, ``[[d:{id}]]`` elsewhere;
     empty: no link."""
-    footnotes: bool = True
-    """Whether a reply names the statements behind its rows; two queries more for each."""
 
 
 SETTINGS_FILE = "kbnav.toml"

@@ -361,8 +361,8 @@ def enough_memory(batch: int) -> Iterator[None]:
         if not should_reduce_batch_size(error):
             raise
         raise UsageError(
-            f"the device has not enough memory for batches of {batch}: take a smaller --mini-batch, --batch or "
-            "--longest, or --device cpu; the same command goes on where it was only with the same --batch"
+            f"the device has not enough memory for batches of {batch}: take a smaller mini_batch, batch or longest, or "
+            "device=cpu, by --set; the same command goes on where it was only with the same batch"
         ) from error
 
 

@@ -10,7 +10,7 @@ import pyoxigraph
 import pytest
 
 from kbnav.errors import BadResponse, CredentialsError, UsageError
-from kbnav.knowledge.probing import AGE, any_status, kept, probe
+from kbnav.knowledge.probing import AGE, any_status, dialect_at, probe
 from kbnav.knowledge.replies import Reply
 
 ROWS = "application/sparql-results+json"
@@ -101,7 +101,7 @@ def test_what_was_found_out_is_kept_per_endpoint_and_asked_again_after_a_month(t
     ask = engine(GRAPHDB, text="connectors/lucene#query")
 
     def dialect(url: str = "http://host/sparql"):
-        return kept(url, "auto", tmp_path, ask, clock=lambda: now[0])
+        return dialect_at(url, "auto", tmp_path, ask, clock=lambda: now[0])
 
     first = dialect()
     asked = len(ask.asked)  # type: ignore[attr-defined]
@@ -121,6 +121,6 @@ def test_a_named_dialect_is_not_probed(tmp_path: Path) -> None:
     def never(_: str) -> Reply:
         raise AssertionError
 
-    assert kept("http://host/", "qlever", tmp_path, never).name == "qlever"
+    assert dialect_at("http://host/", "qlever", tmp_path, never).name == "qlever"
     with pytest.raises(UsageError, match="no dialect"):
-        kept("http://host/", "qlevr", tmp_path, never)
+        dialect_at("http://host/", "qlevr", tmp_path, never)

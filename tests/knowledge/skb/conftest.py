@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import gzip
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +15,18 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from tests.built import kept
 
 GRAPH_ONLY = Options(text=False, vectors=False, sparql=False)
 
 
-def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder that ``make`` fills, by the first of the processes that run these tests side by side."""
-    shared = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / f"once-{name}"
-    with (shared / f"once-{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            making = factory.mktemp(name)
-            make(making)
-            making.rename(folder)
-    return folder
-
-
 def built(shared_data: Path, factory: pytest.TempPathFactory, name: str) -> Path:
-    data = shared_data / name
+    nodes, edges = (shared_data / name / file for file in ("nodes.jsonl.gz", "edges.tsv.gz"))
 
     def make(folder: Path) -> None:
-        build(TableSource([data / "nodes.jsonl.gz"], [data / "edges.tsv.gz"]), folder / f"{name}.skb", GRAPH_ONLY)
+        build(TableSource([nodes], [edges]), folder / f"{name}.skb", GRAPH_ONLY)
 
-    return once(factory, name, make) / f"{name}.skb"
+    return kept(factory, name, make, nodes, edges) / f"{name}.skb"
 
 
 @pytest.fixture(scope="session")
@@ -86,19 +70,20 @@ def hetionet_records(shared_data: Path) -> list[dict[str, Any]]:
 def clinic_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Hetionet's diseases, compounds and symptoms with the edges among them and every index: 1 % of its edges."""
     kinds = ("Disease::", "Compound::", "Symptom::")
+    nodes, edges = (shared_data / "hetionet" / file for file in ("nodes.jsonl.gz", "edges.tsv.gz"))
 
     def make(folder: Path) -> None:
-        with gzip.open(shared_data / "hetionet" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
+        with gzip.open(nodes, "rt", encoding="utf-8") as file:
             (folder / "n.jsonl").write_text(
                 "".join(line for line in file if line.startswith(tuple(f'{{"id": "{k}' for k in kinds)))
             )
-        with gzip.open(shared_data / "hetionet" / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
+        with gzip.open(edges, "rt", encoding="utf-8", newline="") as file:
             head, *lines = file
-        kept = [line for line in lines if line.startswith(kinds) and line.split("\t")[2].startswith(kinds)]
-        (folder / "e.tsv").write_text("".join([head, *kept]), newline="")
+        wanted = [line for line in lines if line.startswith(kinds) and line.split("\t")[2].startswith(kinds)]
+        (folder / "e.tsv").write_text("".join([head, *wanted]), newline="")
         build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "clinic.skb")
 
-    return once(tmp_path_factory, "clinic", make) / "clinic.skb"
+    return kept(tmp_path_factory, "clinic", make, nodes, edges) / "clinic.skb"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnav.encoders import Vectors, normalised
-from kbnav.errors import DamagedKB, DataError, UsageError
+from kbnav.errors import DamagedKB, DataError
 from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -111,13 +111,6 @@ def test_a_thousand_nodes_of_one_text_hide_nobody(tmp_path: Path, rows: Vectors)
     assert [n for n, _ in index.nearest(rows[7], limit=1_000)] == list(range(1_000))
 
 
-def test_very_few_nodes_and_none(tmp_path: Path, rows: Vectors) -> None:
-    assert built(tmp_path / "three", rows[:3]).nearest(rows[1], limit=20)[0][0] == 1
-    assert len(opened(tmp_path / "three").nearest(rows[1], limit=20)) == 3
-    assert opened(tmp_path / "three").nearest(rows[1], limit=0) == []
-    assert built(tmp_path / "none", rows[:0]).nearest(np.zeros(0, dtype=np.float32)) == []
-
-
 def test_an_index_of_other_vectors_is_refused(tmp_path: Path, rows: Vectors) -> None:
     built(tmp_path / "old", rows[:50])
     built(tmp_path / "new", rows[:50], [f"{n} changed" for n in range(50)])
@@ -179,12 +172,6 @@ def test_an_skb_has_it_checked_kept_and_dropped(tmp_path: Path, rows: Vectors) -
 
     update(out, TableSource([], []), options._replace(ann=False))
     assert not [name for name in read_meta(out).files if "ann" in name]
-
-
-def test_an_approximate_index_needs_vectors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none are to be built"):
-        build(write_records(tmp_path / "nodes.jsonl", 3), tmp_path / "my.skb", Options(vectors=False, ann=True))
-    assert not (tmp_path / "my.skb").exists()
 
 
 WITHOUT_FAISS = """

@@ -277,14 +277,6 @@ def test_a_folder_that_is_something_else_is_neither_built_over_nor_opened(tmp_pa
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
-def test_a_newer_format_is_refused_by_number(tmp_path: Path) -> None:
-    build(small(tmp_path), tmp_path / "s.skb", BARE)
-    meta = read_meta(tmp_path / "s.skb")
-    write_meta(tmp_path / "s.skb", meta.model_copy(update={"format": 3}))
-    with pytest.raises(DataError, match="format 3 is newer than 2"):
-        SKB.open(tmp_path / "s.skb")
-
-
 def test_meta_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     build(small(tmp_path), tmp_path / "s.skb", BARE)
     meta = read_meta(tmp_path / "s.skb")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb import nodes as documents_module
-from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments, aliases, plain_text
+from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 
@@ -40,18 +40,6 @@ def test_documents_come_back_by_type_and_then_in_the_order_they_came(given_: lis
         expected = [fields for wanted in range(4) for kind, fields in given_ if kind == wanted]
         assert [documents[number] for number in range(len(documents))] == expected
         assert list(documents) == expected
-
-
-def test_a_document_of_5_megabytes_beside_small_ones(tmp_path: Path) -> None:
-    writer = DocumentWriter(tmp_path)
-    long = "many words " * 500_000
-    for fields in ({"text": "before"}, {"text": long}, {"text": "behind"}):
-        writer.add(0, fields)
-    writer.finish(1)
-    documents = StoredDocuments(tmp_path)
-    assert documents[1] == {"text": long}
-    assert [documents[0]["text"], documents[2]["text"]] == ["before", "behind"]
-    assert (tmp_path / "blocks.bin").stat().st_size < 100_000
 
 
 def test_a_flipped_byte_in_a_block_is_an_error_and_not_another_text(tmp_path: Path) -> None:
@@ -90,34 +78,6 @@ def test_texts_come_in_number_order_and_leave_name_and_aliases_out(hetionet: SKB
     assert text.text.splitlines()[0] == "full name: alpha-1-B glycoprotein"
     assert "HYST2477" not in text.text
     assert [text.number for text in texts] == list(range(47_031))
-
-
-def test_plain_text_shows_nested_fields_and_leaves_empty_ones_out() -> None:
-    fields = {
-        "title": "A chair",
-        "price_usd": 5,
-        "none": None,
-        "empty": "",
-        "nan": float("nan"),
-        "tags": ["red", "small"],
-        "size": {"height": 3, "note": ""},
-        "reviews": [{"summary": "good", "votes": 0}, "short"],
-    }
-    assert plain_text(fields, without=["title"]).splitlines() == [
-        "price usd: 5",
-        "tags: red, small",
-        "size:",
-        "  height: 3",
-        "reviews:",
-        "  summary: good",
-        "  votes: 0",
-        "  value: short",
-    ]
-
-
-def test_aliases_are_found_in_nested_fields_once_each() -> None:
-    fields = {"aliases": "one", "details": {"alias": ["two", "one", "", 3]}}
-    assert aliases(fields, ("aliases", "details.alias", "aliases.x", "absent")) == ("one", "two")
 
 
 def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:

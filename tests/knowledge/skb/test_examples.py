@@ -117,21 +117,6 @@ def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path: Path) -
         assert skb.meta.dropped == {}
 
 
-def test_words_of_synsets_that_are_related_are_told_where_there_are_several(tmp_path: Path) -> None:
-    with built(wordnet(tmp_path)) as skb:
-        fields = {node: skb.documents[skb.number(node)] for node in ("n00000001", "a00000004", "a00000005")}
-        assert fields["n00000001"]["word_relations"] == {"derivationally related form": ["artefact: make"]}
-        assert fields["a00000005"]["word_relations"] == {"antonym": ["good: bad", "sound: unsound"]}
-        assert "word_relations" not in fields["a00000004"]
-
-
-def test_what_is_no_example_stays_in_the_gloss(tmp_path: Path) -> None:
-    with built(wordnet(tmp_path)) as skb:
-        thing, good = (skb.documents[skb.number(node)] for node in ("n00000002", "a00000005"))
-        assert (thing["definition"], thing["examples"]) == ('whatever is; (`a "thing"\' is a word)', ["that thing"])
-        assert (good["definition"], good["examples"]) == ('not bad; "it is sound', ["good"])
-
-
 def test_the_package_index_says_what_it_was_made_of_and_another_is_refused(tmp_path: Path) -> None:
     (tmp_path / "InRelease").write_text(RELEASE)
     digest = hashlib.sha256(CONTROL.encode()).hexdigest()

@@ -76,30 +76,9 @@ def test_the_shortest_ways_are_as_long_as_breadth_first_search_says_and_made_of_
     assert explorer.ways(MS, MS, 3).ways == ((),)
 
 
-def test_where_there_is_no_way_none_is_told(explorer: Explorer, edges):
-    linked = {node for source, _, target in edges for node in (source, target)}
-    alone = next(one.id for one in explorer.of_type("Compound", 0, 5_000).nodes if one.id not in linked)
-    assert explorer.ways(MS, alone, 3).ways == ()
-    assert not explorer.ways(alone, MS, 3).cut
-
-
-def test_nodes_of_a_type_come_page_by_page_and_once(explorer: Explorer):
-    total = explorer.of_type("Disease", 0, 1).total
-    seen = [one.id for start in range(0, total, 50) for one in explorer.of_type("Disease", start, 50).nodes]
-    assert (len(seen), len(set(seen))) == (total, total)
-    assert {one.partition("::")[0] for one in seen} == {"Disease"}
-    assert explorer.of_type("Disease", total, 50).nodes == ()
-
-
 def test_walks_of_two_hops_differ_in_their_relations_and_are_the_same_for_a_seed(explorer: Explorer):
     walks = explorer.two_hops(MS, 5, "a")
     kinds = [tuple(tie.relations for tie in walk) for walk in walks]
     assert 2 <= len(walks) == len(set(kinds)) <= 5
     assert all(len(walk) == 2 and walk[1].node.id != MS for walk in walks)
     assert explorer.two_hops(MS, 5, "a") == walks
-
-
-def test_a_name_or_an_id_finds_its_node(explorer: Explorer):
-    assert [one.id for one in explorer.find(MS)] == [MS]
-    assert [one.id for one in explorer.find("Multiple Sclerosis")] == [MS]
-    assert len(explorer.find("sclerosis")) > 1

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import Graph, Hop, write_graph
 from kbnav.knowledge.skb.store import SKB
 
@@ -69,16 +68,6 @@ def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(
     assert set(capped.tolist()) <= expected
 
 
-def test_parallel_edges_of_different_relations_and_directions_stay_apart(tmp_path: Path) -> None:
-    graph = graph_of([(0, 0, 1), (0, 2, 1), (1, 1, 0), (0, 0, 1)], 2, 3, tmp_path)
-    assert graph.edges == 3
-    assert graph.row(0, "out").relations.tolist() == [0, 2]
-    assert graph.row(0, "in").relations.tolist() == [1]
-    assert graph.has_edge(0, 2, 1)
-    # The mean of 0 and 2, which STaRK's loader would file both edges under.
-    assert not graph.has_edge(0, 1, 1)
-
-
 def test_a_metapath_may_come_back_only_where_cycles_are_wanted(tmp_path: Path) -> None:
     graph = graph_of([(0, 0, 1), (1, 0, 2), (1, 0, 0), (2, 0, 0), (0, 0, 0)], 3, 1, tmp_path)
     hops = [Hop(0, "out")] * 3
@@ -105,16 +94,6 @@ def test_more_relations_than_one_byte_holds(tmp_path: Path) -> None:
     graph = graph_of([(0, 254, 1), (0, 255, 1), (1, 300, 0)], 2, 301, tmp_path)
     assert graph.row(0, "out", 255).relations.tolist() == [255]
     assert graph.row(0, "in", 300).nodes.tolist() == [1]
-
-
-def test_too_many_relations_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="70000 relations"):
-        graph_of([(0, 0, 1)], 2, 70_000, tmp_path)
-
-
-def test_an_empty_graph(tmp_path: Path) -> None:
-    graph = graph_of([], 0, 0, tmp_path)
-    assert (graph.nodes, graph.edges) == (0, 0)
 
 
 @pytest.mark.slow

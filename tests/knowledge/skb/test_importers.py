@@ -92,12 +92,6 @@ def test_tsv_has_no_quoting(rows: list[tuple[str, str, str]]) -> None:
         assert losses.examples == {"edge columns that are not kept (columns)": ["e.tsv: more"]}
 
 
-def test_a_cell_of_5_megabytes(tmp_path: Path) -> None:
-    path = tmp_path / "n.csv"
-    path.write_text(as_csv([{"id": "1", "name": "n", "text": "word " * 1_000_000}]))
-    assert len(next(TableSource([path]).nodes(Losses())).fields["text"]) == 5_000_000
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -67,8 +67,3 @@ def test_what_fits_the_query_comes_first_and_a_limit_keeps_it(skb):
         found = instances(skb, start, hops(skb, "^built by"), query=query, limit=1)
         assert [skb.id(walk[-1]) for walk in found.walks] == [first]
         assert len(found.ends) == 2
-
-
-def test_a_path_that_leads_nowhere_has_no_ways(skb):
-    found = instances(skb, skb.number("ship:keeper"), hops(skb, "^built by"))
-    assert (found.walks, found.ends, found.cut) == ((), (), False)

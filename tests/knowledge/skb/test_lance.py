@@ -22,7 +22,7 @@ from kbnav.knowledge.skb.lance import build as lance_building
 from kbnav.knowledge.skb.lance.build import build as lance_build
 from kbnav.knowledge.skb.lance.build import prune, write
 from kbnav.knowledge.skb.lance.build import update as lance_update
-from kbnav.knowledge.skb.lance.store import LanceStore, counted_length
+from kbnav.knowledge.skb.lance.store import LanceStore
 from kbnav.knowledge.skb.lance.tables import connect, read_builds
 from kbnav.knowledge.skb.maintenance import check, info, update
 from kbnav.knowledge.skb.store import SKB, open_store
@@ -165,10 +165,6 @@ def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate
             proposed = lance.vectors.search("film 3", limit=20)
             assert min(score for _, score in proposed) > exact[-1][1] - 0.05
     assert info(tmp_path / "tables", tmp_path).approximate
-
-
-def test_lengths_are_counted_in_ever_larger_steps():
-    assert [counted_length(words) for words in (0, 40, 41, 42, 57, 59, 60, 95)] == [0, 40, 40, 42, 56, 56, 60, 88]
 
 
 @pytest.fixture

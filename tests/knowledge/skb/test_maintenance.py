@@ -139,23 +139,6 @@ def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path: Path
     assert [one.name for one in path.glob("data-*")] == [meta.data]
 
 
-def test_an_edge_that_is_deleted_by_itself_and_with_its_node_is_counted_once(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    records = [{"id": "a", "type": "x"}, {"id": "b", "type": "y"}]
-    edges = [{"source": "a", "relation": "r", "target": "b"}]
-    build(
-        TableSource([write_jsonl(tmp_path / "n.jsonl", records)], [write_jsonl(tmp_path / "e.jsonl", edges)]),
-        path,
-        BARE,
-    )
-    gone = write_jsonl(tmp_path / "gone.jsonl", [{"id": "a", "deleted": True}, {"id": "b", "name": "B"}])
-    cut = write_jsonl(tmp_path / "cut.jsonl", [{**edges[0], "deleted": True}])
-    meta = update(path, TableSource([gone], [cut]), BARE)
-    assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {"edge deleted": 1, "node deleted": 1}
-    with SKB.open(path) as skb:
-        assert skb.type_name(skb.number("b")) == "y", "a record without a type leaves the node its own"
-
-
 def test_the_data_before_an_update_stays_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "s.skb"
     build(small(tmp_path), path, BARE)

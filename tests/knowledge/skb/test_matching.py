@@ -86,6 +86,22 @@ def test_names_in_questions(matcher: NodeMatcher, question: str, expected: list[
     assert ids(matcher, question) == expected
 
 
+def test_of_names_that_overlap_the_one_of_most_letters_wins_wherever_it_begins(tmp_path: Path) -> None:
+    nodes = "id,type,name\nn1,t,Old Bay Inn\nn2,t,Inn Keepers\nn3,t,Bay Inn Keepers Society\nn4,t,Old Bay\n"
+    with skb_of(tmp_path, nodes) as skb:
+        matcher = NodeMatcher(skb, "exact")
+        assert ids(matcher, "the Old Bay Inn Keepers Society") == ["n3"]
+        assert ids(matcher, "the Old Bay Inn Keepers") == ["n4", "n2"]  # ten letters against nine, though fewer words
+
+
+def test_only_the_exact_variant_leaves_out_what_is_near_by_embedding(tmp_path: Path) -> None:
+    nodes = "id,type,name,text\na,t,Malaria,an infection by a parasite\nb,t,Asthma,a disease of the airways\n"
+    with skb_of(tmp_path, nodes, Options(sparql=False)) as skb:
+        question = "an infection that a parasite brings"
+        assert NodeMatcher(skb, "exact").match(question) == ()
+        assert [node.how for node in NodeMatcher(skb, "hybrid").match(question)] == ["embedding"] * 2
+
+
 def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
     question = "Is Lung  cancer treated?"
     found = matcher.match(question)

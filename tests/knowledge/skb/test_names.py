@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rapidfuzz import process
-from rapidfuzz.distance import Levenshtein
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb import names
@@ -66,11 +63,6 @@ def test_ascii_names_are_normalised_as_others_are(name: str) -> None:
         assert normalise(name + "ß").endswith("ss")
 
 
-@given(st.text())
-def test_normalising_twice_changes_nothing(name: str) -> None:
-    assert normalise(normalise(name)) == normalise(name)
-
-
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> names.NameIndex:
     return built(
@@ -99,22 +91,10 @@ def test_exact_comes_before_normalised_before_fuzzy(trees: names.NameIndex) -> N
     assert trees.search("english OAK")[0] == Match(1, 1.0, "exact")
 
 
-def test_aliases_count_as_names_and_short_names_match_as_they_are(trees: names.NameIndex) -> None:
-    assert trees.search("quercus robar") == [Match(0, pytest.approx(22 / 24), "fuzzy")]
-    assert trees.search("Elm") == [Match(7, 1.0, "normalised")]
-    assert trees.search("oak") == [Match(5, 1.0, "exact")]
-
-
 def test_ranges_keep_a_type_and_edits_can_be_forbidden(trees: names.NameIndex) -> None:
     assert [match.number for match in trees.search("English oak", ranges=[(1, 2), (3, 8)])] == [1, 3]
     assert trees.search("English oak", ranges=[]) == []
     assert [match.number for match in trees.search("English oak", edits=0)] == [0, 1, 2]
-
-
-@pytest.mark.parametrize("nothing", ["", "  ", "\x00", "no such name", "x" * 100_000, "\ud800"])
-def test_what_no_node_is_called_finds_nothing(trees: names.NameIndex, nothing: str) -> None:
-    assert trees.search(nothing) == []
-    assert trees.search("oak", limit=0) == []
 
 
 LETTERS = st.text(alphabet="ab ", max_size=14) | st.text(alphabet="abcdé", max_size=20)
@@ -144,44 +124,6 @@ def test_no_name_within_the_allowed_edits_is_missed(
     for match in found:
         same = held[match.number] == query
         assert match.how == ("exact" if same else "fuzzy" if distances[match.number] else "normalised")
-
-
-def test_misspelt_names_of_hetionet_are_all_found(shared_data: Path, tmp_path: Path) -> None:
-    """Against a comparison with every one of the 47,031 names."""
-    with gzip.open(shared_data / "hetionet" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
-        every = [json.loads(line)["name"] for line in file]
-    index = built(tmp_path, every)
-    keys = [normalise(name) for name in every]
-    asked = [n for n in range(0, len(every), 200) if len(keys[n]) > 7]
-
-    for number in asked:
-        name = every[number]
-        middle = len(name) // 2
-        misspelt = name[:middle] + name[middle + 1] + name[middle] + name[middle + 2 :]  # two letters change places
-        key = normalise(misspelt)
-        near = process.extract(key, keys, scorer=Levenshtein.distance, score_cutoff=edits_allowed(len(key)), limit=None)
-
-        found = {match.number for match in index.search(misspelt, limit=10_000)}
-
-        assert number in found
-        assert found == {n for _, _, n in near}
-    assert len(asked) > 120
-
-
-def test_an_index_without_names_opens(tmp_path: Path) -> None:
-    assert built(tmp_path / "none", []).search("a") == []
-    assert built(tmp_path / "empty", ["", ""]).search("abcdef") == []
-
-
-def test_a_read_only_index_opens(tmp_path: Path) -> None:
-    built(tmp_path, ["oak"])
-    before = sorted(file.name for file in tmp_path.iterdir())
-    tmp_path.chmod(0o555)
-    try:
-        assert names.open(tmp_path).search("oak") == [Match(0, 1.0, "exact")]
-    finally:
-        tmp_path.chmod(0o755)
-    assert sorted(file.name for file in tmp_path.iterdir()) == before
 
 
 def test_what_is_no_index_is_refused(tmp_path: Path) -> None:

@@ -62,12 +62,6 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: P
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
 
 
-def test_without_named_texts_every_other_column_is_a_text(tmp_path: Path) -> None:
-    nodes, edges, losses = all_of(shop(tmp_path, edges=["brand"]))
-    assert list(nodes[0].fields) == ["category", "description", "reviews", "price", "goes_with"]
-    assert (len(edges), losses.counts.total()) == (2, 0)
-
-
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
     table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})
@@ -194,14 +188,6 @@ def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Pat
     ((reason, count),) = losses.counts.items()
     assert (count, losses.examples[reason]) == (1, ["n.csv"])
     assert "not UTF-8, read as Windows-1252" in reason
-
-
-def test_input_without_nodes_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("id,name\n")
-    (tmp_path / "e.csv").write_text("source,relation,target\na,b,c\n")
-    for source in (TableSource([tmp_path / "n.csv"]), TableSource([], [tmp_path / "e.csv"])):
-        with pytest.raises(DataError, match=r"no nodes in records: [ne]\.csv"):
-            build(source, tmp_path / "x.skb", BARE)
 
 
 def test_only_a_build_of_the_same_input_is_called_unfinished(tmp_path: Path) -> None:

@@ -49,12 +49,6 @@ def test_it_is_a_knowledge_base_that_can_do_what_it_was_built_with(clinic: SkbKB
     bare.close()
 
 
-def test_state_names_what_must_be_known_to_repeat_a_run(clinic: SkbKB, clinic_edges: Edges) -> None:
-    state = clinic.state()
-    assert (state["nodes"], state["edges"], state["encoder"]) == (2127, len(set(clinic_edges)), "lsa")
-    assert set(state["files"]) == set(clinic.skb.meta.files)
-
-
 @pytest.mark.parametrize(
     ("query", "first", "rung"),
     [
@@ -74,12 +68,6 @@ def test_nodes_are_found_by_name_by_misspelled_name_and_by_text(
     if rung == "exact":
         assert found.entities[0].id == first
         assert found.entities[0].kind == "Disease"
-
-
-def test_a_search_for_nothing_and_one_without_hits(clinic: SkbKB) -> None:
-    with pytest.raises(BadArguments, match="empty"):
-        clinic.search_entities("  ")
-    assert clinic.search_entities("zzzzqqqq xxxyyy").rung == "none"
 
 
 def test_relations_are_found_by_the_types_they_link(clinic: SkbKB) -> None:
@@ -115,13 +103,6 @@ def test_an_entry_of_a_hub_says_how_many_edges_it_leaves_out(hetionet: SKB, heti
         shown = sum(statement.property.id == relation for statement in entry.statements)
         assert shown + entry.omitted.get(f"{relation} edges", 0) == count
         assert shown == min(count, 50)
-
-
-def test_an_entry_of_a_relation_says_what_it_links(clinic: SkbKB) -> None:
-    entry = clinic.get_entry("CtD")
-    assert (entry.entity.kind, entry.document) == ("property", "Compound -> Disease: 755 edges")
-    with pytest.raises(UnknownId, match="no node or relation 'Disease::none'"):
-        clinic.get_entry("Disease::none")
 
 
 def test_examples_of_a_relation_are_real_edges_of_different_subjects(clinic: SkbKB, clinic_edges: Edges) -> None:
@@ -177,8 +158,3 @@ def test_a_query_by_meaning_keeps_to_the_type_asked_for(clinic: SkbKB) -> None:
     assert len(clinic.vector_query("heart", limit=7)) == 7
     with pytest.raises(UnknownId, match=r"no node type 'Illness'.*Disease"):
         clinic.vector_query("x", kind="Illness")
-
-
-def test_labels_of_many_ids_leave_out_those_that_do_not_exist(clinic: SkbKB, names: dict[str, str]) -> None:
-    ids = [GLAUCOMA, "Compound::DB00373", "Disease::none"]
-    assert clinic.labels(ids) == {node: names[node] for node in ids[:2]}

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.knowledge.skb import text
 from kbnav.knowledge.skb.schema import NodeText
@@ -45,12 +43,6 @@ def test_words_are_freed_of_case_and_accents_and_scripts_without_spaces_are_cut(
     assert spelled(written).split() == expected.split()
 
 
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_texts_side_by_side_do_not_touch(one: str, other: str) -> None:
-    apart = [*spelled(one).casefold().split(), *spelled(other).casefold().split()]
-    assert spelled(f"{one}\n{other}").casefold().split() == apart
-
-
 @pytest.fixture(scope="module")
 def entities(shared_data: Path) -> list[Mapping[str, Any]]:
     with gzip.open(shared_data / "entities" / "entities.ndjson.gz", "rt", encoding="utf-8") as file:
@@ -82,24 +74,6 @@ def test_a_part_of_a_name_that_has_no_spaces_finds_it(
     asked, share = share_found_first(tmp_path, labels(entities, language))
     assert asked > 100
     assert share > 0.9
-
-
-@pytest.mark.parametrize("language", ["de", "el", "ru", "he", "ar", "hi", "fr", "sv"])
-def test_words_of_other_scripts_stay_whole_and_lose_nothing(entities: list[Mapping[str, Any]], language: str) -> None:
-    names = labels(entities, language)
-    assert len(names) > 100
-    for name in names:
-        if not any("\u0e00" <= letter <= "\u0fff" or letter > "\u2fff" for letter in name):
-            assert len(spelled(name).split()) == len(name.split()), name
-
-
-def test_capitals_without_accents_find_a_greek_name(entities: list[Mapping[str, Any]], tmp_path: Path) -> None:
-    names = [name for name in labels(entities, "el") if " " not in name and name != spelled(name)]
-    assert len(names) > 20
-    text.build((NodeText(n, 0, name, (), "") for n, name in enumerate(names)), tmp_path, type_start=[0, len(names)])
-    index = text.open(tmp_path)
-    for number, name in enumerate(names):
-        assert number in [found for found, _ in index.search(spelled(name).upper())], name
 
 
 def test_an_index_of_format_1_is_asked_with_words_as_they_are_written(tmp_path: Path) -> None:

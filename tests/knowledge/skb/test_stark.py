@@ -19,7 +19,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.stark import StarkSource
-from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_info
+from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 
 from .saved import plain, save_pickle, save_stark, save_tensor, tensor_pickle
@@ -239,23 +239,6 @@ def test_a_gene_of_prime_is_rendered_as_by_stark(prime: SKB) -> None:
     )
 
 
-def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
-    drug = prime.number("1")
-    assert get_doc_info(prime, drug, add_rel=False) == (
-        "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n  - state: solid\n"
-    )
-    assert get_rel_info(prime, drug) == (
-        "- relations:\n"
-        "\n  indication: {disease: (eczema),}"
-        "\n  off-label_use: {disease: (eczema, acne),}"
-        "\n  associated_with: {gene/protein: (PHYHIP),}"
-    )
-    assert (
-        get_rel_info(prime, drug, ["off-label use"], n_rel=1) == "- relations:\n\n  off-label_use: {disease: (eczema),}"
-    )
-    assert get_rel_info(prime, drug, ["ppi"]) == ""
-
-
 # MAG, whose names are not in its files
 
 MAG_NODES: list[dict[str, Any]] = [
@@ -368,10 +351,6 @@ def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Pa
             "  products also purchased: \n#1: Kettle\n"
             "  products also viewed: \n#1: Kettle\n"
         )
-
-
-def test_compact_text_is_starks() -> None:
-    assert compact_text("- a: \n- b:\r\n  c..  d\n") == "a: b: c. d. "
 
 
 def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:

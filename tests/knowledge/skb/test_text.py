@@ -103,23 +103,12 @@ def test_words_are_stemmed_and_folded(trees: text.TextIndex) -> None:
     assert numbers(trees.search("facade")) == [2]
 
 
-def test_a_query_is_plain_text_and_has_no_operators(trees: text.TextIndex) -> None:
-    assert numbers(trees.search('C++ AND (NOT) "x:y" ['))[0] == 4
-    assert numbers(trees.search("field:value")) == [4]
-    assert numbers(trees.search("-oak +beech"))[0] == 2
-
-
 def test_a_query_keeps_its_first_words_however_much_is_put_behind_it(trees: text.TextIndex) -> None:
     behind = " ".join(f"filler{n} filler{n}" for n in range(300))
     assert trees.unread(f"quercus {behind}") == 301 - 256
     assert numbers(trees.search(f"quercus {behind}")) == [0]
     assert numbers(trees.search(f"{behind} quercus {'quercus ' * 2}")) == [0]  # and behind them its most frequent ones
     assert trees.unread("quercus " * 300) == 0
-
-
-@pytest.mark.parametrize("nothing", ["", "   ", "!?;", "zzzz"])
-def test_a_query_without_known_words_finds_nothing(trees: text.TextIndex, nothing: str) -> None:
-    assert trees.search(nothing) == []
 
 
 def test_filters_keep_scores_and_leave_only_what_was_asked_for(trees: text.TextIndex) -> None:
@@ -213,14 +202,6 @@ def test_what_is_not_an_index_is_refused_with_its_folder(tmp_path: Path) -> None
         text.open(tmp_path / "index")
 
 
-def test_progress_counts_to_the_end(tmp_path: Path) -> None:
-    calls: list[tuple[str, int, int]] = []
-    nodes = [node(i, f"n{i}") for i in range(12_000)]
-    text.build(nodes, tmp_path, type_start=[0, 12_000], progress=lambda *call: calls.append(call))
-
-    assert calls == [("text", 5_000, 12_000), ("text", 10_000, 12_000), ("text", 12_000, 12_000)]
-
-
 def test_wordnet_definitions_are_found_by_their_words(shared_data: Path, tmp_path: Path) -> None:
     with gzip.open(shared_data / "wn18rr" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
@@ -244,15 +225,6 @@ def test_fusion_sums_reciprocal_ranks() -> None:
     assert reciprocal_rank_fusion([["a"], ["b"]], weights=[0.5, 1]) == [("b", 1 / 61), ("a", 0.5 / 61)]
 
 
-@given(st.lists(st.permutations(range(6)), min_size=1, max_size=4))
-def test_fusion_keeps_a_ranking_all_agree_on_and_never_loses_an_id(rankings: list[list[int]]) -> None:
-    fused = [number for number, _ in reciprocal_rank_fusion(rankings)]
-
-    assert sorted(fused) == list(range(6))
-    if all(ranking == rankings[0] for ranking in rankings):
-        assert fused == rankings[0]
-
-
 def test_fusion_by_scores_keeps_how_far_ahead_the_first_are() -> None:
     words = [("a", 9.0), ("b", 3.0)]
     meaning = [("b", 0.8), ("c", 0.4), ("a", 0.0), ("d", -0.2)]
@@ -274,14 +246,3 @@ def test_fusion_by_scores_keeps_how_far_ahead_the_first_are() -> None:
 scored = st.dictionaries(st.integers(0, 9), st.floats(-1, 50), max_size=8).map(
     lambda scores: sorted(scores.items(), key=lambda pair: -pair[1])
 )
-
-
-@given(scored, scored, st.floats(0.1, 3), st.integers(1, 8))
-def test_fusion_by_scores_is_between_0_and_1_and_keeps_every_id_with_a_score(one, other, weight, depth) -> None:
-    fused = relative_score_fusion([one, other], weights=[1, weight], depth=depth)
-
-    assert {number for number, _ in fused} == {number for number, score in [*one, *other] if score > 0}
-    assert all(0 <= score <= 1 + 1e-9 for _, score in fused)
-    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
-    if one == other:
-        assert [number for number, _ in fused] == [number for number, score in one if score > 0]

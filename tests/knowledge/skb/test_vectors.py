@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 import multiprocessing
 import os
@@ -103,12 +102,6 @@ def test_texts_are_found_by_a_built_index(tmp_path: Path) -> None:
     assert np.linalg.norm(index.vectors, axis=1).tolist() == pytest.approx([1, 1, 1, 0, 1])
 
 
-def test_names_aliases_and_documents_are_encoded() -> None:
-    assert NodeText(0, 0, "oak", ("Quercus", "oak tree"), "A tree.").document == "oak\nQuercus, oak tree\nA tree."
-    assert NodeText(0, 0, "oak", (), "").document == "oak"
-    assert NodeText(0, 0, "oak", ("Quercus",), "- name: oak\n", names_in_text=True).document == "- name: oak\n"
-
-
 def test_an_update_encodes_only_what_changed(tmp_path: Path) -> None:
     names = [f"{'abcde'[n % 5] * (n % 9)}x{n}" for n in range(2000)]
     built(tmp_path / "old", names, Letters())
@@ -126,13 +119,6 @@ def test_another_encoder_takes_nothing_over(tmp_path: Path) -> None:
     encoder = Letters("others")
     built(tmp_path / "new", ["a", "b"], encoder, previous=tmp_path / "old")
     assert sorted(encoder.seen) == ["a", "b"]
-
-
-def test_equal_texts_are_encoded_once(tmp_path: Path) -> None:
-    encoder = Letters()
-    index = built(tmp_path, ["same", "other", "same", "same"], encoder)
-    assert sorted(encoder.seen) == ["other", "same"]
-    assert (index.vectors[0] == index.vectors[3]).all()
 
 
 def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
@@ -165,18 +151,6 @@ def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path: Path
     more = Letters()
     assert len(built(tmp_path, ["a", "b", "c", "d"], more).vectors) == 4
     assert len(more.seen) == 4
-
-
-def test_progress_counts_nodes_to_the_end(tmp_path: Path) -> None:
-    calls: list[tuple[str, int, int]] = []
-    vectors.build(
-        nodes(["a"] * 1200),
-        tmp_path,
-        type_start=[0, 1200],
-        encoder=Letters(),
-        progress=lambda *call: calls.append(call),
-    )
-    assert calls == [("vectors", 0, 1200), ("vectors", 512, 1200), ("vectors", 1024, 1200), ("vectors", 1200, 1200)]
 
 
 def test_no_nodes_give_an_index_that_finds_nothing(tmp_path: Path) -> None:
@@ -224,17 +198,6 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
         vectors.open(tmp_path)
 
 
-def test_a_read_only_index_opens(tmp_path: Path) -> None:
-    built(tmp_path, ["a", "b"], Letters())
-    before = sorted(file.name for file in tmp_path.iterdir())
-    tmp_path.chmod(0o555)
-    try:
-        assert vectors.open(tmp_path, Letters()).search("a")[0][0] == 0
-    finally:
-        tmp_path.chmod(0o755)
-    assert sorted(file.name for file in tmp_path.iterdir()) == before
-
-
 TREES = ["oak tree bark", "elm tree leaf", "acorn of oak", "stock market", "bond market", "stock and bond"]
 
 
@@ -255,19 +218,3 @@ def test_without_an_encoder_lsa_is_fitted_kept_and_used_again(tmp_path: Path) ->
     assert vectors.open(new).encoder_name == index.encoder_name
     assert set(calls) == {"vectors"}  # not fitted again
     assert (vectors.open(new).vectors[:6] == index.vectors).all()
-
-
-def test_wordnet_by_minilm_without_being_told(shared_data: Path, tmp_path: Path) -> None:
-    """The encoder that made an index is found again by its name; meaning is found without common words."""
-    from kbnav.encoders import load
-
-    with gzip.open(shared_data / "wn18rr" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file][20:20_000:200]
-    wanted = next(n for n, row in enumerate(rows) if len(row["description"]) > 40)
-    texts = [NodeText(n, 0, row["name"], (), row["description"]) for n, row in enumerate(rows)]
-    vectors.build(lambda: texts, tmp_path, type_start=[0, len(rows)], encoder=load("minilm"))
-
-    best = vectors.open(tmp_path).search(rows[wanted]["description"], limit=1)
-
-    assert best[0][0] == wanted
-    assert best[0][1] > 0.8

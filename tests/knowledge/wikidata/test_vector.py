@@ -42,23 +42,18 @@ def test_entities_come_with_similarity_and_label_best_first():
         assert [(one.method, one.params["K"]) for one in asked] == [("GET", "3")]
 
 
-def test_language_class_and_reranking_are_passed():
+def test_language_and_class_are_passed():
     with serving(service) as served:
         with client(served.url, vector=served.url + "/vector") as opened:
             opened.kb.vector_query("wer entdeckte Radium?", kind="Q5", language="de-at")
-            assert "rerank" not in served.asked[0].params
-        settings = Settings(
-            endpoints=endpoints_of(served.url).model_copy(
-                update={"vector": served.url + "/vector", "vector_rerank": True}
-            )
-        )
+        settings = Settings(endpoints=endpoints_of(served.url).model_copy(update={"vector": served.url + "/vector"}))
         kb = WikidataKB.by_http(settings)
         kb.vector_query("found by", kind="property", language="fr")
         kb.close()
     first, second = (one.params for one in served.asked if "/query/" in one.path)
     assert (first["lang"], first["instanceof"]) == ("de", "Q5")
     assert served.asked[0].path == "/vector/item/query/"
-    assert (second["lang"], second["rerank"]) == ("fr", "true")
+    assert second["lang"] == "fr"
     assert "instanceof" not in second
 
 
@@ -69,14 +64,6 @@ def test_at_most_fifty_are_asked_for_and_long_texts_are_cut():
         assert asked.method == "GET"
         assert asked.params["K"] == "50"
         assert len(asked.params["query"]) <= 1000
-
-
-def test_without_a_service_it_is_not_offered():
-    kb = WikidataKB.by_http(Settings(endpoints=endpoints_of("http://127.0.0.1:1")))
-    assert "vector_query" not in kb.capabilities
-    with pytest.raises(BadArguments, match=r"endpoints\.vector"):
-        kb.vector_query("x")
-    kb.close()
 
 
 @pytest.mark.parametrize(("text", "kind"), [("x", "lexeme"), ("", "item"), ("  ", "item")])

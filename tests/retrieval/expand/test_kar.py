@@ -229,6 +229,19 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
     ]
 
 
+def test_unless_said_otherwise_the_graph_is_followed_two_hops_far_and_ten_neighbours_are_kept(tmp_path: Path):
+    """KAR, section 5.3: h = 2, k = 10. A chain of two, and sixteen nodes beside it."""
+    (tmp_path / "n.csv").write_text("id,type,name\n" + "".join(f"n{one},t,node{one}\n" for one in range(20)))
+    edges = ["n0,r,n1", "n1,r,n2", "n2,r,n3", *(f"n0,r,n{one}" for one in range(4, 20))]
+    (tmp_path / "e.csv").write_text("source,relation,target\n" + "\n".join(edges) + "\n")
+    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
+    with SKB.open(tmp_path / "x.skb") as chain:
+        trace = Trace()
+        KAR(chain, Listening("n0"), Script("[]").calls, similarity_for(chain, "vss"), KAROptions()).expand(QUERY, trace)
+        [step] = [step for step in trace.steps if step.call.tool == "document_triples"]
+        assert "10 of 18 neighbours" in step.observation  # n3 is three hops away
+
+
 def test_hops_and_edges_are_those_of_the_surroundings(skb: SKB, said: Said):
     script, trace = Script("[]", "one"), Trace()
     kar(skb, script, Listening("finch"), hops=1, neighbours=10).expand(QUERY, trace)

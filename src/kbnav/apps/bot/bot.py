@@ -26,7 +26,6 @@ from kbnav.apps.bot.talk import (
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
 from kbnav.apps.bot.wikitext import Style, apology, edit_summary, question_text, reply_text
-from kbnav.apps.bot.words import words_of
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, Turn
@@ -268,7 +267,7 @@ class Bot:
     def _have_answered(self, question: Question, tries: int) -> str:
         """Answer and keep the reply. Raises ServiceError where it is to be tried again."""
         run, note = "", ""
-        words = words_of(question_language(question.text, self._known.language))
+        language = question_language(question.text, self._known.language)
         mark, depth = marker(question.id), question.depth + 1
         try:
             if tries > TRIES:
@@ -276,11 +275,11 @@ class Bot:
             found = self._answer(question, turns(self._ledger, question, self._find_run))
             others = self._others(found)
             if others and self._asks:
-                reply = question_text(others, marker=mark, depth=depth, words=words)
+                reply = question_text(others, marker=mark, depth=depth, language=language)
             else:
                 made_of = self._evidence(found)
                 reply = reply_text(
-                    found, self._style, marker=mark, depth=depth, words=words, evidence=made_of, others=others
+                    found, self._style, marker=mark, depth=depth, language=language, evidence=made_of, others=others
                 )
             run = found.id
         except FATAL:
@@ -288,13 +287,13 @@ class Bot:
         except StopRun as error:
             if isinstance(error, ServiceError) and tries < TRIES:
                 raise
-            reply, note = apology(marker=mark, depth=depth, words=words), str(error)
+            reply, note = apology(marker=mark, depth=depth, language=language), str(error)
         self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
         return reply
 
     def _post(self, question: Question, reply: str) -> str:
         """Put the reply on its page, on whatever the page has become meanwhile."""
-        summary = edit_summary(question.section, self.task_page, words_of(self._known.language))
+        summary = edit_summary(question.section, self.task_page, self._known.language)
         for _ in range(_CONFLICTS):
             shut, page = self._wiki.read(self.shutoff_page, question.page)
             entry = self._ledger.entry(question.id)

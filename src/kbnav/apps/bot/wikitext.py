@@ -10,11 +10,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import SimpleNamespace
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.absence_words import absence_text
-from kbnav.apps.bot.words import ENGLISH, Words
-from kbnav.apps.evidence import answer_table, closing_lines, row_lines
+from kbnav.apps.evidence import absence_text, answer_table, closing_lines, phrases, row_lines
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
@@ -86,7 +85,7 @@ def reply_text(
     *,
     marker: str,
     depth: int,
-    words: Words = ENGLISH,
+    language: str = "en",
     evidence: Provenance | None = None,
     others: Sequence[OtherAnswer] = (),
 ) -> str:
@@ -97,11 +96,11 @@ def reply_text(
         style: see ``Style``.
         marker: a comment by which the bot knows its own reply again; holds no ``--``.
         depth: indentation, the number of colons.
-        words: those around the answer.
+        language: of the words around the answer.
         evidence: what makes the rows true, told as footnotes.
         others: what the answer were if a name meant another thing.
     """
-    outcome = run.outcome
+    outcome, words = run.outcome, phrases("bot", language)
     indent = ":" * max(1, depth)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
@@ -134,9 +133,9 @@ def reply_text(
     return "\n".join(parts) + "\n"
 
 
-def question_text(others: Sequence[OtherAnswer], *, marker: str, depth: int, words: Words = ENGLISH) -> str:
+def question_text(others: Sequence[OtherAnswer], *, marker: str, depth: int, language: str = "en") -> str:
     """The wikitext of a question back: which of several things of one name is meant."""
-    name = others[0].name
+    name, words = others[0].name, phrases("bot", language)
     meant = [others[0].taken, *(one.meant for one in others if one.name == name)]
     indent = ":" * max(1, depth)
     listed = [f"{indent}* {escape(f'{named(one)}, {one.id}')}" for one in meant]
@@ -146,9 +145,9 @@ def question_text(others: Sequence[OtherAnswer], *, marker: str, depth: int, wor
     )
 
 
-def apology(*, marker: str, depth: int, words: Words = ENGLISH) -> str:
+def apology(*, marker: str, depth: int, language: str = "en") -> str:
     """The wikitext of a reply to a question that could not be answered."""
-    return f"{':' * max(1, depth)}<!-- {marker} -->{words.failed} ~~~~\n"
+    return f"{':' * max(1, depth)}<!-- {marker} -->{phrases('bot', language).failed} ~~~~\n"
 
 
 def _address(query: str, page: str) -> str:
@@ -157,17 +156,16 @@ def _address(query: str, page: str) -> str:
     return page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
 
 
-def _headline(run: Run, words: Words) -> str:
-    outcome = run.outcome
-    if outcome.status == "answered":
-        return escape(outcome.text) or words.see_table
-    if outcome.status == "best effort":
-        return words.best_so_far.format(text=escape(outcome.text))
-    if outcome.status == "refused":
-        return words.refused
-    if outcome.status == "failed":
-        return words.failed
-    return words.none_found + (f" {escape(outcome.text)}" if outcome.text else "")
+def _headline(run: Run, words: SimpleNamespace) -> str:
+    text = escape(run.outcome.text)
+    heads = {
+        "answered": text or words.see_table,
+        "best effort": words.best_so_far.format(text=text),
+        "refused": words.refused,
+        "failed": words.failed,
+    }
+    head: str = heads.get(run.outcome.status) or words.none_found + (f" {text}" if text else "")
+    return head
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
@@ -189,7 +187,7 @@ def _sup(number: int, notes: int) -> str:
     return f"<sup>{number}</sup>" if number <= notes else ""
 
 
-def _table(table: AnswerTable, style: Style, words: Words, notes: int) -> str:
+def _table(table: AnswerTable, style: Style, words: SimpleNamespace, notes: int) -> str:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
@@ -210,7 +208,7 @@ def _ranked(run: Run, notes: int) -> list[list[str]]:
     ]
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: Words) -> str:
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: SimpleNamespace) -> str:
     """A table whose cells are wikitext already; a blank keeps a cell from being read as a mark."""
     lines = ['{| class="wikitable"', *(f"! {escape(column)}" for column in columns)]
     for row in rows:
@@ -221,7 +219,7 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, wor
     return "\n".join(lines)
 
 
-def _how(run: Run, words: Words) -> list[str]:
+def _how(run: Run, words: SimpleNamespace) -> list[str]:
     """The steps, folded away."""
     if not run.path:
         return []
@@ -243,10 +241,10 @@ def _folded(head: str, items: Sequence[str], after: Sequence[str] = ()) -> list[
     ]
 
 
-def edit_summary(section: str, task_page: str, words: Words = ENGLISH) -> str:
+def edit_summary(section: str, task_page: str, language: str = "en") -> str:
     """The summary of a reply's edit: the section, what was done, and the page that describes the task."""
     heading = re.sub(r"[\[\]{}|<>*/]+", " ", section)
     heading = " ".join(heading.split())[:80]
     task = re.sub(r"[\[\]{}|<>\n]+", "", task_page)
-    done = words.summary.format(task=f"[[{task}]]")
+    done = phrases("bot", language).summary.format(task=f"[[{task}]]")
     return f"/* {heading} */ {done}" if heading else done

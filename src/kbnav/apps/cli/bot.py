@@ -86,23 +86,22 @@ def replay(
     from kbnav.apps.bot.bot import LANGUAGE, turns
     from kbnav.apps.bot.talk import marker
     from kbnav.apps.bot.wikitext import question_text, reply_text
-    from kbnav.apps.bot.words import words_of
     from kbnav.apps.console import answer_record, print_run
 
     settings = of.settings()
     with _ledger(settings, edit=not dry, alone=False) as ledger:
         asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
-        words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
+        language = question_language(asked.text, ledger.mark(LANGUAGE))
     with _asking(settings, of.system or "") as (answer, evidence, others):
         found = answer(asked, history)
         made_of, also = evidence(found), others(found)
     mark, depth = marker(asked.id), asked.depth + 1
     if also and settings.ask_back == "ask":
-        reply = question_text(also, marker=mark, depth=depth, words=words)
+        reply = question_text(also, marker=mark, depth=depth, language=language)
     else:
         reply = reply_text(
-            found, _style(settings), marker=mark, depth=depth, words=words, evidence=made_of, others=also
+            found, _style(settings), marker=mark, depth=depth, language=language, evidence=made_of, others=also
         )
     page = settings.endpoints.query_page
     if as_json:
@@ -152,7 +151,7 @@ def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence,
         agent = build_agent(base, settings, system)
 
         def evidence(run: Run) -> Provenance | None:
-            return run_evidence(base, run, range(ROWS)) if settings.bot.footnotes else None
+            return run_evidence(base, run, range(ROWS))
 
         def others(run: Run) -> Sequence[OtherAnswer]:
             return other_answers(run, base) if settings.ask_back != "never" else ()

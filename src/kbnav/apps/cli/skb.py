@@ -28,6 +28,8 @@ NO_ENCODER = "none"
 _UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
 _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
+_MEMORY = 2 << 30
+"""Bytes that one record, pickle or tensor may take while an SKB is built."""
 
 Nodes = Annotated[
     list[Path] | None,
@@ -243,10 +245,10 @@ def _records(
         others = ", ".join(other for other in Format if other is not Format.records)
         raise UsageError(f"give records with --nodes and --edges; for other input say --from {others}")
     if not tables:
-        return columns.source(nodes, edges, _memory())
+        return columns.source(nodes, edges, _MEMORY)
     if nodes or edges or any(astuple(columns)):
         raise UsageError("--tables names the files and their columns itself: leave out --nodes, --edges and columns")
-    return mapped_from_file(tables, _memory())
+    return mapped_from_file(tables, _MEMORY)
 
 
 def _published(kind: Format, sources: Sequence[Path], language: str, labels: Sequence[str]) -> Source:
@@ -263,13 +265,13 @@ def _published(kind: Format, sources: Sequence[Path], language: str, labels: Seq
     if len(sources) != 1:
         raise UsageError(f"give the one folder that the files of {kind} are in")
     if kind is Format.ogbn_mag:
-        return MagSource(sources[0], _memory(), language=language)
+        return MagSource(sources[0], _MEMORY, language=language)
     readers: dict[Format, Callable[[Path, int], Source]] = {
         Format.stark: StarkSource,
         Format.primekg: PrimeKGSource,
         Format.amazon: AmazonSource,
     }
-    return readers[kind](sources[0], _memory())
+    return readers[kind](sources[0], _MEMORY)
 
 
 def _build_files(source: Source, out: str, options: Options, console: Console) -> Meta:
@@ -470,13 +472,6 @@ def _home() -> Path:
     from kbnav.settings.model import load_settings
 
     return load_settings().home
-
-
-def _memory() -> int:
-    """Bytes that one record, pickle or tensor may take."""
-    from kbnav.settings.model import load_settings
-
-    return int(load_settings().limits.import_memory * (1 << 30))
 
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from pydantic import Field
+from pydantic import TypeAdapter, ValidationError
 
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, load, open_skb
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.settings.systems import Options, describe_options, parse_set, read_options
+from kbnav.settings.plugins import load as load_reference
+from kbnav.settings.systems import parse_set
 
 if TYPE_CHECKING:
     from kbnav.encoders.trained import Card
@@ -29,190 +31,111 @@ if TYPE_CHECKING:
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.settings.model import Settings
-    from kbnav.training.data import Example, Split
-    from kbnav.training.task import Point, Task
+    from kbnav.training.data import Example
+    from kbnav.training.task import Point
 
 _EVERY = 100
+T = TypeVar("T")
 
 
-class Course(Options):
-    """How a model is trained with torch."""
+@dataclass(frozen=True)
+class Questions:
+    """Which questions are used.
 
-    epochs: int = Field(default=10, ge=1)
-    """At most."""
-    rate: float = Field(default=2e-5, ge=0)
-    """Of learning, at its highest."""
-    batch: int = Field(default=16, ge=1)
-    """Questions of a step, in each process."""
-    every: int = Field(default=0, ge=0)
-    """Validate after so many steps; 0: after each epoch."""
-    patience: int = Field(default=3, ge=1)
-    """Validations without gain before it ends."""
-    steps: int = Field(default=0, ge=0)
-    """End after so many steps, for a trial; 0: never."""
-    mini_batch: int = Field(default=32, ge=1)
-    """Texts in memory at once; it changes no result."""
-    device: str = "auto"
-    """As cpu, cuda:1; auto: a GPU if there is one."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Numbers; auto: bfloat16 on a GPU."""
-    seed: int = 0
-    """Of all that is drawn."""
-    held_out: float = Field(default=0.1, ge=0.01, le=0.9)
-    """Without --validation: the share held out of --dataset."""
-    limit: int | None = Field(default=None, ge=1)
-    """Only the first so many questions of each --dataset."""
-    asked: int | None = Field(default=None, ge=1)
-    """Only the first so many questions of each --validation."""
+    Without --validation, the share ``held_out`` of --dataset. Only the first ``limit`` questions of each --dataset are
+    learned from, and the first ``asked`` of each --validation are asked.
+    """
+
+    held_out: float = 0.1
+    limit: int | None = None
+    asked: int | None = None
 
 
-class DenseOptions(Course):
-    """What ``--set`` sets of the dense retriever."""
-
-    base: str = "roberta-base"
-    """Name on the hub, a folder, or minilm (of its package); roberta-base as STaRK."""
-    layers: int = Field(default=0, ge=0)
-    """Of the base that are used, evenly spread; 0: all."""
-    shared: bool = False
-    """One encoder for questions and documents, and not two."""
-    negatives: str = "vss=20"
-    """Hard negatives of a question: SYSTEM=N of a retriever, or paths=N, ends of the answer's path; with commas."""
-    positives: int = Field(default=5, ge=1)
-    """Answers of a question at most."""
-    longest: int = Field(default=256, ge=8)
-    """Tokens of a text that are read."""
-    relations: bool | None = None
-    """Documents with relations; default: where the SKB was built with them."""
-    pool: int = Field(default=2000, ge=0)
-    """Documents among which validation looks for answers; 0: all."""
-    vectors: bool = True
-    """Make the SKB's vectors with it at the end."""
-
-
-class CrossOptions(Course):
-    """What ``--set`` sets of the cross-encoder."""
-
-    base: str = "roberta-base"
-    """Name on the hub, a folder, or minilm (of its package)."""
-    layers: int = Field(default=2, ge=0)
-    """Of the base that are used, evenly spread; 0: all."""
-    longest: int = Field(default=96, ge=8)
-    """Tokens of question and document that are read."""
-    systems: tuple[str, ...] = ("graph-rank", "bm25", "vss")
-    """Whose first nodes are ranked again."""
-    depth: int = Field(default=100, ge=2)
-    """Nodes that are ranked again."""
-    listed: int = Field(default=20, ge=2)
-    """Nodes of a question that are learned from."""
-    positives: int = Field(default=4, ge=1)
-    """Answers of a question at most."""
-    teacher: str = ""
-    """Folder of a larger one, whose scores are learned (distillation)."""
-
-
-class QagnnOptions(Course):
-    """What ``--set`` sets of the graph network."""
-
-    systems: tuple[str, ...] = ("graph-rank", "bm25", "vss")
-    """Whose first nodes are ranked again."""
-    depth: int = Field(default=50, ge=2, le=150)
-    """Nodes that are ranked again."""
-    nodes: int = Field(default=200, ge=10)
-    """Of a question's subgraph, at most."""
-    width: int = Field(default=128, ge=8)
-    """Of the network's states."""
-    layers: int = Field(default=3, ge=1)
-    """Rounds of messages."""
-    relations: bool | None = None
-    """Documents with relations; default: where the SKB was built with them."""
-
-
-class FuseOptions(Options):
-    """What ``--set`` sets of plan-fuse."""
+@dataclass(frozen=True)
+class Evidence:
+    """Folders of a ``cross`` encoder and of a graph network, ``qagnn``, that were trained: evidence too."""
 
     cross: Path | None = None
-    """Folder of a cross-encoder that was trained, as evidence too."""
     qagnn: Path | None = None
-    """Folder of a graph network that was trained, as evidence too."""
 
 
-class RankerOptions(Options):
-    """What ``--set`` sets of the planner that ranks paths."""
+@dataclass(frozen=True)
+class Labels:
+    """How questions get their paths.
+
+    Their nodes are found by ``matching``, ``nearest`` of them by meaning (pasemiqa's K). The ``weighing`` of the paths
+    to one question's answers is uniform in PASemiQA.
+    """
 
     matching: Literal["exact", "embedding", "hybrid"] = "hybrid"
-    """How the questions' nodes are found; saved with the planner."""
     weighing: Literal["likelihood", "uniform"] = "likelihood"
-    """Of the paths to one question's answers; uniform: as in PASemiQA."""
-    nearest: int = Field(default=10, ge=1, le=50)
-    """Nodes matched by meaning; pasemiqa's K."""
+    nearest: int = 10
     seed: int = 0
-    """Of the order of the questions."""
 
 
-class Seq2SeqOptions(RankerOptions):
-    """What ``--set`` sets of the planner that writes paths."""
+@dataclass(frozen=True)
+class Base:
+    """``base``: a Hugging Face causal model, a folder or a .gguf file; empty: a small new one."""
 
     base: str = ""
-    """A Hugging Face causal model, a folder or a .gguf file; default: a small new one."""
-    epochs: int = Field(default=10, ge=1)
-    """Of training."""
-    steps: int = Field(default=0, ge=0)
-    """End after so many steps, for a trial; 0: never."""
-    rate: float = Field(default=0.0, ge=0)
-    """Of learning; 0: 2e-4 with a base, else 1e-3."""
-    rank: int = Field(default=8, ge=1)
-    """Of LoRA."""
-    batch: int = Field(default=16, ge=1)
-    """Pairs at once in memory."""
-    accumulation: int = Field(default=1, ge=1)
-    """Batches of one step."""
-    checkpointing: bool = False
-    """Less memory for more time, with a base."""
-    device: str = "auto"
-    """As cpu, cuda:1; auto: a GPU if there is one."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Numbers; auto: bfloat16 on a GPU."""
-    validation: float = Field(default=0.0, ge=0, le=0.9)
-    """Share of the questions held out."""
-    beams: int = Field(default=3, ge=1)
-    """Paths planned."""
 
 
-class ProgramsOptions(Options):
-    """What ``--set`` sets of the programs of agent-retriever."""
+class Options:
+    """What ``--set`` gave: each option is a field of one of the dataclasses that a kind of training takes."""
 
-    groups: int = Field(default=6, ge=1)
-    """Groups of questions at most, each with a program of its own."""
-    smallest: int = Field(default=20, ge=1)
-    """Validation questions that a group needs."""
-    grouping: Literal["auto", "model", "paths", "words"] = "auto"
-    """By a model, by paths (words that tell the way to the answers), by words, or auto."""
-    limit: int | None = Field(default=None, ge=1)
-    """Only the first so many training questions."""
-    seed: int = 0
-    """Of groups, batches and examples."""
-    steps: int = Field(default=20, ge=1)
-    """Of each group."""
-    batch: int = Field(default=25, ge=1)
-    """Training questions of a step."""
-    patience: int = Field(default=10, ge=1)
-    """Steps without gain before the writer starts anew."""
-    significance: float = Field(default=0.1, ge=0, le=1)
-    """What the paired test must give."""
-    without: tuple[str, ...] = ()
-    """Parts to leave out: contrast, memory, groups, model-functions, relations, improvement."""
-    max_cost: float | None = Field(default=None, ge=0)
-    """End at so many US dollars in all."""
-    max_seconds: float | None = Field(default=None, ge=0)
-    """End after so much time."""
-    only: str = ""
-    """Train this group alone, as g2; the others stay as they are."""
-    first_stage: Literal["chosen", "equal"] = "chosen"
-    """Weights of the first stage's systems: chosen on the questions, or equal."""
-    sandbox: str = "monty"
-    """Where programs run."""
-    api_model: str = ""
-    """The model that programs ask; empty: they ask none."""
+    def __init__(self, kind: Kind, given: dict[str, Any]) -> None:
+        """Raises UsageError for an option that there is not."""
+        self._name, self._given = f"train {kind}", given
+        known = [field.name for shape in shapes_of(kind) for field in option_fields(shape)]
+        for option in given:
+            if option not in known:
+                raise UsageError(f"{self._name} has no option {option!r}; there are: {', '.join(known) or 'none'}")
+
+    def __contains__(self, option: str) -> bool:
+        return option in self._given
+
+    def __getitem__(self, option: str) -> str:
+        return str(self._given[option])
+
+    def read(self, shape: type[T], **more: Any) -> T:
+        """A dataclass from the options of its fields, and ``more``. Raises UsageError for a value of a wrong type."""
+        types = {field.name: str(field.type) for field in option_fields(shape)}
+        own = {
+            name: value.split(",") if types[name].startswith(("tuple", "frozenset")) else value
+            for name, value in self._given.items()
+            if name in types
+        }
+        try:
+            return TypeAdapter(shape).validate_python(own | more)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise UsageError(f"{self._name}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+
+
+def shapes_of(kind: Kind) -> list[type]:
+    """The dataclasses whose fields are the options of a kind of training."""
+    return [load_reference(one) if isinstance(one, str) else one for one in _KINDS[kind][0]]
+
+
+def option_fields(shape: Any) -> list[Field[Any]]:
+    """The fields of a dataclass that ``--set`` may set."""
+    return [field for field in fields(shape) if field.name not in _INPUTS]
+
+
+def _print_options(kind: Kind, as_json: bool) -> None:
+    """What ``--set`` may set, with defaults; the docstrings say what each is."""
+    shapes = shapes_of(kind)
+    defaults = {one.name: one.default for shape in shapes for one in option_fields(shape)}
+    if as_json:
+        print_json({name: str(value) for name, value in defaults.items()})
+        return
+    for shape in shapes:
+        print(inspect.getdoc(shape))
+        print("".join(f"  --set {one.name}={one.default}\n" for one in option_fields(shape)))
+
+
+_INPUTS = ("training", "validation", "plan", "threshold", "stages")
+"""Fields that are no options: questions, and what a paper fixes."""
 
 
 class Kind(StrEnum):
@@ -280,80 +203,52 @@ def train(
     kbnav train KIND alone lists what --set may set of it. For example: kbnav train dense --kb my.skb --dataset
     train.jsonl --validation val.jsonl --set epochs=3 --out my.dense
     """
-    options_type, function = _KINDS[kind]
     if not kb and not out:
-        from kbnav.apps.cli.about import print_options
-
-        described = describe_options(options_type)
-        print_json(described) if as_json else print_options(described)
+        _print_options(kind, as_json)
         return
     named = {"--kb": kb, "--out": out, "--dataset": learned or kind is Kind.embed}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
-    pairs = parse_set(given or (), options_type.model_fields)
-    options = read_options(options_type, pairs.options, f"train {kind}")
+    names = [field.name for shape in shapes_of(kind) for field in option_fields(shape)]
+    pairs = parse_set(given or (), names)
+    options = Options(kind, pairs.options)
     settings = load(kb=kb, model=model, base_url=base_url, **pairs.settings)
     assert out is not None
-    function(Job(kind, settings, learned or (), validation or (), out, as_json), options)
+    _KINDS[kind][1](Job(kind, settings, learned or (), validation or (), out, as_json), options)
 
 
-def _train_model(job: Job, options: Any) -> None:
+def _train_model(job: Job, options: Options) -> None:
     """Train with torch, and print how it went; of several processes the first one prints."""
+    from kbnav.training.data import read_sources, split
     from kbnav.training.task import Schedule, Task
 
-    schedule = Schedule(**{one.name: getattr(options, one.name) for one in fields(Schedule)})
+    module, function = {
+        Kind.dense: ("dense", "train_dense"),
+        Kind.cross: ("cross", "train_cross"),
+        Kind.qagnn: ("qagnn", "train_qagnn"),
+    }[job.kind]
+    shape, which, schedule = shapes_of(job.kind)[-1], options.read(Questions), options.read(Schedule)
     with open_skb(job.settings, "kbnav train") as kb, _progress() as progress:
-        split = _split(job, kb, options)
-        task = Task(kb, split, job.out, schedule, job.settings, _print_point, progress)
-        card = _TRAINERS[job.kind](task, options)
-        if card is not None and job.kind is Kind.dense and options.vectors:
+        own: dict[str, Any] = {}
+        if "negatives" in options:
+            own["negatives"] = tuple(read_sources(options["negatives"]).items())
+        if job.kind is not Kind.cross and "relations" not in options:
+            own["relations"] = kb.skb.relational_vectors is not None
+        chosen: Any = options.read(shape, **own)
+        learned, apart = job.datasets(job.learned), job.datasets(job.validation)
+        training = [example for one in learned for example in _answered(one, kb)[: which.limit]]
+        validation = [example for one in apart for example in _answered(one, kb)[: which.asked]]
+        hashes = {one.name: one.sha256 for one in (*learned, *apart)}
+        parts = split(training, validation, hashes, held_out=which.held_out, seed=schedule.seed)
+        task = Task(kb, parts, job.out, schedule, job.settings, _print_point, progress)
+        card: Card | None = load_reference(f"kbnav.training.{module}:{function}")(task, chosen)
+        if card is not None and job.kind is Kind.dense:
             _embed(job.out, kb, progress)
     if card is not None:
         questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
         among = f"among {card.pool:,} documents" if card.kind == "dense" else f"by the first {card.pool:,} nodes"
         head = f"{job.out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}"
         _print_card(job, card, head, f"{among}, before and after")
-
-
-def _train_dense(task: Task, options: DenseOptions) -> Card | None:
-    from kbnav.training.data import read_sources
-    from kbnav.training.dense import DenseOptions, train_dense
-
-    sources = tuple(read_sources(options.negatives).items())
-    own = _given(DenseOptions, options, two=not options.shared, negatives=sources, relations=_related(task, options))
-    return train_dense(task, own)
-
-
-def _train_cross(task: Task, options: CrossOptions) -> Card | None:
-    from kbnav.training.cross import CrossOptions, train_cross
-
-    return train_cross(task, _given(CrossOptions, options))
-
-
-def _train_qagnn(task: Task, options: QagnnOptions) -> Card | None:
-    from kbnav.training.qagnn import QAGNNOptions, train_qagnn
-
-    return train_qagnn(task, _given(QAGNNOptions, options, relations=_related(task, options)))
-
-
-def _given(kind: Any, options: Options, **more: Any) -> Any:
-    """The dataclass that a training takes, from the options of the same names."""
-    return kind(**{one.name: getattr(options, one.name) for one in fields(kind) if one.name not in more}, **more)
-
-
-def _related(task: Task, options: DenseOptions | QagnnOptions) -> bool:
-    return task.kb.skb.relational_vectors is not None if options.relations is None else options.relations
-
-
-def _split(job: Job, kb: SkbKB, options: Course) -> Split:
-    """The questions to learn from, and those to validate by. Raises UsageError where one has no answers in the SKB."""
-    from kbnav.training.data import split
-
-    learned, apart = job.datasets(job.learned), job.datasets(job.validation)
-    training = [example for one in learned for example in _answered(one, kb)[: options.limit]]
-    validation = [example for one in apart for example in _answered(one, kb)[: options.asked]]
-    hashes = {one.name: one.sha256 for one in (*learned, *apart)}
-    return split(training, validation, hashes, held_out=options.held_out, seed=options.seed)
 
 
 def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
@@ -403,7 +298,7 @@ def _print_card(job: Job, card: Card, head: str, how: str) -> None:
     emit(job.as_json, {"out": str(job.out), **record}, head, line, *scores)
 
 
-def _train_fuse(job: Job, options: FuseOptions) -> None:
+def _train_fuse(job: Job, options: Options) -> None:
     from kbnav.encoders.trained import CARD, kept, refuse_seen
     from kbnav.planning.plan_fuse import encoder_for, open_reader, save, train
 
@@ -416,8 +311,10 @@ def _train_fuse(job: Job, options: FuseOptions) -> None:
         learned, judged = job.datasets(job.learned), job.datasets(job.validation)
         encoder = encoder_for(kb.skb)
         asked, chosen_by = ([(q.id, q.text()) for one in sets for q in one.questions] for sets in (learned, judged))
-        readers = [open_reader(kb, folder, job.settings) for folder in (options.cross, options.qagnn) if folder]
-        for reader, folder in zip(readers, filter(None, (options.cross, options.qagnn)), strict=True):
+        evidence = options.read(Evidence)
+        folders = [folder for folder in (evidence.cross, evidence.qagnn) if folder]
+        readers = [open_reader(kb, folder, job.settings) for folder in folders]
+        for reader, folder in zip(readers, folders, strict=True):
             refuse_seen(folder, f"the evidence {reader.kind}", reader.card.training, chosen_by)
         to_learn, to_judge = ([path_questions(one, kb) for one in some] for some in (learned, judged))
         found = train(kb.skb, encoder, to_learn, to_judge, _print_stage, readers=readers)
@@ -456,29 +353,29 @@ def _print_stage(stage: str, done: int, total: int) -> None:
         print(f"{stage}: {done:,} of {total:,} questions", file=sys.stderr)
 
 
-def _train_planner(job: Job, options: RankerOptions) -> None:
+def _train_planner(job: Job, options: Options) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
-    cut = 0
+    cut, how = 0, options.read(Labels)
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
-        matcher = NodeMatcher(skb, options.matching, nearest=options.nearest)
+        matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
         asked = [question for one in job.datasets(job.learned) for question in path_questions(one)]
-        found = list(examples(asked, skb, matcher, weighing=options.weighing))
-        if isinstance(options, Seq2SeqOptions):
+        found = list(examples(asked, skb, matcher, weighing=how.weighing))
+        if job.kind is Kind.seq2seq:
             from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
-            schedule = _given(Schedule, options)
-            _, cut = Seq2Seq.train(skb, found, job.out, base=options.base, schedule=schedule,
-                                   matching=options.matching, listener=_print_epoch)  # fmt: skip
+            base, schedule = options.read(Base).base, options.read(Schedule)
+            _, cut = Seq2Seq.train(
+                skb, found, job.out, base=base, schedule=schedule, matching=how.matching, listener=_print_epoch
+            )
         else:
             from kbnav.planning.ranker import Ranker, Training
 
-            trained = Ranker.train(skb, encoder_of(skb), found, Training(seed=options.seed))
-            trained.save(job.out, options.matching)
+            Ranker.train(skb, encoder_of(skb), found, Training(seed=how.seed)).save(job.out, how.matching)
     paths = {path for example in found for path in example.label}
     only_text = sum(example.text_only for example in found)
     left_out = len(asked) - len(found)
@@ -501,37 +398,23 @@ def _print_epoch(epoch: Epoch) -> None:
     print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}{held_out}", file=sys.stderr, flush=True)
 
 
-def _train_programs(job: Job, options: ProgramsOptions) -> None:
+def _train_programs(job: Job, options: Options) -> None:
     """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
     from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import braking
     from kbnav.models.prices import known_prices
     from kbnav.programs.groups import agreement
-    from kbnav.programs.train import PARTS, STOPPED, Plan, TrainingRequest, train_programs
+    from kbnav.programs.train import STOPPED, Plan, TrainingRequest, train_programs
     from kbnav.settings.model import OFFLINE
 
-    if unknown := [part for part in options.without if part not in PARTS]:
-        raise UsageError(f"without={unknown[0]}: there are {', '.join(PARTS)}")
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
-    without: Any = frozenset(options.without)
-    plan = _given(Plan, options, threshold=Plan.threshold, stages=Plan.stages, without=without,
-                  cost=options.max_cost, seconds=options.max_seconds)  # fmt: skip
-    wanted = TrainingRequest(
-        queries(job.learned[0], job.settings, options.limit),
-        queries(job.validation[0], job.settings),
-        plan,
-        most=options.groups,
-        smallest=options.smallest,
-        sandbox=options.sandbox,
-        api_model=options.api_model,
-        grouping=options.grouping,
-        weigh=options.first_stage == "chosen",
-        only=options.only,
-    )
-    for model in (job.settings.model, options.api_model):
-        check_limits(Limits(options.max_cost), model or OFFLINE, list(known_prices(job.settings)))
+    training = queries(job.learned[0], job.settings, options.read(Questions).limit)
+    validation, plan = queries(job.validation[0], job.settings), options.read(Plan)
+    wanted = options.read(TrainingRequest, training=training, validation=validation, plan=plan)
+    for model in (job.settings.model, wanted.api_model):
+        check_limits(Limits(plan.cost), model or OFFLINE, list(known_prices(job.settings)))
 
     def report(group: Group, step: Step) -> None:
         best = "" if step.best_on_batch is None else f", best {step.best_on_batch:.3f}"
@@ -575,18 +458,14 @@ def _race(step: Step) -> str:
     return f"; raced {heat.queries}: {means}, {heat.won} won, {heat.lost} lost, p {heat.p:.3f}"
 
 
-_TRAINERS: dict[Kind, Callable[[Task, Any], Card | None]] = {
-    Kind.dense: _train_dense,
-    Kind.cross: _train_cross,
-    Kind.qagnn: _train_qagnn,
-}
-_KINDS: dict[Kind, tuple[type[Options], Callable[[Job, Any], None]]] = {
-    Kind.dense: (DenseOptions, _train_model),
-    Kind.cross: (CrossOptions, _train_model),
-    Kind.qagnn: (QagnnOptions, _train_model),
-    Kind.fuse: (FuseOptions, _train_fuse),
-    Kind.ranker: (RankerOptions, _train_planner),
-    Kind.seq2seq: (Seq2SeqOptions, _train_planner),
-    Kind.programs: (ProgramsOptions, _train_programs),
-    Kind.embed: (Options, _train_embed),
+_COURSE = (Questions, "kbnav.training.task:Schedule")
+_KINDS: dict[Kind, tuple[tuple[type | str, ...], Callable[[Job, Options], None]]] = {
+    Kind.dense: ((*_COURSE, "kbnav.training.dense:DenseOptions"), _train_model),
+    Kind.cross: ((*_COURSE, "kbnav.training.cross:CrossOptions"), _train_model),
+    Kind.qagnn: ((*_COURSE, "kbnav.training.qagnn:QAGNNOptions"), _train_model),
+    Kind.fuse: ((Evidence,), _train_fuse),
+    Kind.ranker: ((Labels,), _train_planner),
+    Kind.seq2seq: ((Labels, Base, "kbnav.planning.seq2seq:Schedule"), _train_planner),
+    Kind.programs: ((Questions, "kbnav.programs.train:Plan", "kbnav.programs.train:TrainingRequest"), _train_programs),
+    Kind.embed: ((), _train_embed),
 }

@@ -254,7 +254,6 @@ class VectorQuery:
     kind: str = "item"
     limit: int = 10
     language: str = "en"
-    rerank: bool = False
 
 
 def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, float]]:
@@ -273,7 +272,6 @@ def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, 
         "K": str(max(1, min(asked.limit, MOST_VECTORS))),
         "lang": asked.language.partition("-")[0],
         **({"instanceof": classes} if classes else {}),
-        **({"rerank": "true"} if asked.rerank else {}),
     }
     request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
     return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[: asked.limit]

@@ -41,12 +41,12 @@ from kbnav.knowledge.wikidata.search import (
     told_apart,
     value_ids,
 )
-from kbnav.knowledge.wikidata.services import Queries, QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings.model import Endpoints, Settings
 
 if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
+    from kbnav.knowledge.wikidata.services import Queries
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -104,6 +104,7 @@ class WikidataKB:
     ) -> WikidataKB:
         """What ``settings.endpoints`` name, asked by HTTP."""
         from kbnav.knowledge.http import open_http  # takes a while
+        from kbnav.knowledge.wikidata.services import QueryServices
 
         http, endpoints = http or open_http(settings), settings.endpoints
         queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)
@@ -268,7 +269,7 @@ class WikidataKB:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        asked = VectorQuery(text, kind, limit, _code(language), self._endpoints.vector_rerank)
+        asked = VectorQuery(text, kind, limit, _code(language))
         scored = nearest(self._http, self._endpoints.vector, asked)
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.base import Meter
-from kbnav.knowledge.probing import any_status, kept
+from kbnav.knowledge.probing import any_status, dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
@@ -180,7 +180,7 @@ class QueryServices:
             # Posted, so that no cache keeps the error that an engine answers with.
             return self._http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
 
-        return kept(url, "auto", self._home, probe)
+        return dialect_at(url, "auto", self._home, probe)
 
     def ask(self, url: str, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL at one service."""

@@ -89,13 +89,13 @@ def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
     return http.fetch(Request("api", api, {**SITEINFO, "format": "json"}), read_siteinfo)
 
 
-def concept_base(told: Mapping[str, Any]) -> str:
+def concept_base(info: Mapping[str, Any]) -> str:
     """The concept base that a site names; empty where it is no Wikibase."""
-    base = str(told["general"].get("wikibase-conceptbaseuri") or "")
+    base = str(info["general"].get("wikibase-conceptbaseuri") or "")
     return WIKIDATA if base.partition("://")[2] == WIKIDATA.partition("://")[2] else base
 
 
-def learn_by_http(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> Site:
+def learn_by_http(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> Site:
     """``learn`` by the services of ``settings.endpoints``."""
     endpoints = settings.endpoints
 
@@ -105,22 +105,22 @@ def learn_by_http(settings: Settings, http: HttpClient, told: Mapping[str, Any])
     def turtle(property_id: str) -> str:
         return http.fetch(Request("api", f"{endpoints.entity_data}{property_id}.ttl", {}, "text/turtle"), _text)
 
-    return learn(settings, told, query, turtle)
+    return learn(settings, info, query, turtle)
 
 
-def learn(settings: Settings, told: Mapping[str, Any], query: Query, turtle: Turtle) -> Site:
-    """What is particular to the Wikibase of ``settings.endpoints``, of which ``told`` is the siteinfo.
+def learn(settings: Settings, info: Mapping[str, Any], query: Query, turtle: Turtle) -> Site:
+    """What is particular to the Wikibase of ``settings.endpoints``, of which ``info`` is the siteinfo.
 
     It is kept in a file for each host, as long as answers are; ``settings.wikibase`` goes before everything found out.
     Raises UsageError where the site is no Wikibase.
     """
-    base = settings.wikibase.concept_base or concept_base(told)
+    base = settings.wikibase.concept_base or concept_base(info)
     if base == WIKIDATA:
         return _set(WIKIDATA_SITE, settings.wikibase)
     file = _file_of(settings)
     site = _read(file, settings.cache_age) if file else None
     if site is None:
-        site = _found_out(settings, told, base, query, turtle)
+        site = _found_out(settings, info, base, query, turtle)
         if file:
             _write(file, site)
     return _set(site, settings.wikibase)
@@ -163,9 +163,9 @@ def _write(file: Path, site: Site) -> None:
         _LOG.warning("%s cannot be kept (%s); the site will be asked again", file, error)
 
 
-def _found_out(settings: Settings, told: Mapping[str, Any], base: str, query: Query, turtle: Turtle) -> Site:
+def _found_out(settings: Settings, info: Mapping[str, Any], base: str, query: Query, turtle: Turtle) -> Site:
     """Ask the site. What it does not answer is left as Wikibase has it by default, and told in the log."""
-    site = Site(concept_base=base, ids={}, sparql=str(told["general"].get("wikibase-sparql") or ""), **_places(told))
+    site = Site(concept_base=base, ids={}, sparql=str(info["general"].get("wikibase-sparql") or ""), **_places(info))
     try:
         table = _select(query, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
         found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)
@@ -180,9 +180,9 @@ def _found_out(settings: Settings, told: Mapping[str, Any], base: str, query: Qu
         return site
 
 
-def _places(told: Mapping[str, Any]) -> dict[str, Any]:
+def _places(info: Mapping[str, Any]) -> dict[str, Any]:
     """Addresses of pages, and namespaces by kind."""
-    general, spaces = told["general"], told.get("namespaces")
+    general, spaces = info["general"], info.get("namespaces")
     server = str(general.get("server") or "")
     server = f"https:{server}" if server.startswith("//") else server
     article = server + str(general.get("articlepath") or "/wiki/$1")

@@ -25,7 +25,6 @@ from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool, Result
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, open_store, read_info
-from kbnav.knowledge.wikidata.mirror.worker import DAYS
 from kbnav.models.cancellation import current_brake
 
 QUERY_TIMEOUT = 60.0
@@ -38,7 +37,7 @@ MIRROR = replace(
     closed=True,
     geo=GEO_WIKIDATA,
     functions=DIALECTS["wdqs"].functions,
-    days=DAYS,
+    days=v.DAYS,
 )
 """What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``worker``."""
 BROKEN = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error)
@@ -193,7 +192,7 @@ class LocalQueries:
                 result = self._recent.get((query, language), make, lambda one: len(one.body))
         except QueryError as error:
             check_run()
-            raise self._told(error) from error
+            raise self._reported(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def select(self, query: str) -> AnswerTable:
@@ -204,7 +203,7 @@ class LocalQueries:
         """The same."""
         return self.select(query)
 
-    def _told(self, error: QueryError) -> KbnavError:
+    def _reported(self, error: QueryError) -> KbnavError:
         if error.reason == "timeout":
             limit = f"the query was stopped after {self._mirror.pool.timeout:g} s, the limit of this copy"
             return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")

@@ -1,0 +1,84 @@
+"""The way of a question, from a traced run, as docs/architecture.md has it: ``python -m tests.way_of_a_question``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+
+ROOT = Path(__file__).resolve().parent.parent
+QUESTION = "Which elements were discovered by Marie Curie?"
+THINK = "agents/machine.py Machine.think"
+AFTER = re.compile(
+    r"agents/machine\.py Machine\.(think|act|rollback|report)|agents/offline/\w+\.py \w+Policy\.__call__"
+    r"|tools/wikidata\.py (search_entities|get_entry|execute_query|finish)"
+    r"|src/kbnav/knowledge/wikidata/kb\.py WikidataKB\.(search_entities|get_entry|execute_query)"
+    r"|agents/common/answering\.py (QueryEnding\.conclude|write_plainly)|agents/common/checks\.py with_doubts"
+)
+
+
+@cache
+def _name(code: CodeType) -> str:
+    """``file function`` of code of kbnav; empty for another's."""
+    with suppress(ValueError):
+        file = Path(os.path.realpath(code.co_filename)).relative_to(ROOT)
+        if file.parts[0] in ("agents", "tools", "prompts", "src") and code.co_name != "<module>":
+            return f"{file} {code.co_qualname}"
+    return ""
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    """The calls of kbnav that lead to a frame, the outermost first."""
+    names: list[str] = []
+    while frame is not None:
+        names.insert(0, _name(frame.f_code))
+        frame = frame.f_back
+    return [name for name in names if name]
+
+
+def way() -> tuple[list[str], list[str]]:
+    """The calls from the command to the first turn, one inside the other; and what is first called from there on."""
+    to_turn: list[str] = []
+    after: dict[str, None] = {}
+
+    def seen(frame: FrameType, event: str, arg: object) -> None:
+        name = _name(frame.f_code) if event == "call" else ""
+        if name == THINK and not to_turn:
+            # LangGraph runs a node in a thread of its own, for which the main thread waits.
+            to_turn[:] = [*_stack(sys._current_frames()[threading.main_thread().ident or 0]), *_stack(frame.f_back)]
+        if AFTER.fullmatch(name):
+            after[name] = None
+
+    from kbnav.apps.cli import main
+
+    sys.argv = ["kbnav", "ask", "--quiet", QUESTION]
+    threading.setprofile(seen)
+    sys.setprofile(seen)
+    with suppress(SystemExit), redirect_stdout(StringIO()):
+        main()
+    sys.setprofile(None)
+    threading.setprofile(None)  # type: ignore[arg-type]
+    command = next(place for place, name in enumerate(to_turn) if name.endswith("/ask.py ask"))
+    return to_turn[command:], list(after)
+
+
+def main() -> None:
+    """Print it."""
+    with TemporaryDirectory() as home:
+        os.environ["KBNAV_HOME"] = home
+        to_turn, after = way()
+    for depth, name in enumerate(to_turn):
+        print("  " * depth + name)
+    for name in after:
+        print("  " * len(to_turn) + name)
+
+
+if __name__ == "__main__":
+    main()
