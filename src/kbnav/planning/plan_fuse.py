@@ -53,7 +53,7 @@ from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Mask, Ranker, Training
 from kbnav.planning.training import MOST_ANSWERS, Asked, Example, path_label, possible
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.retrieval.cross import open_scorer, shown
+from kbnav.retrieval.cross import CrossScorer, shown
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.runs.journal import write_whole
@@ -209,7 +209,7 @@ class CrossReader(Reader):
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)
         longest = int(card.settings["longest"])
-        self._scorer = open_scorer(folder, longest)
+        self._scorer = CrossScorer(folder / MODEL, longest)
         self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
         self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
 
