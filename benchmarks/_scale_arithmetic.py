@@ -161,7 +161,7 @@ def _print_stores(law: Law, assumed: Mapping[str, Any]) -> None:
     _row("relations of the knowledge base", [kb["relations"] for kb in all_of])
     for what in ("text", "vectors, exact"):
         _row(f"{what}, ms of one processor", at("use", f"{what} CPU ms"), ",.2f")
-    _row("read by a vector search, GiB (one byte a number)", [WIDTH * kb["nodes"] / 2**30 for kb in all_of])
+    _row("read by an exact vector search, GiB", [4 * WIDTH * kb["nodes"] / 2**30 for kb in all_of])
     _row("approximate index, GiB", [mib / GIB for mib in at("approximate", "disk MiB")])
     _row("its build, processor hours", [seconds / 3600 for seconds in at("approximate", "build CPU s")])
 

@@ -267,9 +267,6 @@ def cut_lines(text: str, most: int) -> str:
 
 def shape_text(shape: ClassShape) -> str:
     """The shape of a class: a line for each property."""
-    if shape.published == "SHACL":
-        head = f"{entity_name(shape.entity)} is a class; its members should have (SHACL):"
-        return "\n".join([head, *(_property_line(one, 0) for one in shape.properties[:_SHAPED])])
     members = counted(shape.members, shape.limit)
     below = f", {counted(shape.below, shape.limit)} more in subclasses" if shape.below else ""
     of = f"; of the first {shape.sampled:,}" if shape.sampled < min(shape.members, shape.limit) else ""
@@ -289,12 +286,11 @@ def shape_text(shape: ClassShape) -> str:
 
 
 def _property_line(one: ShapeProperty, sampled: int) -> str:
-    share = "required" if one.required else "optional"
-    if one.have is not None:
-        share = _share(one.have, sampled)
     several = f", up to {one.most} each" if one.most > 1 else ""
     ranges = " or ".join(_UNTYPED.get(share.entity.id) or entity_name(share.entity) for share in one.ranges)
-    return f"  {entity_name(one.property)}: {share}{several}" + (f"; {cut(ranges, 200)}" if ranges else "")
+    return f"  {entity_name(one.property)}: {_share(one.have, sampled)}{several}" + (
+        f"; {cut(ranges, 200)}" if ranges else ""
+    )
 
 
 def _share(have: int, sampled: int) -> str:

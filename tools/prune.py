@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 WIKIDATA_PROMPT = "spinach/prune.md"
+SHORT = 21
+"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 

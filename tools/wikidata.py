@@ -10,7 +10,7 @@ from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Neighborhood, Profiled, SearchKind, Statement, asked_by, is_mirror
-from kbnav.knowledge.sparql.diagnose import diagnose_empty, lost_values, says_nothing
+from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result, lost_values
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -185,7 +185,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
         return Observation.of_error(error)
     context.tables[query] = table
     text = table_text(table, context.shown, name=_name(context))
-    if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):
+    if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
     if diagnose:
         text = "\n".join([text, *lost_values(query, table)])

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
+ANSWERS = 50
+"""Nodes that an answer may have: as many as one result shows."""
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""
 WORDED = 50

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 PROMPTS = "walking"
 """Folder of the prompts that several of these agents use."""
-ANSWERS = 50
-"""Nodes that an answer may have: as many as one result shows."""
 FREE = Usage()
 _SOUGHT = ("query", "text")
 """Arguments that say what a search is for."""

@@ -111,23 +111,7 @@ def test_virtuoso_gives_the_rows_of_wikidatas_service(of_virtuoso: str, query: s
 @pytest.mark.parametrize("query", QUERIES)
 def test_oxigraphs_server_gives_the_rows_of_wikidatas_service(of_oxigraph: str, query: str, dialect: str) -> None:
     text, expected = QUERIES[query]
-    assert rows(of_oxigraph, text, DIALECTS[dialect]) == expected  # type: ignore[index]
-
-
-# rdflib 7.6 hands values from outside into a subquery that counts, which the standard evaluates by itself.
-OWN_WAY = pytest.param("named subqueries", marks=pytest.mark.xfail(reason="rdflib counts for each row", strict=True))
-
-
-@pytest.mark.parametrize("query", [*(one for one in QUERIES if one != "named subqueries"), OWN_WAY])
-def test_rdflib_gives_the_rows_of_wikidatas_service(query: str) -> None:
-    import rdflib
-
-    graph = rdflib.Graph().parse(data=TURTLE, format="turtle")
-    text, expected = QUERIES[query]
-    found = graph.query(prepare(text, DIALECTS["sparql11"]).text)
-    names = sorted(str(name) for name in found.vars or [])
-    cells = [["" if row[name] is None else str(row[name]) for name in names] for row in found]  # type: ignore[index]
-    assert sorted(tuple(cell.rpartition("/")[2] for cell in row) for row in cells) == expected
+    assert rows(of_oxigraph, text, DIALECTS[dialect]) == expected
 
 
 def opened(url: str, home: Path) -> Settings:
@@ -148,14 +132,6 @@ def test_virtuoso_is_known_found_by_its_text_index_and_told_of_where_it_cuts(of_
     (kept,) = (tmp_path / "dialects").iterdir()
     assert '"name": "virtuoso"' in kept.read_text()
     assert '"text": "virtuoso"' in kept.read_text()
-
-
-def test_oxigraphs_server_is_known(of_oxigraph: str, tmp_path: Path) -> None:
-    with open_kb(opened(of_oxigraph, tmp_path)) as kb:
-        assert [one.label for one in kb.search_entities("curie").entities] == ["Marie Curie"]
-        assert len(kb.execute_query(QUERIES["named subqueries"][0]).rows) == 3
-    (kept,) = (tmp_path / "dialects").iterdir()
-    assert '"name": "oxigraph"' in kept.read_text()
 
 
 def test_an_skbs_graph_is_walked_on_virtuoso_as_by_itself(demo_home, tmp_path):

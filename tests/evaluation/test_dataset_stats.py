@@ -22,7 +22,7 @@ from kbnav.evaluation.dataset_stats import (
     word_statistics,
     write_histograms,
 )
-from kbnav.evaluation.datasets import SOURCES, Dataset, load_dataset, load_file
+from kbnav.evaluation.datasets import Dataset, load_dataset, load_file
 from tests.conftest import ROOT
 
 
@@ -62,13 +62,6 @@ def test_statistics_of_a_small_set(tmp_path):
     assert statistics.queries.unparsed == ("3",)
     assert row(statistics) == (3.5, 1.0, 2.0, 1.0, 1.5, 1.5, 0.5)
     assert (statistics.queries.unique_patterns, statistics.queries.unique_properties) == (2, 2)
-
-
-def test_a_dataset_without_queries_or_answers_says_nothing_of_them(tmp_path):
-    statistics = dataset_statistics(own(tmp_path, '{"id": 1, "question": "a | b"}'), name="a|b")
-    assert (statistics.queries, statistics.answers) == (None, None)
-    assert statistics_markdown([statistics]).count("\n") == 3
-    assert "| a\\|b | 1 | 3 | 3 | 1.58 | 1.000 |" in statistics_markdown([statistics])
 
 
 def made(number: int, start: str, hops: list[tuple[str, str]], types: list[str], text: str) -> str:
@@ -116,11 +109,6 @@ def test_histograms_count_every_question_once(tmp_path):
     assert files[0].read_text() == "dataset,words,questions\nown,2,3\nown,3,1\n"
     assert files[1].read_text() == "dataset,answers,questions\nown,1,1\nown,2,1\nown,3,1\n"
     assert files[2].read_bytes().startswith(b"\x89PNG")
-
-
-def test_statistics_of_nothing_are_refused():
-    with pytest.raises(UsageError, match="at least one question"):
-        dataset_statistics(Dataset("none", (), SOURCES["jsonl"], ""))
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))

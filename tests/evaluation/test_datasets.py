@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets import load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.formats import read_jsonl
 from kbnav.evaluation.datasets.records import File
-from kbnav.evaluation.evaluate import find_dataset
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
     "spinach-dev": (155, 155, 0, 0),
@@ -101,12 +100,6 @@ def test_tempqa_dates_and_items_are_typed(shared_data: Path):
     assert date.rows[0] == (expected,)
 
 
-def test_every_format_has_a_source_and_every_name_a_format():
-    assert set(FORMATS) == set(SOURCES)
-    assert {form for form, _ in NAMES.values()} == set(FORMATS) - {"jsonl", "table"}
-    assert all(source.licence and source.citation for source in SOURCES.values())
-
-
 LCQUAD = [
     {
         "uid": 1,
@@ -178,21 +171,6 @@ def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: P
         UsageError, match=r"stark/qa/mag/stark_qa/stark_qa_human_generated_eval\.csv is not there; kbnav"
     ):
         load_dataset("stark-mag-human", data)
-
-
-def test_starks_csv_is_a_format_as_well(stark_folder: Path):
-    made = find_dataset(f"stark-prime:{stark_folder}/stark_qa/stark_qa.csv", Path())
-    assert [q.id for q in made.questions] == ["7", "2", "9"]
-    human = find_dataset(f"stark-prime:{stark_folder}/stark_qa/stark_qa_human_generated_eval.csv", Path())
-    assert human.name == "stark-prime-human"
-
-
-def test_an_old_name_is_an_alias_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    (tmp_path / "qald-9-plus").mkdir()
-    write(tmp_path / "qald-9-plus" / "train.json", json.dumps([{"id": 1, "question": "Who?", "sparql": "ASK { }"}]))
-    assert load_dataset("qald-9-plus", tmp_path).name == "qald-9-plus"
-    assert [record.getMessage() for record in caplog.records] == ["qald-9-plus is qald-9-plus-train by its full name"]
-    assert load_dataset("qald-9-plus-train", tmp_path).questions == load_dataset("qald-9-plus", tmp_path).questions
 
 
 def test_togs_subset_of_qald_10_has_the_ids_of_qald_10(shared_data: Path, tmp_path: Path, caplog):

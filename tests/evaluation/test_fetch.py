@@ -153,12 +153,6 @@ def test_the_environments_proxy_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert proxy.asked == ["http://data.example/dev.json"]
 
 
-@pytest.mark.parametrize("status", [403, 404, 500])
-def test_a_refusal_is_told_with_its_address(tmp_path: Path, status: int):
-    with published(Publisher(status=status)) as publisher, pytest.raises(ServiceError, match=f"answers {status} for"):
-        fetch("spinach-dev", tmp_path, origins=origins(publisher))
-
-
 def test_what_cannot_be_downloaded_is_said_with_where_to_get_it_and_where_to_put_it(tmp_path: Path):
     with pytest.raises(UsageError) as caught:
         fetch("kqa-pro-val", tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.errors import ServiceError, UsageError
 from kbnav.evaluation.datasets import Dataset, load_file
-from kbnav.evaluation.evaluate import choose, find_dataset
+from kbnav.evaluation.evaluate import find_dataset
 from kbnav.evaluation.gold import collect_gold, gold_file, take_gold
 from kbnav.evaluation.records import GoldAnswer, read_gold
 from tests.agents.parts import NumbersKB
@@ -132,9 +132,3 @@ def test_datasets_are_found_by_name_by_format_and_file_or_as_ones_own(dataset, t
     assert own.sha256 == dataset.sha256
     with pytest.raises(UsageError, match="no dataset 'qald-11'"):
         find_dataset("qald-11", benchmarks)
-
-
-def test_questions_are_chosen_by_id(dataset):
-    assert [question.id for question in choose(dataset, frozenset({"nodes", "two"}))] == ["two", "nodes"]
-    with pytest.raises(UsageError, match="no question 'three'"):
-        choose(dataset, frozenset({"three"}))

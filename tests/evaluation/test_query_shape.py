@@ -52,10 +52,6 @@ def test_named_subqueries_and_hints_of_blazegraph_are_read():
     assert shape.literals == frozenset()
 
 
-def test_triples_need_no_full_stop_between_them():
-    assert len(query_shape("ASK { ?x wdt:P31 wd:Q5 ?x wdt:P21 ?y FILTER(?y = wd:Q1) ?x wdt:P19 ?z }").triples) == 3
-
-
 def test_a_star_shows_what_the_query_binds_outside_minus_and_filters():
     shape = query_shape(
         "SELECT * { ?a wdt:P1 ?b MINUS { ?a wdt:P2 ?m } FILTER NOT EXISTS { ?a wdt:P3 ?f } BIND(?b AS ?c) }"

@@ -260,11 +260,6 @@ def test_a_run_of_which_nothing_was_reached_is_reported(tmp_path):
     assert all(path.stat().st_size for path in write_plots(report, tmp_path))
 
 
-def test_a_report_needs_a_run():
-    with pytest.raises(UsageError, match="at least one run"):
-        build_report({})
-
-
 # The page
 
 
@@ -374,10 +369,6 @@ def test_declarations_of_standard_prefixes_are_left_out_of_shown_queries():
     assert ">PREFIX my: &lt;http://example.org/&gt; SELECT ?x { ?x my:a wd:Q1 }</pre>" in page
 
 
-def test_the_same_runs_give_the_same_page():
-    assert html_report(build_report({"a": costly_run()})) == html_report(build_report({"a": costly_run()}))
-
-
 # Plots
 
 
@@ -388,11 +379,6 @@ def test_plots_are_png_files_and_the_same_each_time(tmp_path):
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes()
         assert one.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_runs_without_tokens_have_no_plot_of_them(tmp_path):
-    run = saved([question("q1", answered(items("Q1")), steps=2)], GOLD[:1])
-    assert "tokens.png" not in [path.name for path in write_plots(build_report({"a": run}), tmp_path)]
 
 
 def test_plots_that_cannot_be_written_are_one_clear_line(tmp_path):
@@ -429,11 +415,3 @@ def test_the_example_of_the_page_on_reports_runs(tmp_path, monkeypatch):
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if "runs" not in path.parts}
     plots = {f"plots/{name}.png" for name in ("cost", "actions", "classes", "tokens")}
     assert {"report.html", "report.md", "summary.csv", "questions.csv"} | plots < written
-
-
-def test_the_page_on_reports_names_every_class_with_the_published_runs_counts(published):
-    rows = re.findall(r"^\| (`.*?) \|.*\| (\d+|–) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    counts = {name: count for names, count in rows for name in re.findall(r"`(.*?)`", names)}
-    assert list(counts) == list(CLASSES)
-    found = {one.label: one.count for one in published.runs[0].kinds}
-    assert {name: int(count) for name, count in counts.items() if count not in ("0", "–")} == found

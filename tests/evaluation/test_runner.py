@@ -88,12 +88,6 @@ def test_a_service_that_stays_down_ends_the_run_after_ten_failures(tmp_path):
     assert len(read_records(tmp_path)) == 10
 
 
-def test_single_failures_between_answers_do_not_end_it(tmp_path):
-    many = {f"q{number}": f"{number}?" for number in range(40)}
-    half = Script(lambda question: ServiceError("now and then") if int(question[:-1]) % 2 else table("Q1"))
-    assert run_questions(half.system, many, tmp_path) == "done"
-
-
 def test_it_stops_at_the_cost_of_the_whole_run(tmp_path):
     script = Script(right, cost=0.5)
     assert run_questions(script.system, ASKED, tmp_path, limits=Limits(cost=1.5)) == "cost limit"
@@ -119,13 +113,6 @@ def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
 
     assert run_questions(Script(asks_to_stop).system, ASKED, tmp_path, stopped=stop.is_set) == "interrupted"
     assert set(read_records(tmp_path)) == {"q0"}
-
-
-def test_rate_and_time_left_are_of_this_part():
-    progress = Progress(done=30, total=50, resumed=10, failed=0, cost=None, seconds=60.0)
-    assert progress.rate == 20.0
-    assert progress.seconds_left == 60.0
-    assert Progress(0, 50, 0, 0, None, 0.0).seconds_left is None
 
 
 @pytest.mark.parametrize(

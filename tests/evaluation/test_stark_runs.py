@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from kbnav.evaluation.runner import System
 from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.retrieval.base import RetrievalOptions, candidate_ranges
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.evaluation.parts import Script
@@ -141,14 +143,12 @@ def test_the_commands_say_how_rankings_were_scored(
     assert all("MRR is of the first 100 nodes" in page for page in (html_report(report), markdown_report(report)))
 
 
-def test_a_sweep_leaves_it_at_ten_too(
-    data: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    kbnav = Cli(monkeypatch, capsys)
-    kbnav(
-        *("eval", "sweep", "--system", "rerank", "stark-prime-human", "--set", f"data={data}", "--kb", "demo"),
-        *("--model", "offline", "--vary", "rank_weight=0.2", "--set", "first=bm25", "--out", str(tmp_path / "sweep")),
-    )
-    options = read_saved_run(tmp_path / "sweep" / "rank_weight=0.2").info.settings["options"]
-    assert (options["top_v"], options["rank_weight"]) == (10, 0.2)
+@pytest.mark.parametrize(
+    ("style", "answers"), [("stark-amazon", ["product"]), ("stark-mag", ["paper"]), ("stark-prime", []), ("plain", [])]
+)
+def test_products_answer_on_amazon_papers_on_mag_and_any_node_elsewhere(style: str, answers: list[str]):
+    """STaRK, section 2.3; no range stands for all nodes."""
+    ranges = {"product": (0, 4), "brand": (4, 6), "author": (6, 9), "paper": (9, 12)}
+    skb = SimpleNamespace(meta=SimpleNamespace(style=style), type_names=[*ranges], type_range=ranges.__getitem__)
+    assert candidate_ranges(skb, RetrievalOptions()) == ([ranges[one] for one in answers] or None)
+    assert candidate_ranges(skb, RetrievalOptions(candidates=("author",))) == [(6, 9)]

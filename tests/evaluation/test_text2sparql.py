@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.errors import DataError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.metrics import text2sparql_scores
 from tests.apps.parts import Cli
@@ -57,22 +56,6 @@ def test_the_published_half_of_ck25_is_read(shared_data):
     assert len(dataset) == 25
     assert [one.id for one in dataset.questions if one.meta["ordered"]] == ["27", "37"]
     assert all(one.query for one in dataset.questions)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: [", "not YAML"),
-        ("- 1", "a mapping with 'questions'"),
-        ("questions: [{id: 1, question: {en: ''}}]", "record 1: a question without a text"),
-        ("questions: [{id: 1, question: {en: 3}}]", "record 1: a question is int"),
-        ("questions: [{id: 1, question: {en: A}, query: {sparql: 3}}]", "record 1: 'sparql' is int"),
-    ],
-)
-def test_a_file_that_is_none_is_named_with_what_is_wrong(tmp_path, text, said):
-    (tmp_path / "questions.yml").write_text(text)
-    with pytest.raises(DataError, match=said):
-        load_file("text2sparql", tmp_path / "questions.yml")
 
 
 def test_the_scores_are_those_of_trec_eval():

@@ -220,6 +220,16 @@ def test_a_model_parses_scores_checks_extracts_summarises_and_classifies(demo_kb
     assert calls.call("score_texts", ("q", [])) == []
 
 
+def test_a_summary_is_asked_for_in_as_many_words_as_the_program_says(demo_kb):
+    seen: list[ScriptedModel] = []
+    calls = Api(demo_kb, model=_model(["short", "long"], seen=seen)).open("q")
+    calls.call("summarise", (["a"], 17))
+    calls.call("summarise", (["a"],))
+    asked = [str(messages[-1].content) for model in seen for messages in model.seen]
+    assert ["17" in text for text in asked] == [True, False]
+    assert "50" in asked[1]
+
+
 def test_the_limit_of_prompts_is_enforced_for_each_function_and_each_query(demo_kb):
     seen: list[ScriptedModel] = []
     api = Api(demo_kb, model=_model(["1"] * 20, seen=seen), limits=ApiLimits(model_prompts=3))

@@ -1,4 +1,4 @@
-"""Judging questions: people rate samples of a set on five-point scales, and the rates are STaRK's Table 5."""
+"""Questions that people write, and what people think of questions (STaRK, sections 2.5 and 2.6, appendix D)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,111 @@ from kbnav.runs.journal import Journal, open_journal, read_journal
 
 ASPECTS = ("naturalness", "diversity", "practicality")
 LOWEST, NEUTRAL, HIGHEST = 1, 3, 5
-AVERAGE = "Average"
+CANDIDATES = 20
+"""Nodes that are shown to the writer of a question, who marks those that answer it as well."""
+_SHOWN = 12
+"""Words of one set alone that are named."""
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’.-]* [A-Z][\w'’.-]*")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A question as ``kbnav.evaluation.datasets`` reads one's own; ``nodes`` are its answers.
+
+    ``meta`` says who wrote it and when, of which node of which SKB, and which candidates were looked at.
+    """
+
+    id: str
+    question: str
+    nodes: tuple[str, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node that may answer a question too, with the sentence of its document that fits best."""
+
+    node: Value
+    sentence: str
+
+
+class Collection:
+    """The questions collected so far, in a journal; threads may share it."""
+
+    def __init__(
+        self, explorer: Explorer, journal: Journal, known: Sequence[Collected], types: Sequence[str] = (), seed: int = 0
+    ) -> None:
+        """Draws nodes of some ``types``, or of all. Raises UnknownId for a type that there is not."""
+        self.explorer = explorer
+        self._journal, self._known, self._seed = journal, list(known), seed
+        ranges = [explorer.skb.type_range(kind) for kind in types] or [(0, explorer.skb.meta.nodes)]
+        self._numbers = [range(*one) for one in ranges]
+        self._lock = threading.Lock()
+
+    def drawn(self, who: str, batch: int, count: int) -> list[Value]:
+        """Nodes for one person, the same for the same batch: each of the types' nodes is as likely as any other."""
+        total = sum(map(len, self._numbers))
+        places = random.Random(f"{self._seed}/{who}/{batch}").sample(range(total), min(count, total))
+        found = []
+        for place in places:
+            for numbers in self._numbers:
+                if place < len(numbers):
+                    found.append(self.explorer.value(numbers[place]))
+                    break
+                place -= len(numbers)
+        return found
+
+    def of(self, who: str) -> list[Collected]:
+        """What one person wrote."""
+        with self._lock:
+            return [one for one in self._known if one.meta.get("by") == who]
+
+    def names(self, question: str, node_id: str) -> bool:
+        """Whether a question has a name of its node, which would give the answer away."""
+        nodes, number = self.explorer.skb.nodes, self.explorer.skb.number(node_id)
+        called = [str(nodes.names[number]), *nodes.aliases(number)]
+        asked, *given = (f" {' '.join(_words(text))} " for text in (question, *called))
+        return any(name.strip() and name in asked for name in given)
+
+    def candidates(self, question: str, node_id: str) -> list[Candidate]:
+        """Other nodes of the node's type that a search for the question finds, best first."""
+        kb, skb = self.explorer.kb, self.explorer.skb
+        try:
+            found = kb.text_query(question, kind=skb.type_name(skb.number(node_id)), limit=CANDIDATES + 1)
+        except BadArguments:  # there is no index of texts
+            return []
+        others = [one for one in found.nodes if one.id != node_id][:CANDIDATES]
+        sentences = kb.excerpts([one.id for one in others], question)
+        return [Candidate(Value(one.label, one.id, one.kind), sentences.get(one.id, "")) for one in others]
+
+    def add(self, who: str, question: str, node_id: str, others: Sequence[str], looked_at: Sequence[str]) -> Collected:
+        """Keep a question, which is on the disk then; ``others`` of those ``looked_at`` answer it as well.
+
+        Raises UsageError where it has no words or cannot be written, and UnknownId.
+        """
+        for one in (node_id, *others, *looked_at):
+            self.explorer.skb.number(one)
+        if not question.strip():
+            raise UsageError("the question is empty")
+        meta = {"by": who, "when": _now(), "kb": self.explorer.kb.name, "node": node_id, "looked_at": list(looked_at)}
+        nodes = tuple(dict.fromkeys((node_id, *others)))
+        with self._lock:
+            made = Collected(f"human-{len(self._known) + 1}", " ".join(question.split()), nodes, meta)
+            self._journal.append(made)
+            self._known.append(made)
+        return made
+
+
+@contextmanager
+def open_collection(path: Path, explorer: Explorer, types: Sequence[str] = (), seed: int = 0) -> Iterator[Collection]:
+    """A file of questions, to be added to by this process alone. Raises UsageError, DataError, UnknownId."""
+    with open_journal(path) as journal:
+        yield Collection(explorer, journal, read_journal(path, Collected), types, seed)
 
 
 @dataclass(frozen=True)
@@ -39,55 +143,6 @@ class Rating:
     diversity: int
     practicality: int
     note: str = ""
-
-
-class Rate(NamedTuple):
-    """Shares of the ratings above neutral, and of those at it or above."""
-
-    positive: float
-    non_negative: float
-
-
-@dataclass(frozen=True)
-class Rates:
-    """A row of Table 5: ``people`` who rated a dataset, and the rates of each aspect."""
-
-    dataset: str
-    people: int
-    rates: Mapping[str, Rate]
-
-
-def rating_rates(ratings: Sequence[Rating]) -> list[Rates]:
-    """The rates of each dataset over people, of whom the last rating counts, and behind several their average."""
-    last = {(one.dataset, one.by): one for one in ratings}
-    rows = []
-    for dataset in dict.fromkeys(one.dataset for one in ratings):
-        own = [one for (name, _), one in last.items() if name == dataset]
-        rows.append(
-            Rates(dataset, len(own), {aspect: _rate([getattr(one, aspect) for one in own]) for aspect in ASPECTS})
-        )
-    if len(rows) > 1:
-        means = {
-            aspect: Rate(*(fmean(parts) for parts in zip(*(row.rates[aspect] for row in rows), strict=True)))
-            for aspect in ASPECTS
-        }
-        rows.append(Rates(AVERAGE, len({one.by for one in ratings}), means))
-    return rows
-
-
-def _rate(given: Sequence[int]) -> Rate:
-    return Rate(fmean(one > NEUTRAL for one in given), fmean(one >= NEUTRAL for one in given))
-
-
-def ratings_markdown(rows: Sequence[Rates]) -> str:
-    """Positive and non-negative rates in percent, as Table 5 has them."""
-    head = ["Dataset", "People", *(aspect.capitalize() for aspect in ASPECTS)]
-    cells = [
-        [row.dataset, row.people]
-        + [f"{100 * rate.positive:.1f} / {100 * rate.non_negative:.1f}" for rate in row.rates.values()]
-        for row in rows
-    ]
-    return markdown_table(head, cells)
 
 
 class Judging:
@@ -124,8 +179,7 @@ class Judging:
         if wrong or dataset not in self.datasets:
             raise UsageError(f"not rated from {LOWEST} to {HIGHEST}: {', '.join(wrong) or dataset}")
         ids = tuple(one.id for one in self.sample(dataset, who))
-        scores = {aspect: given[aspect] for aspect in ASPECTS}
-        made = Rating(dataset, who, datetime.now(UTC).isoformat(timespec="seconds"), ids, **scores, note=note.strip())
+        made = Rating(dataset, who, _now(), ids, **{aspect: given[aspect] for aspect in ASPECTS}, note=note.strip())
         with self._lock:
             self._journal.append(made)
             self._known.append(made)
@@ -134,7 +188,7 @@ class Judging:
 
 @contextmanager
 def open_judging(path: Path, datasets: Sequence[Dataset], count: int, seed: int) -> Iterator[Judging]:
-    """A file of ratings, to be added to by nobody else meanwhile. Raises UsageError, DataError."""
+    """A file of ratings, to be added to by this process alone. Raises UsageError, DataError."""
     with open_journal(path) as journal:
         yield Judging(datasets, journal, read_ratings(path), count, seed)
 
@@ -145,10 +199,53 @@ def read_ratings(path: Path) -> list[Rating]:
     return found
 
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-_NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’.-]* [A-Z][\w'’.-]*")
-_SHOWN = 12
-"""Words of one set alone that are named."""
+class Rate(NamedTuple):
+    """Shares of the ratings above neutral, and of those at it or above."""
+
+    positive: float
+    non_negative: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A row of STaRK's Table 5: ``people`` who rated a dataset, and the rates of each aspect."""
+
+    dataset: str
+    people: int
+    rates: Mapping[str, Rate]
+
+
+def rating_rates(ratings: Sequence[Rating]) -> list[Rates]:
+    """The rates of each dataset over people, of whom the last rating counts, and behind several their average."""
+    last = {(one.dataset, one.by): one for one in ratings}
+    rows = []
+    for dataset in dict.fromkeys(one.dataset for one in ratings):
+        own = [one for (name, _), one in last.items() if name == dataset]
+        rates = {}
+        for aspect in ASPECTS:
+            given = [getattr(one, aspect) for one in own]
+            rates[aspect] = Rate(fmean(one > NEUTRAL for one in given), fmean(one >= NEUTRAL for one in given))
+        rows.append(Rates(dataset, len(own), rates))
+    if len(rows) > 1:
+        means = {
+            aspect: Rate(*(fmean(parts) for parts in zip(*(row.rates[aspect] for row in rows), strict=True)))
+            for aspect in ASPECTS
+        }
+        rows.append(Rates("Average", len({one.by for one in ratings}), means))
+    return rows
+
+
+def ratings_markdown(rows: Sequence[Rates]) -> str:
+    """Positive and non-negative rates in percent, as Table 5 has them."""
+    cells = [
+        [
+            row.dataset,
+            row.people,
+            *(f"{100 * one.positive:.1f} / {100 * one.non_negative:.1f}" for one in row.rates.values()),
+        ]
+        for row in rows
+    ]
+    return markdown_table(["Dataset", "People", *(aspect.capitalize() for aspect in ASPECTS)], cells)
 
 
 @dataclass(frozen=True)
@@ -162,7 +259,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnWords:
     """Words that one set has and the other has not: how many of its different words, their share, the commonest."""
 
     dataset: str
@@ -176,61 +273,60 @@ class Compared:
     """Two sets of questions compared."""
 
     pairs: tuple[Pair, ...]
-    own: tuple[Own, Own]
+    own: tuple[OwnWords, OwnWords]
 
 
 def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> Compared:
-    """``count`` pairs of each kind, the most alike first; no question is in two. Raises UsageError for an empty set."""
+    """Questions of people beside made ones (STaRK, Table 6), and the words that one set has alone.
+
+    ``count`` pairs of each kind, the most alike first; no question is in two. Raises UsageError for an empty set.
+    """
     if not human.questions or not made.questions:
         raise UsageError("a set without questions has nothing to compare")
     people, machine = ([one.text() for one in dataset.questions] for dataset in (human, made))
-    lengths = sorted(len(words(text)) for text in (*people, *machine))
-    low, _, high = quantiles(lengths, n=4, method="inclusive")
+    low, _, high = quantiles(sorted(len(_words(text)) for text in (*people, *machine)), n=4, method="inclusive")
     kinds: dict[str, Callable[[str], bool]] = {
-        "short and direct": lambda text: len(words(text)) <= low,
-        "names somebody or something": lambda text: bool(_NAME.search(text)) and low < len(words(text)) < high,
-        "long, with context": lambda text: len(words(text)) >= high,
+        "short and direct": lambda text: len(_words(text)) <= low,
+        "names somebody or something": lambda text: bool(_NAME.search(text)) and low < len(_words(text)) < high,
+        "long, with context": lambda text: len(_words(text)) >= high,
     }
     taken: set[str] = set()
     pairs: list[Pair] = []
     for kind, fits in kinds.items():
-        found = sorted(
-            (
-                Pair(kind, one, other, likeness(one, other))
-                for one in filter(fits, people)
-                for other in filter(fits, machine)
-            ),
-            key=lambda pair: (-pair.likeness, pair.human, pair.made),
-        )
-        chosen = 0
-        for pair in found:
-            if chosen < count and taken.isdisjoint((pair.human, pair.made)):
+        found = [
+            Pair(kind, one, other, likeness(one, other))
+            for one in filter(fits, people)
+            for other in filter(fits, machine)
+        ]
+        left = count
+        for pair in sorted(found, key=lambda pair: (-pair.likeness, pair.human, pair.made)):
+            if left and taken.isdisjoint((pair.human, pair.made)):
                 taken |= {pair.human, pair.made}
                 pairs.append(pair)
-                chosen += 1
-    return Compared(tuple(pairs), (_own(human, people, machine), _own(made, machine, people)))
+                left -= 1
+    return Compared(tuple(pairs), (_own_words(human, people, machine), _own_words(made, machine, people)))
 
 
-def words(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     """The words of a question, without case."""
     return [word.casefold() for word in _WORD.findall(text)]
 
 
 def likeness(one: str, other: str) -> float:
     """From 0 to 1: the share of words that two questions have in common, less where one is longer than the other."""
-    first, second = Counter(words(one)), Counter(words(other))
+    first, second = Counter(_words(one)), Counter(_words(other))
     if not first or not second:
         return 0.0
     shared = (first & second).total() / (first | second).total()
     return shared * math.exp(-abs(math.log(first.total() / second.total())))
 
 
-def _own(dataset: Dataset, texts: Sequence[str], others: Sequence[str]) -> Own:
-    counts = Counter(word for text in texts for word in words(text))
-    known = {word for text in others for word in words(text)}
+def _own_words(dataset: Dataset, texts: Sequence[str], others: Sequence[str]) -> OwnWords:
+    counts = Counter(word for text in texts for word in _words(text))
+    known = {word for text in others for word in _words(text)}
     own = {word: count for word, count in counts.items() if word not in known}
     commonest = sorted(own, key=lambda word: (-own[word], word))[:_SHOWN]
-    return Own(dataset.name, len(own), len(own) / len(counts) if counts else 0.0, tuple(commonest))
+    return OwnWords(dataset.name, len(own), len(own) / len(counts) if counts else 0.0, tuple(commonest))
 
 
 def pairs_markdown(found: Compared) -> str:
@@ -238,109 +334,3 @@ def pairs_markdown(found: Compared) -> str:
     pairs = markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in found.pairs])
     own = [[one.dataset, one.words, f"{100 * one.share:.1f}", ", ".join(one.commonest)] for one in found.own]
     return pairs + "\n" + markdown_table(["Dataset", "Words of its own", "% of its words", "As in"], own)
-
-
-CANDIDATES = 20
-"""Nodes that are shown to who wrote a question, to say which of them answer it as well."""
-
-
-@dataclass(frozen=True)
-class Collected:
-    """A question as ``kbnav.evaluation.datasets`` reads one's own; ``nodes`` are its answers.
-
-    ``meta`` says who wrote it and when, of which node of which SKB, and which candidates were looked at.
-    """
-
-    id: str
-    question: str
-    nodes: tuple[str, ...]
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A node that may answer a question too, with the sentence of its document that fits best."""
-
-    node: Value
-    sentence: str
-
-
-class Collection:
-    """The questions collected so far, in a journal; threads may share it."""
-
-    def __init__(
-        self, explorer: Explorer, journal: Journal, known: Sequence[Collected], types: Sequence[str] = (), seed: int = 0
-    ) -> None:
-        """Draws nodes of some ``types``, or of all. Raises UnknownId for a type that there is not."""
-        self.explorer = explorer
-        self._journal, self._known, self._seed = journal, list(known), seed
-        self._ranges = [explorer.skb.type_range(kind) for kind in types] or [(0, explorer.skb.meta.nodes)]
-        self._lock = threading.Lock()
-
-    def drawn(self, who: str, batch: int, count: int) -> list[Value]:
-        """Nodes for one person, the same for the same batch: each of the types' nodes is as likely as any other."""
-        chance = random.Random(f"{self._seed}/{who}/{batch}")
-        sizes = [end - first for first, end in self._ranges]
-        places = chance.sample(range(sum(sizes)), min(count, sum(sizes)))
-        return [self.explorer.value(self._number(place, sizes)) for place in places]
-
-    def _number(self, place: int, sizes: Sequence[int]) -> int:
-        for (first, _), size in zip(self._ranges, sizes, strict=True):
-            if place < size:
-                return first + place
-            place -= size
-        raise IndexError(place)
-
-    def of(self, who: str) -> list[Collected]:
-        """What one person wrote."""
-        with self._lock:
-            return [one for one in self._known if one.meta.get("by") == who]
-
-    def names(self, question: str, node_id: str) -> bool:
-        """Whether a question has a name of its node, which would give the answer away."""
-        number = self.explorer.skb.number(node_id)
-        called = [str(self.explorer.skb.nodes.names[number]), *self.explorer.skb.nodes.aliases(number)]
-        asked, *given = (f" {' '.join(words(text))} " for text in (question, *called))
-        return any(name.strip() and name in asked for name in given)
-
-    def candidates(self, question: str, node_id: str) -> list[Candidate]:
-        """Other nodes of the node's type that a search for the question finds, best first."""
-        kb = self.explorer.kb
-        kind = self.explorer.skb.type_name(self.explorer.skb.number(node_id))
-        try:
-            found = kb.text_query(question, kind=kind, limit=CANDIDATES + 1)
-        except BadArguments:  # there is no index of texts
-            return []
-        others = [one for one in found.nodes if one.id != node_id][:CANDIDATES]
-        sentences = kb.excerpts([one.id for one in others], question)
-        return [Candidate(Value(one.label, one.id, one.kind), sentences.get(one.id, "")) for one in others]
-
-    def add(self, who: str, question: str, node_id: str, others: Sequence[str], looked_at: Sequence[str]) -> Collected:
-        """Keep a question, which is on the disk then; ``others`` of those ``looked_at`` answer it as well.
-
-        Raises UsageError where it has no words or cannot be written, and UnknownId.
-        """
-        for one in (node_id, *others, *looked_at):
-            self.explorer.skb.number(one)
-        if not question.strip():
-            raise UsageError("the question is empty")
-        meta = {
-            "by": who,
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kb": self.explorer.kb.name,
-            "node": node_id,
-            "looked_at": list(looked_at),
-        }
-        nodes = tuple(dict.fromkeys((node_id, *others)))
-        with self._lock:
-            made = Collected(f"human-{len(self._known) + 1}", " ".join(question.split()), nodes, meta)
-            self._journal.append(made)
-            self._known.append(made)
-        return made
-
-
-@contextmanager
-def open_collection(path: Path, explorer: Explorer, types: Sequence[str] = (), seed: int = 0) -> Iterator[Collection]:
-    """A file of questions, to be added to by nobody else meanwhile. Raises UsageError, DataError, UnknownId."""
-    with open_journal(path) as journal:
-        yield Collection(explorer, journal, read_journal(path, Collected), types, seed)

@@ -213,14 +213,13 @@ class ShapeProperty:
     """What members of a class have of one property: ``have`` of the sampled have it, at most ``most`` values each.
 
     ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such. A shape
-    that is published may count nothing (``have`` is None), bound nothing (``most`` is 0), and say what is ``required``.
+    that is published may bound nothing (``most`` is 0).
     """
 
     property: Entity
-    have: int | None
+    have: int
     most: int = 1
     ranges: tuple[Share, ...] = ()
-    required: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class ClassShape:
     """What the members of a class are like: ``members`` of its own, ``below`` those of its subclasses, up to ``limit``.
 
     ``incoming`` are the properties that lead to the sampled members, each with the class that it comes from.
-    ``published`` names the form in which the endpoint itself tells this, VoID or SHACL; empty: worked out from samples.
+    ``published``: the endpoint itself says this (VoID); else it is worked out from samples.
     """
 
     entity: Entity
@@ -239,7 +238,7 @@ class ClassShape:
     properties: tuple[ShapeProperty, ...] = ()
     subclasses: tuple[Share, ...] = ()
     incoming: tuple[tuple[Share, Entity | None], ...] = ()
-    published: str = ""
+    published: bool = False
 
 
 @runtime_checkable

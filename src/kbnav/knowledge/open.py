@@ -292,7 +292,7 @@ def _name_index(settings: Settings, folder: str) -> SkbKB | None:
     if not folder:
         return None
     if not is_skb(Path(folder) / INDEX):
-        raise UsageError(f"{folder} has no name index: `kbnav endpoint index URL --out {folder}` makes it")
+        raise UsageError(f"{folder} has no name index: `kbnav sparql index URL --out {folder}` makes it")
     return _open_skb(settings.model_copy(update={"skb_graph": ""}), str(Path(folder) / INDEX))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from kbnav.evaluation.synthesis.models import Casting, model_price, open_crew
 from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
 from kbnav.evaluation.synthesis.templates import write_questions
-from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
+from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Price, Settings
 from tests.apps.parts import Cli
@@ -289,17 +289,6 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
     monkeypatch.delenv("OTHER_KEY")
     with pytest.raises(CredentialsError, match="m1@other: the environment variable OTHER_KEY"):
         open_crew(Casting("m1@other", "m0", "m0", ("m0",)), settings, tmp_path / "replies.sqlite")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_wording_that_comes_with_kbnav_says_how_models_are_asked(name: str):
-    models = load_wording(name).models
-    assert models.style == {"stark-amazon": "requirements", "debian": "requirements"}.get(name) or models.style in (
-        "short",
-        "properties",
-    )
-    roles: Sequence[str] = list(models.roles)
-    assert bool(roles) == (models.style == "properties")
 
 
 @pytest.fixture

@@ -110,10 +110,6 @@ def test_the_shape_of_a_class_is_worked_out_from_its_members(company):
     assert (share.entity.id, share.count, source.id) == ("shop:fits", 1, "shop:Product")
 
 
-def test_the_classes_that_a_question_names_are_known_by_their_words(company):
-    assert company.classes_named("How many suppliers does the desk lamp have?") == ["shop:Supplier", "shop:Lamp"]
-
-
 def test_a_property_is_told_by_examples_and_counts(company):
     used = {(one.subject.id, one.value.id) for one in company.get_property_examples("shop:hasSupplier")}
     assert used == {("data:p1", "data:s1"), ("data:p2", "data:s1"), ("data:p2", "data:s2"), ("data:p3", "data:s2")}

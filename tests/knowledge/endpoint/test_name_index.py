@@ -125,7 +125,7 @@ def test_searches_use_the_index_and_find_what_is_misspelled(served, tmp_path, mo
 def test_a_folder_without_an_index_says_how_to_make_one(served, tmp_path):
     source = {"url": served.url, "index": str(tmp_path)}
     with (
-        pytest.raises(UsageError, match="kbnav endpoint index"),
+        pytest.raises(UsageError, match="kbnav sparql index"),
         open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)),
     ):
         pass

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import re
 from contextlib import suppress
-from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
@@ -12,8 +10,6 @@ from hypothesis import strategies as st
 from kbnav.errors import TellModel
 from kbnav.knowledge.sparql.check import check, close_up, expand_aliases, parse_error
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
-
-from . import real
 
 FACTS = """
 wd:Q1 wdt:P1 2, 3, 5 ; wdt:P2 7 . wd:Q2 wdt:P1 2 ; wdt:P2 11 . wd:Q3 wdt:P2 13, 17 ; wdt:P3 1 .
@@ -80,11 +76,6 @@ def test_an_alias_is_what_it_stands_for(store: ox.Store, query: str, expected: l
     assert rows(store, query) == expected
 
 
-def test_the_text_around_an_alias_stays(store: ox.Store) -> None:
-    query = "SELECT ?p (COUNT(?s) AS ?n) { ?s ?p ?o } GROUP BY ?p HAVING(?n > 1) # ?n > 1\nORDER BY ?n"
-    assert expand_aliases(query) == query.replace("HAVING(?n", "HAVING((COUNT(?s))")
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -113,24 +104,3 @@ def test_aliases_of_aliases_do_not_grow_without_end() -> None:
     doubled = " ".join(f"(?a{number} + ?a{number} AS ?a{number + 1})" for number in range(1, 60))
     query = f"SELECT (COUNT(*) AS ?a1) {doubled} {{ ?s ?p ?o }} HAVING(?a60 > 1)"
     assert len(expand_aliases(query)) < 1_000_000
-
-
-def test_real_queries_with_an_alias_in_having_or_used_at_once_parse(shared_data: Path) -> None:
-    texts = {example["text"] for example in real.examples(shared_data)}
-    texts |= {query for status, query in real.recorded(shared_data) if status == "ok"}
-    changed = []
-    for text in texts:
-        try:
-            if expand_aliases(text) != text:
-                changed.append(text)
-        except TellModel:  # strings with an unescaped quote, which ran with no rows
-            continue
-    in_having = [text for text in changed if re.search(r"HAVING *\(\?", text, re.IGNORECASE)]
-    # One HAVING more has a name that rows are grouped by; what is left uses an alias in the next expression.
-    assert len(in_having) == len([text for text in texts if re.search(r"HAVING *\(\?", text, re.IGNORECASE)]) - 1 == 11
-    assert len(changed) == 11 + 3
-    (percent,) = [text for text in changed if "(100*?byDO/?total AS ?percent)" in text]
-    assert parse_error(percent) is not None
-    assert parse_error(expand_aliases(percent)) is None
-    for text in in_having:
-        assert parse_error(text) is not None or parse_error(expand_aliases(text)) is None, text

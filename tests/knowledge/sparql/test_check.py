@@ -223,13 +223,6 @@ def test_what_would_crash_the_parser_does_not_reach_it(query: str, column: int, 
     assert words in str(error)
 
 
-def test_sizes_below_the_bounds_pass() -> None:
-    for strict in (True, False):
-        check("SELECT * { FILTER(" + "!" * 100 + "true) }", services=(), strict=strict)
-        check("ASK { {} " + "UNION {} " * 1_000 + "}", services=(), strict=strict)
-        check("SELECT * { VALUES ?x { " + "wd:Q1 " * 15_000 + "} }", services=(), strict=strict)
-
-
 @given(st.text(alphabet="SELECT*{}()[]?x.;,'\"<>#\\u0022:@%^/|+-=!& \n\t1aé", max_size=60))
 def test_any_text_gets_a_verdict_with_a_place_inside_it(text: str) -> None:
     place = (1, 1)

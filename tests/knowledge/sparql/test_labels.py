@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-import gzip
-import itertools
-from pathlib import Path
-
 import pyoxigraph as ox
 import pytest
 
-from kbnav.errors import TellModel
-from kbnav.knowledge.sparql.check import check, parse_error
+from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import rewrite
-from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
-
-from . import real
 
 FACTS = """
 wd:Q7186 rdfs:label "Marie Curie"@en, "Maria Skłodowska-Curie"@pl ; wdt:P106 wd:Q169470 ; wdt:P569 "1867" .
@@ -103,40 +95,3 @@ def test_an_unbound_variable_and_a_literal_have_the_labels_they_have_on_the_serv
 def test_a_label_that_the_query_binds_itself_is_left_alone(store: ox.Store) -> None:
     query = 'SELECT ?xLabel { ?x wdt:P569 ?d ; rdfs:label ?xLabel . FILTER(LANG(?xLabel) = "pl") ' + EN + "}"
     assert rows(store, query) == [("Maria Skłodowska-Curie",)]
-
-
-def test_words_in_strings_and_comments_are_no_service() -> None:
-    query = 'SELECT ?x { ?x rdfs:label "SERVICE wikibase:label { }" # SERVICE wikibase:label { }\n }'
-    assert rewritten(query) == query
-
-
-@pytest.mark.slow
-def test_every_example_whose_only_extension_is_the_service_parses_once_rewritten(shared_data: Path) -> None:
-    changed = 0
-    for example in real.examples(shared_data):
-        try:
-            check(example["text"], services=[LABEL_SERVICE], strict=True)
-        except TellModel:
-            continue
-        text = rewritten(example["text"])
-        assert parse_error(text) is None
-        assert not any(token.is_word("SERVICE") for token in tokenize(text))
-        changed += text != example["text"]
-    assert changed >= 500
-
-
-def test_labels_of_real_facts_are_those_of_the_data(shared_data: Path) -> None:
-    with gzip.open(shared_data / "wikidata-slice" / "7_properties.nt.gz") as lines:
-        triples = b"".join(itertools.islice(lines, 40_000))
-    store = ox.Store()
-    store.bulk_load(triples, format=ox.RdfFormat.N_TRIPLES)
-    labels = {
-        quad.subject.value: quad.object.value
-        for quad in store.quads_for_pattern(None, ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label"), None)
-        if quad.object.language == "en"
-    }
-    query = "SELECT DISTINCT ?p ?pLabel { ?p wikibase:propertyType ?t . " + EN + "}"
-    result = store.query(rewritten(query), prefixes=dict(STANDARD_PREFIXES))
-    found = {row["p"].value: row["pLabel"].value for row in result}
-    assert len(found) > 1000
-    assert found == {iri: labels.get(iri, iri.rsplit("/", 1)[1]) for iri in found}

@@ -90,21 +90,10 @@ def test_inside_optional_and_exists_it_begins_with_what_is_known_around_them(cla
         assert of_few.index(":below* :top") < of_few.index("?x :is")
 
 
-def test_what_is_taken_away_is_looked_for_by_itself(classes):
-    query = ordered(classes, "SELECT ?x { :rare1 :near ?x MINUS { ?x :is/:below* :wide } }")
-    assert query.index(":below* :wide") < query.index("?x :is")
-
-
 def test_the_columns_of_a_star_are_those_that_the_query_names(classes):
     query = ordered(classes, "SELECT * { ?x :is/:below* :top . ?x :near [ :in ?y ] }")
     assert rows(classes, PROLOGUE + query)[0] == ["x", "y"]
     assert "SELECT ?x ?y {" in query
-
-
-def test_parts_that_share_nothing_are_not_looked_through_once_for_each_row_of_the_other(classes):
-    query = ordered(classes, "SELECT ?x ?y { ?x :in :here ; :is :small1 . ?y :is :class1 ; :is ?c }")
-    assert query.count("LATERAL") == 2
-    assert "} {" in query
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.syntax import Include, Triples, UnreadQuery, Values, parse_query, read_query
+from kbnav.knowledge.sparql.syntax import Include, Triples, UnreadQuery, parse_query, read_query
 
 
 def test_named_subqueries_show_their_variables_where_they_are_included():
@@ -75,11 +75,3 @@ def test_what_has_more_than_its_structure_tells_is_not_rewritten(query: str):
 def test_what_is_no_sparql_is_said_with_its_place(query: str, place: str):
     with pytest.raises(QuerySyntaxError, match=place):
         parse_query(query)
-
-
-def test_a_template_is_read_and_matches_nothing():
-    read = parse_query("CONSTRUCT { ?a wdt:P1 (?b) } FROM <urn:g> WHERE { VALUES ?a { wd:Q1 -5 true } } ORDER BY ?a")
-    (values,) = read.where.elements
-    assert isinstance(values, Values)
-    assert (values.rows, values.terms) == (3, ("wd:Q1", "-5", "true"))
-    assert [modifier.kind for modifier in read.tail.modifiers] == ["ORDER BY"]

@@ -185,13 +185,6 @@ def test_standard_queries_stay_as_they_are_in_every_dialect() -> None:
         assert (prepared.text, prepared.changed) == (add_prefixes(query), False), name
 
 
-def test_virtuoso_is_asked_in_its_own_functions() -> None:
-    query = "SELECT (geof:distance(?a, geof:latitude(?b)) AS ?d) { ?a ?p ?b }"
-    text = prepare(query, DIALECTS["virtuoso"]).text
-    assert "<bif:st_distance>(<bif:st_geomfromtext>(STR(?a))" in text
-    assert "geof:" not in text.split("{", 1)[0].replace("PREFIX geof:", "")
-
-
 @pytest.mark.parametrize("kind", ["", "virtuoso", "qlever", "graphdb", "jena", "stardog"])
 def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind: Any) -> None:
     dialect = replace(DIALECTS["sparql11"], text=kind, index_name="names" if kind == "graphdb" else "")
@@ -199,11 +192,6 @@ def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind: 
     prepare(f"SELECT ?e ?name {{ {found} }}", dialect)  # parses
     assert all(word in found for word in ("marie", "curie", "drop"))
     assert text_search(dialect, "?e", ["rdfs:label"], "?name", " ?! ") == ""
-
-
-def test_contains_finds_labels_with_all_words_in_any_order(store: Store) -> None:
-    pattern = text_search(DIALECTS["sparql11"], "?x", ["rdfs:label"], "?name", "ONE")
-    assert rows(store, f"SELECT DISTINCT ?x {{ {pattern} }}", DIALECTS["sparql11"]) == [("Q1",)]
 
 
 def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path: Path) -> None:

@@ -56,12 +56,6 @@ def test_a_statement_is_told_with_its_qualifiers_and_that_any_rank_counts():
     ]
 
 
-def test_a_rank_that_is_asked_for_is_no_surprise():
-    query = "SELECT ?who { ?who p:P39 ?s . ?s ps:P39 wd:Q11696 ; a wikibase:BestRank }"
-    assert "any rank" not in "\n".join(said(query))
-    assert "    - type: statement of the best rank" in said(query)
-
-
 @pytest.mark.parametrize(
     ("query", "line"),
     [
@@ -137,14 +131,6 @@ def test_names_that_the_label_service_fills_are_those_of_their_things():
 def test_counting_what_may_repeat_is_pointed_out():
     assert said("SELECT (COUNT(?c) AS ?n) { ?p wdt:P40 ?c }")[-1].startswith("Rows may repeat")
     assert not any("repeat" in line for line in said("SELECT (COUNT(DISTINCT ?c) AS ?n) { ?p wdt:P40 ?c }"))
-
-
-def test_direct_instances_are_told_from_those_of_subclasses():
-    both = "{ ?a wdt:P31 wd:Q64 . ?b wdt:P31/wdt:P279* wd:Q30 }"
-    assert said(f"SELECT * {both}")[-2:] == [
-        "Includes subclasses of United States.",
-        "Counts direct instances of Berlin only, none of subclasses.",
-    ]
 
 
 def test_what_is_called_otherwise_on_another_wikibase_is_told_the_same():

@@ -125,7 +125,7 @@ class EndpointKB:
     ) -> None:
         """``dialect`` finds out what the engine understands; it is asked when that is first needed.
 
-        ``index`` has the endpoint's names, as ``kbnav endpoint index`` made it; it is closed with this.
+        ``index`` has the endpoint's names, as ``kbnav sparql index`` made it; it is closed with this.
         """
         self._index = index
         self.name = address.name or address.url
@@ -330,11 +330,11 @@ class EndpointKB:
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
         shape = self.class_shape(entity_id, language=language)
-        shares = tuple(Share(one.property, one.have) for one in shape.properties if one.have is not None)
+        shares = tuple(Share(one.property, one.have) for one in shape.properties)
         return ClassProfile(shape.members, shape.members + shape.below, shape.limit, shape.sampled, shares)
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
-        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out, else as it should be (SHACL)."""
+        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
         shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
@@ -384,7 +384,7 @@ class EndpointKB:
     ) -> Ranking:
         """See ``KnowledgeBase``; by the name index. ``kind`` is the label of a class, ``item`` any."""
         if self._index is None:
-            raise BadArguments("vector_query: this endpoint has no name index (kbnav endpoint index)")
+            raise BadArguments("vector_query: this endpoint has no name index (kbnav sparql index)")
         found = self._index.vector_query(text, kind=kind, limit=limit)
         return Ranking(tuple(node._replace(id=self._data.prefixes.short(node.id)) for node in found.nodes))
 

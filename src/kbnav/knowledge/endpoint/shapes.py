@@ -1,14 +1,13 @@
 """What members of a class have, and how a property is used: as the endpoint publishes it, or from samples.
 
 The shape of a class is what a ShEx or SHACL shape of it would say: which properties, for how many of the members, how
-many values a member, and of which datatype or class they are. VoID's partitions have counts and cost one look-up, so
-they go before a scan; SHACL says what should be, and serves where the scan takes too long. ShEx is published as files,
-not as triples, and is not read.
+many values a member, and of which datatype or class they are. VoID's partitions cost one look-up, so they go before a
+scan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import ceil
 
@@ -42,31 +41,13 @@ SELECT ?members ?p ?triples ?subjects ?x ?n WHERE {{
     OPTIONAL {{ ?of void:triples ?n }}
   }}
 }} LIMIT {_ROWS}"""
-_SHACL = f"""PREFIX sh: <http://www.w3.org/ns/shacl#>
-SELECT ?p ?min ?max ?x WHERE {{
-  {{ ?shape sh:targetClass <{{iri}}> }} UNION {{ <{{iri}}> a sh:NodeShape BIND(<{{iri}}> AS ?shape) }}
-  ?shape sh:property ?property .
-  ?property sh:path ?p FILTER(isIRI(?p))
-  OPTIONAL {{ ?property sh:minCount ?min }}
-  OPTIONAL {{ ?property sh:maxCount ?max }}
-  OPTIONAL {{ ?property sh:datatype|sh:class ?x }}
-}} LIMIT {_ROWS}"""
-
 Views = Callable[[Iterable[str]], View]
 """How some IRIs are presented."""
-_Record = Mapping[str, Cell]
 
 
 def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
     """The shape of a class. Raises what the queries raise, QueryTimeout among it."""
-    if found := _by_void(select, views, iri):
-        return found
-    try:
-        return _worked_out(select, views, iri)
-    except QueryTimeout:
-        if found := _by_shacl(select, views, iri):
-            return found
-        raise
+    return _by_void(select, views, iri) or _worked_out(select, views, iri)
 
 
 def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
@@ -207,78 +188,44 @@ def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str
     return found
 
 
+def _records(table: AnswerTable) -> list[dict[str, Cell]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
 # Published
 
 
 def _by_void(select: Select, views: Views, iri: str) -> ClassShape | None:
     """The shape by the endpoint's VoID description; None where it has none of this class."""
-    rows = _published(select, _VOID, iri)
+    try:
+        table = select(_VOID.replace("{iri}", iri))
+    except TellModel:
+        return None
+    rows: dict[str, list[dict[str, Cell]]] = {}
+    for row in _records(table):
+        if (p := row["p"]) and p.value != TYPE:
+            rows.setdefault(p.value, []).append(row)
     if not rows:
         return None
-    view = _viewed(views, rows)
-    members = max(_number(row["members"]) for row in rows)
+    everything = [row for own in rows.values() for row in own]
+    view = views(cell.value for row in everything for key in ("p", "x") if (cell := row[key]))
+    members = max(_number(row["members"]) for row in everything)
     properties = []
-    for p, own in _by_property(rows).items():
+    for predicate, own in rows.items():
         triples, subjects = (max(_number(row[key]) for row in own) for key in ("triples", "subjects"))
         # VoID gives a mean and no maximum: more triples than subjects, and somebody has several.
         most = ceil(triples / subjects) if subjects else 0
-        have = min(subjects or triples, members or triples)
-        properties.append(ShapeProperty(view.entity(p), have, most, _ranges(own, view)))
-    properties.sort(key=lambda one: -(one.have or 0))
-    name = views([iri]).entity(iri)
-    return ClassShape(name, members, 0, members + 1, members, tuple(properties), published="VoID")
-
-
-def _by_shacl(select: Select, views: Views, iri: str) -> ClassShape | None:
-    """The shape by the endpoint's SHACL shapes, nothing counted; None where it has none of this class."""
-    rows = _published(select, _SHACL, iri)
-    if not rows:
-        return None
-    view = _viewed(views, rows)
-    properties = [
-        ShapeProperty(
-            view.entity(p),
-            None,
-            max(_number(row["max"]) for row in own),
-            _ranges(own, view),
-            required=any(_number(row["min"]) for row in own),
+        ranges: dict[str, int] = {}
+        for row in own:
+            if x := row["x"]:
+                ranges[x.value] = max(ranges.get(x.value, 0), _number(row["n"]))
+        shares = _commonest(Share(view.entity(x), number) for x, number in ranges.items())
+        properties.append(
+            ShapeProperty(view.entity(predicate), min(subjects or triples, members or triples), most, shares)
         )
-        for p, own in _by_property(rows).items()
-    ]
-    properties.sort(key=lambda one: not one.required)
-    return ClassShape(views([iri]).entity(iri), 0, 0, 0, 0, tuple(properties), published="SHACL")
-
-
-def _records(table: AnswerTable) -> list[dict[str, Cell]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def _published(select: Select, query: str, iri: str) -> list[dict[str, Cell]]:
-    try:
-        table = select(query.replace("{iri}", iri))
-    except TellModel:
-        return []
-    return [row for row in _records(table) if row["p"] and row["p"].value != TYPE]
-
-
-def _viewed(views: Views, rows: Iterable[_Record]) -> View:
-    return views(cell.value for row in rows for key in ("p", "x") if (cell := row[key]))
-
-
-def _by_property(rows: Iterable[_Record]) -> dict[str, list[_Record]]:
-    found: dict[str, list[_Record]] = {}
-    for row in rows:
-        if p := row["p"]:
-            found.setdefault(p.value, []).append(row)
-    return found
-
-
-def _ranges(rows: Sequence[_Record], view: View) -> tuple[Share, ...]:
-    counts: dict[str, int] = {}
-    for row in rows:
-        if x := row["x"]:
-            counts[x.value] = max(counts.get(x.value, 0), _number(row.get("n")))
-    return _commonest(Share(view.entity(x), number) for x, number in counts.items())
+    properties.sort(key=lambda one: -one.have)
+    name = views([iri]).entity(iri)
+    return ClassShape(name, members, 0, members + 1, members, tuple(properties), published=True)
 
 
 def _number(cell: Cell) -> int:

@@ -42,7 +42,7 @@ from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.presentation import comment_labels, formatted
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, words_of
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri
 from kbnav.knowledge.wikidata.queries import date_precisions
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
@@ -459,7 +459,7 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
 
     def property_data(name: str) -> dict[str, str]:
         iri = "/" in name or ":" in name
-        text = found.labels.get(name) or (words_of(name) if iri else name)
+        text = found.labels.get(name) or (label_from_iri(name) if iri else name)
         page = served.link(name) if name in found.labels and not iri and name[:1] == "P" else ""
         return {"text": text, "href": name if name.startswith("http") else page}
 
