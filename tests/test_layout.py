@@ -27,8 +27,3 @@ def test_links_are_kept_out_of_the_build_and_their_folders_put_in():
     source = build["targets"]["sdist"]["only-include"]
     assert {"src", "agents", "tools", "prompts"} <= set(source)
     assert [name for name in source if not (ROOT / name).exists()] == []
-
-
-def test_agents_and_tools_have_no_init_so_that_no_package_of_that_name_is_shadowed():
-    assert not (ROOT / "agents" / "__init__.py").exists()
-    assert not (ROOT / "tools" / "__init__.py").exists()

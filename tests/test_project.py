@@ -65,19 +65,6 @@ def test_continuous_integration_runs_everything_on_every_python_that_is_supporte
     assert "make site" in [step.get("run") for step in jobs["site"]["steps"]]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
-def test_what_the_forge_reads_is_well_formed(path: Path):
-    read = yaml.safe_load(path.read_text())
-    if path.parent.name == "ISSUE_TEMPLATE" and path.stem != "config":
-        assert {"name", "description", "body"} <= set(read)
-        assert all(field["attributes"]["label"] for field in read["body"])
-    for job in read.get("jobs", {}).values():
-        for step in job["steps"]:
-            command = step.get("run", "")
-            if command.startswith("make "):
-                assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-
-
 def test_every_make_target_that_the_pages_name_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in ("README.md", "CONTRIBUTING.md"):

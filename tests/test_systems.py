@@ -72,6 +72,10 @@ def retriever(kb, settings):
     """The first nodes, whatever the query."""
     return First(kb.skb)
 
+def crashing(kb, settings):
+    """Fails as it is built."""
+    return {}["gone"]
+
 listed = SystemEntry("anything", "The first nodes.", retriever, "retriever", kbs=("skb",))
 nothing = 3
 
@@ -152,7 +156,7 @@ def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBa
     for entry in systems.BUILT_IN:
         assert entry.runs_with("gpt-5")
         if "training" in entry.needs:
-            with pytest.raises(UsageError, match=r"kbnav (programs )?train"):
+            with pytest.raises(UsageError, match="kbnav train"):
                 systems.build(entry.name, demo_kb, Settings(home=tmp_path))
         elif entry.kind == "retriever" and "skb" in entry.kbs:
             assert build_retriever(entry.name, demo_kb, Settings(home=tmp_path)).name == entry.name
@@ -312,3 +316,17 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed: Path):
         assert toolbox.names[-2:] == ["shout", "finish"]
         assert toolbox.run(None, "shout", "", {"words": "what"}).text == "WHAT"
     sys.modules.pop("more")
+
+
+def test_an_exception_of_a_plug_in_is_one_line_and_its_traceback_is_there_for_the_asking(kbnav, folder: Path):
+    code, _, error = kbnav("ask", "--system", "strange:crashing", "Who?")
+    assert (code, error) == (1, "kbnav: KeyError: 'gone' (kbnav --debug … prints the traceback)\n")
+    code, _, error = kbnav("ask", "--debug", "--system", "strange:crashing", "Who?")
+    assert (code, error.count("Traceback"), error.count("in crashing")) == (1, 1, 1)
+
+
+def test_a_system_that_does_not_say_what_it_builds_is_shown_with_both_commands(kbnav, folder: Path):
+    out = kbnav("systems", "strange:retriever")[1]
+    assert "kbnav retrieve --system strange:retriever" in out
+    assert "kbnav ask --system strange:retriever [--set OPTION=VALUE] QUESTION\n" in out
+    assert "kbnav ask" not in kbnav("systems", "strange:listed")[1]

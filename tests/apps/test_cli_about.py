@@ -12,9 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app, main
-from kbnav.apps.cli.chat import COMMANDS as CHAT
 from kbnav.settings.model import setting_names
-from tests.conftest import ROOT
 from tests.models.stub import Canned, ModelStub
 
 
@@ -86,21 +84,6 @@ def test_an_endpoints_models_are_listed_with_their_prices(kbnav):
     assert (code, error) == (3, "kbnav: nothing answers at http://127.0.0.1:9/v1/: Connection error.\n")
 
 
-def test_a_mirror_is_described(kbnav):
-    code, out, _ = kbnav("mirror", "info", "mini", "--json")
-    told = json.loads(out)
-    assert code == 0
-    assert told["triples"] == told["sources"][0]["triples"] > 1000
-    assert f"{told['triples']:,} triples" in kbnav("mirror", "info", told["folder"])[1]
-    assert kbnav("mirror", "info", "nowhere")[0] == 2
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_given_a_script_that_asks_kbnav(shell):
-    script = CliRunner().invoke(app, ["completion", shell]).output
-    assert f"_KBNAV_COMPLETE=complete_{shell}" in script
-
-
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
@@ -128,8 +111,3 @@ def test_bash_completes_with_the_script(tmp_path):
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/bash", "-c", asked], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "compare\n"
-
-
-def test_the_page_on_the_command_line_has_every_command_of_a_chat():
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    assert [name for name in CHAT if f"| `/{name}" not in page] == []

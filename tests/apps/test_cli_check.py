@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 
@@ -40,16 +38,6 @@ def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
     assert "- vectors" in out
     assert "set endpoints.vector" in out
     assert "agents have what they need" in out
-
-
-def test_programs_get_each_finding_with_its_cost(kbnav, demo_home, monkeypatch):
-    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    code, out, _ = kbnav("check", "--json", "--kb", "demo")
-    assert code == 0
-    told = json.loads(out)
-    assert (told["kind"], told["lacking"]) == ("skb", [])
-    assert {one["what"]: one["verdict"] for one in told["checks"]}["vectors"] == "works"
-    assert all(one["seconds"] >= 0 for one in told["checks"])
 
 
 def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatch):
@@ -129,17 +117,3 @@ def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
     told = verdicts(findings)
     assert (told["queries"], told["search"], told["entry"]) == ("works", "works", "works")
     assert "limits" not in told
-
-
-def test_services_that_stand_in_and_the_one_of_articles_are_tried_by_themselves(served_mini, tmp_path):
-    real = served_mini.endpoints.model_dump()
-    endpoints = endpoints_of("http://127.0.0.1:9").model_copy(
-        update={**real, "scholarly": "http://127.0.0.1:9/sparql", "fallbacks": (real["sparql"],)}
-    )
-    settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
-    kb = WikidataKB.by_http(settings)
-    told = verdicts(check_kb(kb, settings))
-    kb.close()
-    others = {name.removeprefix("other: "): verdict for name, verdict in told.items() if name.startswith("other")}
-    assert others["scholarly articles"] == "fails"
-    assert sorted(others.values()) == ["fails", "works"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from kbnav.errors import UsageError
 from kbnav.retrieval.rrf import RRFOptions
 from kbnav.runs.trajectory import find_run, load_run
 from kbnav.settings.systems import Options, parse_set, read_options
-from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"
 
@@ -45,27 +42,6 @@ def test_the_run_is_saved_and_shown(home: Path):
     assert run("retrieve", "--kb", "demo", "--csv", QUERY) == run(
         "retrieve", "--kb", "demo", "--system", "bm25", "--csv", QUERY
     )
-
-
-def test_what_did_not_go_well_on_the_way_is_said_beside_the_ranking():
-    with ModelStub([failure(404, "there is no model of this name")]) as stub:
-        asked = ["retrieve", "--system", "rrf", "--set", "of=bm25,hyde", "--kb", "demo", "--k", "1", "--csv", QUERY]
-        result = CliRunner().invoke(app, [*asked, "--model", "none-such", "--base-url", stub.base_url])
-    assert result.exit_code == 0
-    assert len(result.stdout.splitlines()) == 2
-    assert "there is no model of this name" in result.stderr
-    assert "hyde" in result.stderr
-    assert len(result.stderr.splitlines()) == len(set(result.stderr.splitlines()))
-
-
-def test_json_and_csv_give_the_ranking(home: Path):
-    asked = ("retrieve", "--system", "rrf", "--set", "of=bm25,vss", "--set", "bm25.candidates=ship", "--kb", "demo")
-    document = json.loads(run(*asked, "--k", "4", "--json", QUERY))
-    assert [node["rank"] for node in document["ranking"]] == [1, 2, 3, 4]
-    assert document["ranking"][0].keys() >= {"rank", "name", "id", "type", "score", "document"}
-    rows = list(csv.DictReader(io.StringIO(run(*asked, "--k", "4", "--csv", QUERY))))
-    assert [row["id"] for row in rows] == [node["id"] for node in document["ranking"]]
-    assert load_run(find_run("last", home / "runs")).settings["options"]["stages"] == {"bm25": {"candidates": "ship"}}
 
 
 def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):

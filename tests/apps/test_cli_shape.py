@@ -14,7 +14,6 @@ import typer
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
-from kbnav.apps.cli.root import first_sentence
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[str, ...]]:
@@ -53,22 +52,6 @@ SCRIPTS = {("completion",)}
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - SERVERS - SPOKEN_TO - SCRIPTS), ids=" ".join)
 def test_what_prints_can_print_json(command):
     assert "--json" in said(*command, "-h")
-
-
-@pytest.mark.parametrize("group", [(), ("eval",), ("eval", "dataset"), ("skb",), ("mirror",), ("bot",)])
-def test_a_group_shows_whole_sentences(group):
-    text = " ".join(said(*group, "-h").split())
-    inside = GROUP
-    for name in group:
-        inside = inside.commands[name]
-    for name, command in inside.commands.items():
-        sentence = first_sentence(command.help)
-        assert sentence[-1] == ".", name
-        assert sentence in text
-
-
-def test_ask_comes_first():
-    assert said("-h").index(" ask ") < min(said("-h").index(f" {name} ") for name, *_ in COMMANDS if name != "ask")
 
 
 def test_the_package_is_a_program():

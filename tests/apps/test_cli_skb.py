@@ -85,22 +85,6 @@ def test_info_lists_types_relations_and_what_there_is(kbnav):
     assert {"indexed: names and all fields", "words of the documents: not counted"} <= set(lines)
 
 
-def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
-    built(kbnav)
-    lines = kbnav("skb", "info", "v.skb")[1].splitlines()
-    # "Ann Reed", "Bob Lisk", "The Mill description: A house with a wheel.", "Long Barn"
-    assert {"words of the documents: 14", "mean edges of a node: 1.5"} <= set(lines)
-    found = json.loads(kbnav("skb", "info", "v.skb", "--json")[1])
-    assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
-    assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
-    assert (found["largest_degree"], found["isolated"], found["indexed"]) == (2, 0, "plain")
-
-
-def test_the_bundled_skb_is_described_by_its_name(kbnav):
-    code, out, _ = kbnav("skb", "info", "demo")
-    assert (code, out.splitlines()[0]) == (0, "demo: 252 nodes, 915 edges, from records: nodes.jsonl, edges.tsv")
-
-
 def test_an_skb_built_from_rdf_is_asked(kbnav):
     code, out, _ = kbnav("skb", "build", "--from", "rdf", "lakes.ttl", "--out", "l.skb", "--encoder", "none")
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
@@ -172,14 +156,6 @@ def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path
         0,
         "t.skb: 6 nodes, 4 edges\n",
     )
-
-
-def test_a_file_that_is_not_utf_8_is_read_and_said(kbnav, tmp_path):
-    (tmp_path / "old.csv").write_bytes("id,name\n1,Zoë\n".encode("latin-1"))
-    code, _, error = kbnav("skb", "build", "--nodes", "old.csv", "--out", "o.skb", "--encoder", "none")
-    assert code == 0
-    assert "files that are not UTF-8, read as Windows-1252 (look at their letters with accents): 1 (old.csv)" in error
-    assert "Zoë (node, 1)" in kbnav("retrieve", "Zoë", "--kb", "o.skb")[1]
 
 
 def test_names_of_rdf_by_a_property_of_ones_own(kbnav, tmp_path):
@@ -271,20 +247,6 @@ def test_ask_prints_the_ranking_and_show_prints_it_again(kbnav):
     assert "│    2 │ Long Barn │ h2 │ house │   0.5 │" in shown
 
 
-def test_json_and_csv_give_rank_name_id_type_score_and_basis(kbnav):
-    built(kbnav)
-    expected = [
-        {"rank": 1, "name": "The Mill", "id": "h1", "type": "house", "score": 1.0, "basis": ""},
-        {"rank": 2, "name": "Long Barn", "id": "h2", "type": "house", "score": 0.5, "basis": ""},
-    ]
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--json", QUESTION)
-    assert (code, json.loads(out)["ranking"]) == (0, expected)
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--csv", QUESTION)
-    assert list(csv.DictReader(io.StringIO(out))) == [
-        {name: str(value) for name, value in row.items()} for row in expected
-    ]
-
-
 def test_a_saved_run_is_replayed_with_the_same_answer(kbnav, monkeypatch, tmp_path):
     built(kbnav)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
@@ -292,11 +254,6 @@ def test_a_saved_run_is_replayed_with_the_same_answer(kbnav, monkeypatch, tmp_pa
     saved = tmp_path / "home" / "runs" / f"{first['run']}.json"
     code, out, _ = kbnav("ask", "--kb", "v.skb", "--model", f"replay:{saved}", "--json", QUESTION)
     assert (code, json.loads(out)["ranking"]) == (0, first["ranking"])
-
-
-def test_no_answer_is_exit_code_1(kbnav):
-    built(kbnav)
-    assert kbnav("ask", "--kb", "v.skb", "Who discovered polonium?")[0] == 1
 
 
 def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
@@ -320,16 +277,6 @@ def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
     assert "- owns: person --> house 3" in sent["messages"][0]["content"]
     assert "Q42" not in json.dumps(sent)
     assert "Wikidata" not in json.dumps(sent)
-
-
-def test_progress_on_a_terminal_shows_rate_and_time(monkeypatch):
-    out = io.StringIO()
-    with Progress(Console(file=out, force_terminal=True, width=120)) as progress:
-        progress("nodes", 10, 0)
-        progress("text", 50, 100)
-        progress("text", 100, 100)
-    assert "text" in out.getvalue()
-    assert "100/100" in out.getvalue()
 
 
 def test_progress_where_nobody_watches_has_one_line_a_stage_whatever_the_triples_report_meanwhile():

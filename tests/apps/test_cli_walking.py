@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from kbnav.apps import cli
 from tests.apps.parts import Cli
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
@@ -35,17 +31,6 @@ def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):
     assert code == 0
     assert "pasemiqa with offline on demo" in shown
     assert "→ follow_path person:marit-skarrow" in shown
-
-
-def test_csv_and_json_have_every_node_with_its_basis(kbnav):
-    asked = ("ask", "--kb", "demo", "--system", "pasemiqa", "--set", "planner=ranker", "--quiet", QUESTION)
-    _, out, _ = kbnav(*asked, "--csv")
-    rows = list(csv.DictReader(io.StringIO(out)))
-    assert rows[0]["id"] == "ship:keeper"
-    assert [row["basis"] for row in rows][:1] + [row["basis"] for row in rows][-1:] == ["", "seen"]
-    _, out, _ = kbnav(*asked, "--json")
-    ranking = json.loads(out)["ranking"]
-    assert [(record["id"], record["basis"]) for record in ranking] == [(row["id"], row["basis"]) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -106,11 +91,3 @@ def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_pat
     code, out, _ = kbnav("eval", "compare", "r", "b")
     assert code == 0
     assert "mrr" in out
-
-
-def test_a_chat_prints_its_system_and_options_to_go_on_with():
-    ended = CliRunner().invoke(
-        cli.app, ["chat", "--kb", "demo", "--system", "pasemiqa", "--set", "k=5", "--set", "rounds=4"], input="\n"
-    )
-    assert ended.exit_code == 0
-    assert "--kb demo --system pasemiqa --set k=5 --set rounds=4" in " ".join(ended.output.split())

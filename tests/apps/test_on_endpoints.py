@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
@@ -93,11 +92,3 @@ def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_pat
                 assert answer.content[0].text == 'Tools "R" Here'
 
     asyncio.run(talk())
-
-
-def test_a_name_that_is_no_endpoint_is_told_those_that_there_are(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("kbnav.toml").write_text('[sparql.shop]\nurl = "http://127.0.0.1:9/sparql"\n')
-    code, _, error = Cli(monkeypatch, capsys)("ask", "--kb", "shpo", QUESTION)
-    assert code == 2
-    assert 'did you mean "shop"' in error.replace("'", '"')

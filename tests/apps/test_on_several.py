@@ -45,13 +45,6 @@ def test_ask_takes_several_and_a_follow_up_asks_the_same(kbnav):
     assert "From places." in answer["note"]
 
 
-def test_chat_says_how_to_go_on_with_both(kbnav):
-    code, out, error = kbnav("chat", "--quiet", "--kb", "shop", "--kb", "places", typed=f"{CAPITAL}\n")
-    assert code == 0, error
-    assert "on shop + places with offline" in out
-    assert "--kb 'shop + places'" in out
-
-
 def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_path):
     query = "PREFIX geo: <http://places.example/vocab/> SELECT ?c { <http://places.example/de> geo:capital ?c }"
     asked = {"id": "1", "question": CAPITAL, "sparql": f"# kb: places\n{query}"}

@@ -138,7 +138,7 @@ def open_planner(
         from kbnav.planning.seq2seq import Seq2Seq
 
         if trained is None:
-            raise UsageError("the planner seq2seq must be trained first: kbnav planner train --planner seq2seq")
+            raise UsageError("the planner seq2seq must be trained first: kbnav train seq2seq")
         return Seq2Seq.load(trained, skb, trained_for(trained, matching))
     raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
 
@@ -167,7 +167,7 @@ class PlanOptions(Options):
     planner: Name = "none"
     """What plans the relation paths."""
     trained: str = ""
-    """Folder of a trained planner (``kbnav planner train``); given alone, it is a ``ranker``."""
+    """Folder of a trained planner (``kbnav train ranker``); given alone, it is a ``ranker``."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
 

@@ -149,7 +149,7 @@ def read_frozen(folder: Path) -> Frozen:
         about = Description.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(
-            f"{folder} has no frozen programs: no {DESCRIPTION}; kbnav programs train makes one"
+            f"{folder} has no frozen programs: no {DESCRIPTION}; kbnav train programs makes one"
         ) from error
     except (OSError, ValidationError) as error:
         said = error.errors()[0] if isinstance(error, ValidationError) else None
@@ -216,7 +216,7 @@ class AgentRetrieverOptions(RetrievalOptions):
     """Options of ``agent-retriever``."""
 
     trained: str = ""
-    """The folder that ``kbnav programs train`` wrote."""
+    """The folder that ``kbnav train programs`` wrote."""
     routing: Routing = "auto"
     """How a query finds its group: by one call of a model, or by common words; auto: by a model if there is one."""
     sandbox: str = "monty"
@@ -315,7 +315,7 @@ def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetriever
     """See ``AgentRetriever``. Raises UsageError where nothing was trained, or for something else than is here."""
     if not options.trained:
         raise UsageError(
-            "agent-retriever needs programs: kbnav programs train makes them, --set trained=FOLDER names their folder"
+            "agent-retriever needs programs: kbnav train programs makes them, --set trained=FOLDER names their folder"
         )
     frozen = read_frozen(Path(options.trained))
     model = options.api_model or frozen.about.models.get("programs", "")

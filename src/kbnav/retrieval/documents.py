@@ -254,7 +254,8 @@ def vectors_of(folder: Path, skb: SKB, encoder: Encoder) -> VectorIndex:
     if not of.is_file() or json.loads(of.read_bytes())["data"] != skb.meta.data:
         why = "are of another build of it" if of.is_file() else "are missing"
         raise UsageError(
-            f"{folder}: the vectors of {skb.meta.name} {why}: kbnav train embed {folder} --kb {skb.place} makes them"
+            f"{folder}: the vectors of {skb.meta.name} {why}: "
+            f"kbnav train embed --out {folder} --kb {skb.place} makes them"
         )
     return vectors.open(folder / VECTORS, encoder)
 

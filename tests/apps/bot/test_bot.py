@@ -13,7 +13,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.talk import markers
 from kbnav.apps.bot.wiki import Page
 from kbnav.apps.bot.wikitext import Style
-from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
+from kbnav.errors import CredentialsError, ServiceError
 from tests.apps.bot.mediawiki import BOT
 from tests.apps.bot.parts import TALK, Scene, connect, run_of
 
@@ -115,22 +115,6 @@ def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(
     assert unquote(address).endswith(f"#SELECT '{text}'")
 
 
-def test_a_reply_reads_as_html_with_answer_table_query_and_steps(scene: Scene):
-    table = AnswerTable(("element",), tuple((Term("literal", f"row {n}"),) for n in range(12)))
-    query = "SELECT ?x {\n  ?x wdt:P31 wd:Q5 .\n}"
-    scene.answer.make = lambda question: run_of(question, "Twelve of them.", table=table, query=query)
-    scene.ann.ask(TALK, "A", "Which?")
-    scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
-    shown = scene.ann.parsed(TALK)["text"]
-    assert "<dd>Twelve of them." in shown.replace("<dl><dd><", "<")
-    assert shown.count("<tr>") == 11
-    assert "12 rows, the first 10 shown" in shown
-    assert f"<pre>{query}</pre>" in html.unescape(shown)
-    assert 'href="https://query.example.org/#SELECT%20%3Fx%20%7B%0A%20%20%3Fx' in shown
-    folded = shown[shown.index("mw-collapsed") :]
-    assert "<li>I look it up. (get_wikidata_entry)" in html.unescape(folded)
-
-
 def test_what_a_service_said_as_it_failed_is_not_posted(scene: Scene):
     echoed = "Incorrect API key provided: sk-nevertobeleft at https://models.example"
     scene.answer.make = lambda question: run_of(question, note="The sentence is missing.", error=echoed)
@@ -207,17 +191,6 @@ def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
     scene.ann.ask("Project:Questions", "New", "Is this new?")
     scene.tick(bot)
     assert [text for text, _ in scene.answer.asked] == ["Is this new?"]
-
-
-def test_the_words_around_an_answer_are_in_the_language_of_the_question(scene: Scene):
-    scene.answer.make = lambda question: run_of(question, "Marie Curie", query="ASK {}")
-    scene.ann.ask(TALK, "A", "Wer hat das Element Radium entdeckt?")
-    scene.ann.ask(TALK, "B", "Qui a découvert le radium et dans quelle ville ?")
-    scene.ann.ask(TALK, "C", "Кто открыл радий?")
-    scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
-    text = scene.ann.text(TALK)
-    assert ["Die Abfrage" in text, "La requête" in text, text.count("The query")] == [True, True, 1]
-    assert re.search(r"So wurde es gefunden, von \w+ mit \w+:", text)
 
 
 @pytest.mark.parametrize(("file", "content", "told"), [("readonly", "A backup.", "readonly"), ("lag", "7", "lagged")])
@@ -297,17 +270,6 @@ def test_a_model_that_fails_is_asked_again_later_and_at_last_the_bot_says_so(sce
     scene.tick(bot)
     assert scene.statuses() == ["posted"]
     assert "Something failed while I looked for an answer" in scene.ann.text(TALK)
-
-
-@pytest.mark.parametrize("error", [Stopped("too dear"), UsageError("too long")])
-def test_what_trying_again_cannot_help_is_said_at_once(scene: Scene, error: Exception):
-    def fails(question):
-        raise error
-
-    scene.ann.ask(TALK, "A", "Who?")
-    scene.answer.make = fails
-    scene.tick(scene.bot())
-    assert "Something failed" in scene.ann.text(TALK)
 
 
 def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(scene: Scene):

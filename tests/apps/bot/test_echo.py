@@ -146,20 +146,6 @@ def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: 
     ledger.close()
 
 
-def test_the_first_look_at_notifications_answers_what_was_written_since_the_bot_began(
-    echo: tuple[EchoWiki, str], tmp_path: Path
-):
-    """As where the wiki failed the bot between noting where it began and its first look at the notifications."""
-    wiki, api = echo
-    one, answer, ledger = bot(api, tmp_path)
-    wiki.unread = {"5": ("mention", "Talk:Old"), "6": ("mention", "Wikidata:Cafe")}
-    list(one.tick())
-    assert answer.asked == [("Who?", ())]
-    assert {entry.question.text: entry.status for entry in ledger.entries()} == {"Old?": "old", "Who?": "posted"}
-    assert wiki.unread == {}
-    ledger.close()
-
-
 def test_more_notifications_than_one_reply_holds_are_all_read(echo: tuple[EchoWiki, str], tmp_path: Path):
     wiki, api = echo
     one, answer, ledger = bot(api, tmp_path)
@@ -192,22 +178,6 @@ def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Pat
     assert "basetimestamp" not in edit  # it would hide conflicts within a second
     before = wiki.requests[wiki.requests.index(edit) - 2]
     assert before["titles"] == "User:KB bot/shutoff|Wikidata:Cafe" or "csrf" in before.get("type", "")
-    ledger.close()
-
-
-def test_a_dry_run_marks_nothing_as_read(echo: tuple[EchoWiki, str], tmp_path: Path):
-    wiki, api = echo
-    one, answer, ledger = bot(api, tmp_path, edits=False)
-    list(one.tick())
-    wiki.unread = {"6": ("mention", "Wikidata:Cafe")}
-    list(one.tick())
-    before = len(wiki.requests)
-    list(one.tick())
-    assert (len(answer.asked), list(wiki.unread)) == (1, ["6"])
-    assert not any(
-        request.get("titles") == "Wikidata:Cafe" and "rvprop" in request for request in wiki.requests[before:]
-    )
-    assert not any(request["action"] in ("edit", "echomarkread") for request in wiki.requests)
     ledger.close()
 
 

@@ -39,14 +39,6 @@ def test_what_is_due_are_open_questions_whose_time_has_come(ledger: Ledger):
     assert [entry.reply for entry in ledger.due(11.0)] == ["R"]
 
 
-def test_a_question_is_found_by_its_id(ledger: Ledger):
-    ledger.add(FIRST, 1.0)
-    ledger.add(SECOND, 1.0)
-    assert [entry and entry.question for entry in map(ledger.entry, (FIRST.id, SECOND.id, "aa", ""))] == [
-        FIRST, SECOND, None, None,
-    ]  # fmt: skip
-
-
 def test_quotas_count_what_was_answered_or_will_be(ledger: Ledger):
     ledger.add(FIRST, 100.0)
     ledger.add(SECOND, 200.0, status="refused")
@@ -86,10 +78,3 @@ def test_marks_and_questions_are_there_after_closing(ledger: Ledger, tmp_path: P
     again = Ledger(tmp_path / "new" / "bot.sqlite")
     assert (again.mark("changes"), again.mark("other"), len(again.entries())) == ("2", "", 1)
     again.close()
-
-
-def test_a_file_that_is_no_database_is_named(tmp_path: Path):
-    path = tmp_path / "bot.sqlite"
-    path.write_text("not a database, but long enough to be looked at as one " * 30)
-    with pytest.raises(UsageError, match="cannot open the bot's state"):
-        Ledger(path)

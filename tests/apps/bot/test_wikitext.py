@@ -10,7 +10,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
 from kbnav.apps.evidence import phrases
 from kbnav.knowledge.evidence import Evidence, Provenance
@@ -46,17 +46,6 @@ def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
     assert "[https://q.example/#SELECT%20%3Fx%20%7B%0A%20%3Fx%20%3Fy%20%27%7E%7E%7E%7E%27%20%7D run it]" in text
     assert "# Look &#91;&#91;here&#93;&#93; (execute&#95;query)" in lines
     assert lines[-1] == "::~~~~"
-
-
-def test_a_ranking_and_runs_without_an_answer_are_told_as_such():
-    nodes = Ranking((Ranked("n1", 1.0, "Lute", "instrument"),))
-    ranked = replace(RUN, outcome=Outcome("best effort", "step budget", ranking=nodes, text="Lute", note="of 5"))
-    text = reply_text(ranked, Style(), marker="m", depth=1)
-    assert "the best I found so far: Lute" in text
-    assert "| Lute\n| n1\n| instrument" in text
-    for status, words in (("no answer", "could not find"), ("refused", "refused"), ("failed", "failed")):
-        outcome = Outcome(status, "gave up")
-        assert words in reply_text(replace(RUN, outcome=outcome, path=()), Style(), marker="m", depth=1)
 
 
 def test_the_statements_behind_the_rows_are_footnotes():
@@ -105,14 +94,3 @@ def test_every_language_has_every_phrase_with_what_is_put_in_and_no_wikitext():
             assert not re.search(r"[\[\]{}|<>#*=~_&]|\'\'|^\'|\'$|//", plain), (language, name)
     assert phrases("bot", "de-AT") is phrases("bot", "de") is not phrases("bot", "en")
     assert phrases("bot", "eo") is phrases("bot", "") is phrases("bot", "en")
-
-
-def test_forms_of_marks_are_escaped_and_letters_of_every_script_are_not():
-    assert escape("＿＿目次＿＿") == "&#65343;&#65343;目次&#65343;&#65343;"
-    assert escape("＃転送 \u037e") == "&#65283;転送 &#894;"
-    assert escape("Größe 3½ κ एक ラジウム（元素）、。") == "Größe 3½ κ एक ラジウム（元素）、。"
-
-
-def test_a_query_keeps_its_lines_and_tabs_become_blanks():
-    assert escape("a\n\tb ", lines=True) == "a\n    b"
-    assert escape("a\n\tb ") == "a b"

@@ -50,7 +50,9 @@ def test_a_panic_is_an_error_of_the_knowledge_base_and_what_ends_the_process_is_
     def fails(error: BaseException) -> None:
         raise error
 
-    with pytest.raises(DamagedKB, match=r"the text index cannot be read.*PanicException: inside.*kbnav skb check"):
+    with pytest.raises(
+        DamagedKB, match=r"the text index cannot be read.*PanicException: inside.*kbnav skb info --check"
+    ):
         fails(PanicException("inside\nand more"))
     for error in (KeyboardInterrupt(), KbnavError("said"), DataError("known")):
         with pytest.raises(type(error)):

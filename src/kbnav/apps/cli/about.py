@@ -68,13 +68,9 @@ def _print_system(entry: SystemEntry) -> None:
             console.print(f"{label}: {text}", markup=False)
     print_options(entry.record()["options"])
     for command in [_COMMANDS[entry.kind]] if entry.kind else _COMMANDS.values():
-        example = f"kbnav {command} --system {entry.name} [--set OPTION=VALUE] QUESTION"
-        console.print(
-            example if entry.kind else f"{example}   if it builds {_BUILDS[command]}", style="dim", markup=False
-        )
-
-
-_BUILDS = {"ask": "an agent", "retrieve": "a retriever"}
+        print(f"kbnav {command} --system {entry.name} [--set OPTION=VALUE] QUESTION")
+    if not entry.kind:
+        print("the first where it builds an agent, the second where it builds a retriever")
 
 
 def print_options(options: Sequence[Mapping[str, Any]]) -> None:

@@ -50,7 +50,7 @@ def reading(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 first = (str(error).splitlines() or [""])[0][:200]
                 raise DamagedKB(
                     f"{what} cannot be read, its files seem to be damaged ({type(error).__name__}: {first}); "
-                    "kbnav skb check names them"
+                    "kbnav skb info --check names them"
                 ) from error
 
         return call
