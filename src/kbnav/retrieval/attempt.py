@@ -49,7 +49,7 @@ def attempt(
 ) -> Attempt:
     """Retrieve for one query and save nothing; a failure of a service comes beside the run, with the steps before it.
 
-    ``on_step`` is given each step once it is over; ``cancellation`` ends the run from another thread, between steps or in
+    ``on_step`` is given each step once it is over; ``cancellation`` ends the run from another thread, also in
     the middle of a model's call, and where too much was spent.
 
     Raises UsageError for no query, and CancelledError where the cancellation abandons the run.
