@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelWriter, looked_at, named_by, write_plainly
+from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State
-from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
+from kbnav.agents.common.walking import PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
@@ -80,7 +80,6 @@ class GogEnding(WalkEnding):
 
 
 def _since_further(steps: Sequence[Step]) -> bool:
-    """Whether something was generated since the search last went further."""
     begun = max((step.number for step in steps if step.call.tool == FURTHER), default=0)
     return any(step.call.tool == GENERATE and step.number > begun for step in steps)
 

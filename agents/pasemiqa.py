@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelWriter, write_plainly
+from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
-from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
+from kbnav.agents.common.walking import PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelWriter, RankingEnding, write_plainly
-from kbnav.agents.common.options import SHORT
+from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
-from kbnav.agents.common.walking import ANSWERS
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import pruner
+from kbnav.tools.prune import SHORT, pruner
 from kbnav.tools.skb import (
     execute_query,
     find_relations,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 WIKIDATA_PROMPT = "spinach/prune.md"
+SHORT = 21
+"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 
@@ -120,7 +122,6 @@ def _by_property(entry: Entry) -> Sequence[tuple[str, str, Sequence[str]]]:
 
 
 def _with_qualifiers(statement: Statement) -> str:
-    """A value as the prompt's examples have it: ``value [qualifier: value; …]``."""
     told = [f"{item.property.label or item.property.id}: {item.value.text}" for item in statement.qualifiers]
     return statement.value.text + (f" [{'; '.join(told)}]" if told else "")
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
+ANSWERS = 50
+"""Nodes that an answer may have: as many as one result shows."""
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""
 WORDED = 50
@@ -157,7 +159,6 @@ def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:
 
 
 def _begun(state: State) -> Outcome:
-    """An outcome of which only status and stop are known."""
     stop: Stop = state["stop"] or "error"
     known: dict[str, Status] = {"finish": "answered", "refusal": "refused", "error": "failed"}
     return Outcome(known.get(stop, "best effort"), stop, note=state["failure"])
@@ -449,7 +450,6 @@ def plain_answer(table: AnswerTable) -> str:
 
 
 def _plain(table: AnswerTable, cell: Cell) -> str:
-    """An entity by its label alone, and a day without its midnight."""
     used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)

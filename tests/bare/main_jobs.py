@@ -25,7 +25,6 @@ NOT_INSTALLED = (
     "faiss",
     "matplotlib",
     "mcp",
-    "numkong",
     "pandas",
     "psycopg",
     "pyarrow",

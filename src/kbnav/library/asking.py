@@ -145,7 +145,6 @@ class Answer:
         return self.text or self.note or self.status
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         said = f"<p><b>{escape(str(self))}</b></p>"
         note = f"<p>{escape(self.note)}</p>" if self.note and self.text else ""
         if self.absence:
@@ -368,7 +367,6 @@ def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent]
 
 
 def _parts(event: MachineEvent) -> list[Event]:
-    """The machine's event as one or more that a reader of the stream is told."""
     if event.kind == "call":
         return [Event("call", call=event.call)]
     return [Event(event.kind, call=step.call, step=step) for step in event.steps]

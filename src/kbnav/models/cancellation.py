@@ -187,7 +187,6 @@ def braking(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Brake]:
 
 
 async def _cancelled() -> None:
-    """Cancel all that the loop still does, and wait until it has ended."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -195,7 +194,6 @@ async def _cancelled() -> None:
 
 
 def _settle(settle: Callable[[Any], None], value: object) -> None:
-    """Give a future its end, unless nobody waits for it any more."""
     try:
         settle(value)
     except InvalidStateError:

@@ -174,7 +174,6 @@ def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMe
 
 
 def _name(model: Any) -> str:
-    """A model's own name, below the tools that it was given; empty where it has none."""
     bound = getattr(model, "bound", model)
     return str(getattr(bound, "model_name", ""))
 
@@ -186,7 +185,6 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) ->
 
 
 def _unreachable(error: Exception, otherwise: str) -> ServiceError:
-    """What stands between us and the endpoint: a reply that is out of bounds, a redirect away, or the network."""
     if odd := out_of_bounds(error):
         return BadResponse(f"the model's endpoint is not to be trusted: {odd}")
     return ServiceError(f"{otherwise}: {_line(error)}")
@@ -219,5 +217,4 @@ def usage_of(reply: AIMessage) -> Usage:
 
 
 def _count(told: object) -> int:
-    """A number of tokens; nothing where an endpoint tells none."""
     return max(told, 0) if isinstance(told, int) else 0

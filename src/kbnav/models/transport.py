@@ -281,7 +281,6 @@ async def _together(response: Any, request: Any, pieces: Pieces, library: Any) -
 
 
 def _hang_up(transports: Iterable[Any]) -> None:
-    """Close the connections that a client of these transports kept."""
     for transport in transports:
         with suppress(Exception):
             transport.close()
@@ -308,7 +307,6 @@ def _slow(seconds: float) -> str:
 
 
 def _library() -> Any:
-    """httpx, or its successor: whichever openai's clients are made with."""
     import sys
 
     import openai

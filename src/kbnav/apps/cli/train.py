@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
-    from kbnav.planning.training import Asked
+    from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.settings.model import Settings
@@ -333,12 +333,12 @@ def _train_fuse(job: Job, options: Options) -> None:
     _print_card(job, card, head, "by the weights before and after")
 
 
-def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[Asked]:
+def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
     """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
-    from kbnav.planning.training import Asked, made_from
+    from kbnav.planning.training import LabelledQuestion, made_from
 
     found = [
-        Asked(one.text(), one.nodes, made_from(one.meta))
+        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
         for one in dataset.questions
         if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
     ]

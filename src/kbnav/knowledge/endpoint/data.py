@@ -17,7 +17,7 @@ from kbnav.answers.tables import AnswerTable, Term, short_name
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, TellModel, UnknownId
 from kbnav.knowledge.base import Entity, Value
 from kbnav.knowledge.sparql.dialects import Dialect
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, TABLES, label_from_iri, text_literal
 
 Select = Callable[[str], AnswerTable]
 """Runs a query."""
@@ -55,17 +55,7 @@ COMMON: Mapping[str, str] = MappingProxyType(
             for prefix, namespace in STANDARD_PREFIXES.items()
             if not namespace.startswith(("http://www.wikidata.org/", "http://www.bigdata.com/")) and prefix != "mwapi"
         },
-        "dcterms": "http://purl.org/dc/terms/",
-        "dcat": "http://www.w3.org/ns/dcat#",
-        "void": "http://rdfs.org/ns/void#",
-        "sh": _SHACL,
-        "vann": _VANN,
-        "wgs": "http://www.w3.org/2003/01/geo/wgs84_pos#",
-        "dbr": "http://dbpedia.org/resource/",
-        "dbo": "http://dbpedia.org/ontology/",
-        "dbp": "http://dbpedia.org/property/",
-        "up": "http://purl.uniprot.org/core/",
-        "obo": "http://purl.obolibrary.org/obo/",
+        **TABLES["endpoints"],
     }
 )
 """Prefixes that every endpoint's queries may use without declaring them, unless the endpoint's own say otherwise."""
@@ -246,7 +236,7 @@ class View:
 
     def entity(self, iri: str, description: str = "", kind: str = "item") -> Entity:
         """An IRI as an entity; without a label it is called by its last part."""
-        return Entity(self.short(iri), self.labels.get(iri) or words_of(iri), description, kind=kind)
+        return Entity(self.short(iri), self.labels.get(iri) or label_from_iri(iri), description, kind=kind)
 
     def value(self, term: Term) -> Value:
         """A term: an IRI by its label, a literal with its language, and its datatype where it is no plain text."""
@@ -353,7 +343,9 @@ class Data:
             elif value.type == "literal":
                 texts.setdefault(subject.value, value.value)
         labels = self.labels.of([one for own in types.values() for one in own], code)
-        kinds = {iri: ", ".join(labels.get(one) or words_of(one) for one in own[:3]) for iri, own in types.items()}
+        kinds = {
+            iri: ", ".join(labels.get(one) or label_from_iri(one) for one in own[:3]) for iri, own in types.items()
+        }
         found = dict.fromkeys([*types, *texts])
         return {iri: "; ".join(filter(None, (kinds.get(iri), texts.get(iri)))) for iri in found}
 

@@ -105,11 +105,7 @@ class TextSearch(ABC):
         others = Counter(dict(counts[_FIRST_WORDS:]))
         return counts[:_FIRST_WORDS] + others.most_common(_MOST_WORDS - _FIRST_WORDS)
 
-    @abstractmethod
-    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
-        """How many nodes have each of the indexed words in their bodies."""
-
-    @abstractmethod
+    @reading("the text index")
     def search(
         self,
         query: str,
@@ -125,6 +121,25 @@ class TextSearch(ABC):
         one), ``among`` the nodes given; scores are those of a search without a filter. With a ``name_weight`` of 0 a
         node is one document, in which its name stands as any other words do.
         """
+        words = self.searched(query)
+        if not words or limit < 1 or ranges == [] or (among is not None and not among):
+            return []
+        return self._search(words, limit, ranges, among, name_weight)
+
+    @abstractmethod
+    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
+        """How many nodes have each of the indexed words in their bodies."""
+
+    @abstractmethod
+    def _search(
+        self,
+        words: Sequence[tuple[str, int]],
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        name_weight: float,
+    ) -> list[Hit]:
+        """The best nodes for at least one word, each with its count."""
 
 
 class TextIndex(TextSearch):
@@ -141,41 +156,32 @@ class TextIndex(TextSearch):
     def _held(self, words: Sequence[str]) -> Mapping[str, int]:
         return {word: self._searcher.doc_freq("body", word) for word in words}
 
-    @reading("the text index")
-    def search(
+    def _search(
         self,
-        query: str,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-        name_weight: float = NAME_WEIGHT,
+        words: Sequence[tuple[str, int]],
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        name_weight: float,
     ) -> list[Hit]:
-        """See ``TextSearch``."""
-        from tantivy import Query
-
-        words = self._words_query(query, name_weight)
-        if words is None or limit < 1 or ranges == [] or (among is not None and not among):
-            return []
-        if ranges is not None:
-            words = self._filtered(words, [self._range(first, end) for first, end in ranges])
-        if among is None:
-            return self._top(words, limit)
-        if len(among) > _TERM_SET:
-            return self._top_among(words, limit, frozenset(among))
-        wanted = Query.term_set_query(self._schema, "number", [int(number) for number in among])
-        return self._top(self._filtered(words, [wanted]), limit)
-
-    def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
         from tantivy import Occur, Query
 
-        terms = [
-            (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
-            for word, count in self.searched(text)
-            for field, boost in (("name", name_weight), ("body", 1.0))
-            if boost
-        ]
-        return Query.boolean_query(terms) if terms else None
+        query = Query.boolean_query(
+            [
+                (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
+                for word, count in words
+                for field, boost in (("name", name_weight), ("body", 1.0))
+                if boost
+            ]
+        )
+        if ranges is not None:
+            query = self._filtered(query, [self._range(first, end) for first, end in ranges])
+        if among is None:
+            return self._top(query, limit)
+        if len(among) > _TERM_SET:
+            return self._top_among(query, limit, frozenset(among))
+        wanted = Query.term_set_query(self._schema, "number", [int(number) for number in among])
+        return self._top(self._filtered(query, [wanted]), limit)
 
     def _range(self, first: int, end: int) -> tantivy.Query:
         from tantivy import FieldType, Query

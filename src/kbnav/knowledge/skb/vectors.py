@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -117,11 +117,7 @@ class VectorSearch(ABC):
     def open_all(self) -> None:  # noqa: B027  # not all have something
         """Open what is else opened when it is first needed. Raises DataError where it is damaged."""
 
-    @abstractmethod
-    def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
-        """The vectors [n, d] of nodes [n]."""
-
-    @abstractmethod
+    @reading("the index of vectors")
     def nearest(
         self,
         vector: Vectors,
@@ -137,6 +133,23 @@ class VectorSearch(ABC):
         given. Without either, an approximate index is used where there is one; with ``exact`` it is not. Raises
         UsageError for a vector of another length.
         """
+        query = self._query(vector)
+        return self._nearest(query, limit, ranges, among, exact) if limit > 0 else []
+
+    @abstractmethod
+    def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
+        """The vectors [n, d] of nodes [n]."""
+
+    @abstractmethod
+    def _nearest(
+        self,
+        query: Vectors,
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        exact: bool,
+    ) -> list[Hit]:
+        """See ``nearest``."""
 
     @abstractmethod
     def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
@@ -181,33 +194,27 @@ class VectorIndex(VectorSearch):
         """See ``VectorSearch``."""
         _ = self._approximate
 
-    @reading("the index of vectors")
-    def nearest(
+    def _nearest(
         self,
-        vector: Vectors,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-        exact: bool = False,
+        query: Vectors,
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        exact: bool,
     ) -> list[Hit]:
-        """See ``VectorSearch``."""
-        query, vectors = self._query(vector), np.asarray(self.vectors)
+        vectors = np.asarray(self.vectors)
         wanted: Numbers | None = None
         if among is not None:
             wanted = np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
         elif ranges is None and not exact and limit <= MOST_APPROXIMATE and self._approximate is not None:
             wanted = self._approximate.candidates(query, limit)
 
-        def score(rows: _Rows) -> tuple[Numbers, Vectors]:
+        def score(rows: _Rows) -> list[Hit]:
             numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
             return best(numbers, np.vecdot(vectors[rows], query), limit)
 
-        parts = self._each(score, self._parts(ranges, wanted))
-        numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in parts)])
-        scores = np.concatenate([np.zeros(0, np.float32), *(scores for _, scores in parts)])
-        numbers, scores = best(numbers, scores, limit)
-        return list(zip(numbers.tolist(), scores.tolist(), strict=True))
+        hits = chain.from_iterable(self._each(score, self._parts(ranges, wanted)))
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
     def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
         """See ``VectorSearch``: all cosines are computed at once."""
@@ -251,15 +258,13 @@ class VectorIndex(VectorSearch):
         return Approximate(folder, self.content, self._graph)
 
 
-def best(numbers: Numbers, scores: Vectors, limit: int) -> tuple[Numbers, Vectors]:
-    """The best ``limit`` of scored nodes, shape [n] both, best first; equal ones by number."""
-    if limit < 1:
-        return np.zeros(0, np.int64), np.zeros(0, np.float32)
+def best(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
+    """The best ``limit`` of scored nodes, numbers and scores of shape [n], best first; equal ones by number."""
     if len(scores) > limit:
         near = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
         numbers, scores = numbers[near], scores[near]
     order = np.lexsort((numbers, -scores))[:limit]
-    return numbers[order], scores[order]
+    return list(zip(numbers[order].tolist(), scores[order].tolist(), strict=True))
 
 
 def open(

@@ -65,7 +65,7 @@ class Diagnosis:
     prologue: str = ""
 
 
-def says_nothing(query: str, table: AnswerTable) -> bool:
+def is_empty_result(query: str, table: AnswerTable) -> bool:
     """Whether a result holds nothing: no rows, ``false``, no value in any cell, or the count of nothing."""
     if table.boolean is not None:
         return not table.boolean

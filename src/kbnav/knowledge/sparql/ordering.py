@@ -264,7 +264,9 @@ class _Joins:
             if asked_often and self._count(text, _FEW) < _FEW:
                 texts = [f"{{ {' '.join(texts)} }} {{ SELECT {' '.join(part.variables)} {{ {text} }} }}"]
                 continue
-            texts.append(f"LATERAL {{ {text} }}" if texts else text)
+            # LATERAL must not hold VALUES of a variable that has one.
+            lateral = "" if part.source and part.variables & bound else "LATERAL "
+            texts.append(f"{lateral}{{ {text} }}" if texts else text)
             bound |= part.variables
         return " ".join(texts)
 

@@ -50,9 +50,9 @@ from kbnav.knowledge.sparql.vocabulary import (
     WIKIDATA_VOCABULARY,
     Terms,
     Vocabulary,
+    label_from_iri,
     shortened,
     wikibase_prefixes,
-    words_of,
 )
 
 LANGUAGES = ("en", "de", "fr")
@@ -625,7 +625,7 @@ class _Writer:
         template = self._say.functions.get(node.name) or self._say.functions.get(local)
         if template is None:
             self._unsaid[f"function {node.name}"] = None
-            name = words_of(self._terms.iri(node.name)) or node.name
+            name = label_from_iri(self._terms.iri(node.name)) or node.name
             return self._say("call", name=name, arguments=", ".join(arguments))
         missing = [""] * max(0, 3 - len(arguments))
         return template.format(*arguments, *missing, list=", ".join(arguments))
@@ -667,7 +667,7 @@ class _Writer:
         known = (
             self._labels.get(entity or text) or self._labels.get(iri) or self._say.names.get(shortened(iri)) or entity
         )
-        site = iri.split("://")[-1].rstrip("/") if iri.endswith("/") else words_of(iri)
+        site = iri.split("://")[-1].rstrip("/") if iri.endswith("/") else label_from_iri(iri)
         return known or site or text
 
     def _literal(self, text: str) -> str:

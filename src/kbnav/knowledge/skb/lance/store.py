@@ -38,7 +38,6 @@ from kbnav.knowledge.skb.lance.tables import (
     NODES,
     WORDS,
     Build,
-    Numbers,
     Table,
     column,
     conditions,
@@ -138,19 +137,16 @@ class LanceText(text.TextSearch):
     def _held(self, words: Sequence[str]) -> Mapping[str, int]:
         return {word: bodies for word, (_, bodies) in self._counts(words).items()}
 
-    @reading("the text index")
-    def search(
+    def _search(
         self,
-        query: str,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-        name_weight: float = text.NAME_WEIGHT,
+        words: Sequence[tuple[str, int]],
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        name_weight: float,
     ) -> list[Hit]:
-        """See ``TextSearch``."""
-        weights = self._weights(self.searched(query), name_weight)
-        if not weights or limit < 1:
+        weights = self._weights(words, name_weight)
+        if not weights:
             return []
         hits: list[Hit] = []
         for where in conditions(self._type_start, ranges, among, _AMONG):
@@ -251,23 +247,17 @@ class LanceVectors(VectorSearch):
             found[first : first + len(part)] = matrix(rows[self._column])[order]
         return found[places]
 
-    @reading("the index of vectors")
-    def nearest(
+    def _nearest(
         self,
-        vector: Vectors,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-        exact: bool = False,
+        query: Vectors,
+        limit: int,
+        ranges: Sequence[Range] | None,
+        among: Collection[int] | None,
+        exact: bool,
     ) -> list[Hit]:
-        """See ``VectorSearch``."""
-        query = self._query(vector)
-        if limit < 1:
-            return []
         if among is not None:
             nodes = inside(among, ranges)
-            return _hits(nodes, np.vecdot(self.rows(nodes), query), limit)
+            return best(nodes, np.vecdot(self.rows(nodes), query), limit)
         if ranges is None and self._approximate and not exact:
             return self._best_of(self._found(query, 2 * limit + _MORE, approximate=True), query, limit)
         hits: list[Hit] = []
@@ -308,12 +298,7 @@ class LanceVectors(VectorSearch):
 
     def _best_of(self, found: Table, query: Vectors, limit: int) -> list[Hit]:
         vectors = matrix(found[self._column])
-        return _hits(found[KEY].to_numpy(), np.vecdot(vectors, query), limit)
-
-
-def _hits(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
-    numbers, scores = best(numbers, scores, limit)
-    return list(zip(numbers.tolist(), scores.tolist(), strict=True))
+        return best(found[KEY].to_numpy(), np.vecdot(vectors, query), limit)
 
 
 class LanceStore:

@@ -25,7 +25,6 @@ from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool, Result
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, open_store, read_info
-from kbnav.knowledge.wikidata.mirror.worker import DAYS
 from kbnav.models.cancellation import current_brake
 
 QUERY_TIMEOUT = 60.0
@@ -38,7 +37,7 @@ MIRROR = replace(
     closed=True,
     geo=GEO_WIKIDATA,
     functions=DIALECTS["wdqs"].functions,
-    days=DAYS,
+    days=v.DAYS,
 )
 """What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``worker``."""
 BROKEN = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error)
