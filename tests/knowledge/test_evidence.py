@@ -89,11 +89,6 @@ def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
     assert names(told, 1) == {"Atlantis capital Cerne"}
 
 
-def test_a_statement_that_is_only_named_by_its_qualifier_is_told_with_its_value(atlantis):
-    told = found(atlantis, "SELECT ?start { wd:Q1 p:P36 ?s . ?s pq:P580 ?start }")
-    assert names(told) == {"Atlantis capital Poseidonis"}
-
-
 def test_a_count_has_the_statements_that_were_counted(atlantis):
     told = found(atlantis, "SELECT (COUNT(?people) AS ?n) { wd:Q1 wdt:P1082 ?people }")
     assert names(told) == {"Atlantis population 10", "Atlantis population 12"}
@@ -123,17 +118,6 @@ def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
     assert names(path) == {"Atlantis capital Poseidonis"}
 
 
-def test_an_option_that_is_not_there_is_not_told(atlantis):
-    query = "SELECT ?x { ?x wdt:P30 wd:Q5 OPTIONAL { ?x wdt:P36 ?c } OPTIONAL { ?x wdt:P576 ?end } }"
-    assert names(found(atlantis, query)) == {"Atlantis continent the Ocean", "Atlantis capital Poseidonis"}
-
-
-def test_what_may_not_be_there_is_told_in_words(atlantis):
-    for absent in ("FILTER NOT EXISTS { ?x wdt:P576 ?end }", "MINUS { ?x wdt:P576 ?end }"):
-        told = found(atlantis, f"SELECT ?x {{ ?x wdt:P30 wd:Q5 . {absent} }}")
-        assert told.absent == ("P576 of [x]: [end]",)
-
-
 def test_a_path_of_any_length_is_one_chain(mini_kb):
     told = found(mini_kb, "SELECT ?class { wd:Q19557 wdt:P279* ?class } ORDER BY ?class")
     chains = [one for row in told.rows for one in row if one.chain]
@@ -157,11 +141,6 @@ def test_a_count_of_nothing_beside_another_hides_none_of_its_statements(atlantis
 def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
     told = found(atlantis, "SELECT ?x { ?x wdt:P30 wd:Q5 FILTER EXISTS { ?x wdt:P36 ?c } }")
     assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))
-
-
-def test_a_variable_that_bind_sets_is_no_hindrance(atlantis):
-    told = found(atlantis, "SELECT ?double { wd:Q1 wdt:P1082 ?p . BIND(?p * 2 AS ?double) } ORDER BY ?double")
-    assert [names(told, row) for row in (0, 1)] == [{"Atlantis population 10"}, {"Atlantis population 12"}]
 
 
 def test_rows_are_chosen_and_those_beyond_the_last_left_out(atlantis):

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.errors import Stopped, UsageError
 from kbnav.evaluation.records import read_saved_run
-from kbnav.evaluation.report import Report, html_report, load_report, markdown_report
+from kbnav.evaluation.report import Report, load_report
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
@@ -143,29 +143,19 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     assert code == 0, err
     code, _, err = kbnav("eval", "run", "test.jsonl", "--system", "vss", "--kb", "demo", "--out", "vss", "--limit", "3")
     assert code == 0, err
-    _report_by_group_and_case(load_report([sets / "vss", sets / "run"]), sets)
+    _report_by_group(load_report([sets / "vss", sets / "run"]))
     run = next(iter(read_saved_run(sets / "run").records.values())).run
     assert run.model == "none"
     assert [step.call.tool for step in run.path if step.call.tool in ("route", "program")] == ["route", "program"]
 
 
-def _report_by_group_and_case(report: Report, sets: Path) -> None:
+def _report_by_group(report: Report) -> None:
     vss, programs = report.runs
     assert vss.groups == ()
     (group,) = programs.groups
     assert (group.questions, group.failed) == (3, 0)
     assert group.means == pytest.approx({name: one.mean for name, one in programs.means.items()})
     assert {"hit@1", "hit@5", "recall@20", "mrr"} <= set(group.means)
-    (case,) = report.cases
-    gold = {row["id"]: row for row in map(json.loads, (sets / "test.jsonl").read_text().splitlines())}
-    right = gold[case.id]["nodes"]
-    assert any(line.startswith("* 1. ") and f"({node})" in line for line in case.second for node in right)
-    assert not case.first[0].startswith("* ")
-    assert case.did[0].startswith("route: g1")
-    for text in (markdown_report(report), html_report(report)):
-        assert "gains most over" in text
-        assert case.second[0] in text
-        assert "program: called: " in text
 
 
 def _colours(picture: Path) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kbnav.answers.tables import Absence, AnswerTable, Term, node_term
 from kbnav.knowledge.evidence import Evidence, Link, Provenance
-from kbnav.knowledge.sparql.vocabulary import words_of
+from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import Outcome
 from kbnav.tools.show import cell_text
 
@@ -152,7 +152,7 @@ class _Telling:
         return {"property": link.property, "value": link.value.plain(), "text": self._said(link)}
 
     def _property(self, name: str) -> str:
-        return self._labels.get(name) or (words_of(name) if "/" in name or ":" in name else name)
+        return self._labels.get(name) or (label_from_iri(name) if "/" in name or ":" in name else name)
 
     def _value(self, term: Term) -> str:
         return cell_text(term, self._table, _WIDTH).removesuffix("T00:00:00Z")

@@ -14,7 +14,6 @@ from kbnav.agents.common.confidence import (
     GIVEN,
     Bin,
     Calibration,
-    Seen,
     calibration_error,
     fit,
     held_out,
@@ -24,7 +23,7 @@ from kbnav.agents.common.confidence import (
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.report.plots import COLORS, save_figure
-from kbnav.evaluation.scoring import main_metric, score_run
+from kbnav.evaluation.scoring import main_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +51,16 @@ def calibrate(saved: SavedRun) -> Calibrated:
 
     Raises UsageError where there are too few, or all are right or wrong.
     """
-    seen, right, samples = _judged(saved)
+    _, values = main_values(saved)
+    seen, right, samples = [], [], 1
+    for name, value in values.items():
+        record = saved.records.get(name)
+        if record is None or record.run.outcome.status not in GIVEN:
+            continue
+        confidence = record.run.outcome.confidence
+        samples = max(samples, confidence.samples if confidence else 1)
+        seen.append(seen_of(record.run, confidence.agreeing / confidence.samples if confidence else 1.0))
+        right.append(value >= _RIGHT)
     if len(seen) < 2 * FOLDS:
         raise UsageError(f"a calibration needs {2 * FOLDS} answers with a gold answer; the run has {len(seen)}")
     info = saved.info
@@ -62,23 +70,6 @@ def calibrate(saved: SavedRun) -> Calibrated:
     raw = [one.agreement for one in seen]
     errors = calibration_error(confidences, right), calibration_error(raw, right)
     return Calibrated(found, sum(right), tuple(reliability(confidences, right)), *errors)
-
-
-def _judged(saved: SavedRun) -> tuple[list[Seen], list[bool], int]:
-    """What is seen of each answer that was given, whether it is right, and the most attempts of any."""
-    scores = score_run(saved)
-    metric = main_metric(scores.metrics)
-    seen, right, samples = [], [], 1
-    for one in scores.questions:
-        record = saved.records.get(one.id)
-        if record is None or record.run.outcome.status not in GIVEN:
-            continue
-        confidence = record.run.outcome.confidence
-        agreement = confidence.agreeing / confidence.samples if confidence else 1.0
-        samples = max(samples, confidence.samples if confidence else 1)
-        seen.append(seen_of(record.run, agreement))
-        right.append(one.values[metric] >= _RIGHT)
-    return seen, right, samples
 
 
 def write_reliability(bins: Sequence[Bin], path: Path) -> Path:

@@ -16,7 +16,7 @@ from kbnav.agents.gog import GENERATE, TRIED, GogEnding
 from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.agents.spinach import paper_budget
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
+from kbnav.errors import QueryTimeout, ServiceError, UsageError
 from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.runner import begin_run
 from kbnav.knowledge.base import Entity
@@ -43,7 +43,8 @@ def replay_run(source: Path, out: Path) -> int:
         raise UsageError(f"{source} was not asked for here but comes from {saved.info.origin}: it can only be scored")
     budget = _budget(saved.info)
     left_out = saved.info.settings.get("without_tools", ())
-    last_executed = _is_papers(saved.info) or not budget.premature_finish
+    papers = saved.info.settings.get("options", {}).get("preset") == "paper"
+    last_executed = papers or not budget.premature_finish
     begin_run(out, replace(saved.info, origin=f"replay of {source.name}"))
     write_whole(out / GOLD, (source / GOLD).read_text(encoding="utf-8"))
     with open_journal(out / QUESTIONS) as journal:
@@ -58,15 +59,11 @@ def replay_run(source: Path, out: Path) -> int:
 def _budget(info: RunInfo) -> Budget:
     """The budget that the run had: PASemiQA's is that of its rounds, where a model chose its actions."""
     budget = Budget.model_validate(info.settings.get("budget", {}))
-    if _is_papers(info):
+    options = info.settings.get("options", {})
+    if options.get("preset") == "paper":
         return paper_budget(budget)
-    rounds = info.settings.get("options", {}).get("rounds")
+    rounds = options.get("rounds")
     return rounds_budget(budget, rounds) if rounds and info.model != OFFLINE else budget
-
-
-def _is_papers(info: RunInfo) -> bool:
-    """Whether SPINACH ran as its paper has it."""
-    return bool(info.settings.get("options", {}).get("preset") == "paper")
 
 
 def _ending(run: Run, left_out: Sequence[str], last_executed: bool) -> Ending:
@@ -105,11 +102,7 @@ def _replayed(record: QuestionRecord, budget: Budget, left_out: Sequence[str], l
         replayed=run.replayed, replayed_seconds=run.replayed_seconds, replayed_cost=run.replayed_cost,
         kb={}, settings={}, versions={}, prompts={},
     )  # fmt: skip
-    return QuestionRecord(record.id, again, record.error if failure is None or record.error else _name(failure))
-
-
-def _name(failure: StopRun) -> str:
-    return type(failure).__name__
+    return QuestionRecord(record.id, again, record.error or (type(failure).__name__ if failure else ""))
 
 
 class _RecordedPolicy:

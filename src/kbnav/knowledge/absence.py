@@ -15,7 +15,7 @@ from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.check import fresh_variable
-from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, says_nothing
+from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, is_empty_result
 from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
 from kbnav.knowledge.wikidata.split import LEFT_OUT
@@ -41,7 +41,7 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
 
     Asks at most some twenty small queries. What fails ends nothing: then what is known so far is said.
     """
-    if not says_nothing(query, table):
+    if not is_empty_result(query, table):
         return None
     if LEFT_OUT in table.note:
         return Absence("split graph", LEFT_OUT)

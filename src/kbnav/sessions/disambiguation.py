@@ -18,7 +18,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
 from kbnav.knowledge.base import Entity, KnowledgeBase, asked_by
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.sparql.diagnose import says_nothing
+from kbnav.knowledge.sparql.diagnose import is_empty_result
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.trajectory import Run
 
@@ -86,13 +86,12 @@ def other_answers(run: Run, kb: KnowledgeBase) -> list[OtherAnswer]:
             query = _with(outcome.query, meaning.taken.id, other.id)
             with suppress(TellModel, ServiceError):  # the answer is there; only what it might also be is not
                 table = base.execute_query(query, language=run.language)
-                if not says_nothing(query, table) and _said(table) != _said(outcome.table):
+                if not is_empty_result(query, table) and _said(table) != _said(outcome.table):
                     found.append(OtherAnswer(meaning.name, meaning.taken, other, query, table, plain_answer(table)))
     return found
 
 
 def _with(query: str, taken: str, other: str) -> str:
-    """A query that names another thing: by prefix or by IRI."""
     return re.sub(rf"(?<=[:/]){re.escape(taken)}(?![\w-])", other, query)
 
 
@@ -101,7 +100,6 @@ def _said(table: AnswerTable) -> object:
 
 
 def _about(run: Run) -> set[str]:
-    """Ids that the final query names; for a ranking, those that a step began at."""
     if run.outcome.query:
         return set(entity_ids(run.outcome.query))
     texts = [str(value) for step in run.path if step.call.tool != _SEARCH for value in step.call.arguments.values()]

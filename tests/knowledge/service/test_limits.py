@@ -75,14 +75,6 @@ def test_an_error_counts_whether_it_is_said_or_raised(tmp_path):
         assert clock.now >= 1060
 
 
-def test_two_clients_of_one_file_share_its_limits(tmp_path):
-    clock = Clock()
-    with throttle(tmp_path, clock).slot("a", Rules(requests=1)):
-        pass
-    with throttle(tmp_path, clock).slot("a", Rules(requests=1)):
-        assert clock.now >= 1060
-
-
 def _use(path: str, times: int) -> None:
     limits = Throttle(Path(path))
     for _ in range(times):

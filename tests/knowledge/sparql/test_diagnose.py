@@ -7,7 +7,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
-from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
+from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 
 FACTS = """INSERT DATA {
@@ -112,14 +112,14 @@ def test_a_count_of_nothing_is_nothing_and_a_pattern_that_matches_is_not_blamed(
         return AnswerTable(("n",) * len(cells), (row,) if cells else (), boolean=boolean)
 
     counting = "SELECT (COUNT(?x) AS ?n) { ?x wdt:P27 ?c }"
-    assert says_nothing(counting, table("0"))
-    assert says_nothing("SELECT ?x { }", table(None))
-    assert says_nothing("SELECT ?x { }", table())
-    assert says_nothing("ASK { }", table(boolean=False))
-    assert not says_nothing("ASK { }", table(boolean=True))
-    assert not says_nothing(counting, table("3"))
-    assert not says_nothing("SELECT ?n { ?x wdt:P27 ?n }", table("0"))
-    assert not says_nothing("SELECT ?c (COUNT(?x) AS ?n) { ?x wdt:P27 ?c } GROUP BY ?c", table("0"))
+    assert is_empty_result(counting, table("0"))
+    assert is_empty_result("SELECT ?x { }", table(None))
+    assert is_empty_result("SELECT ?x { }", table())
+    assert is_empty_result("ASK { }", table(boolean=False))
+    assert not is_empty_result("ASK { }", table(boolean=True))
+    assert not is_empty_result(counting, table("3"))
+    assert not is_empty_result("SELECT ?n { ?x wdt:P27 ?n }", table("0"))
+    assert not is_empty_result("SELECT ?c (COUNT(?x) AS ?n) { ?x wdt:P27 ?c } GROUP BY ?c", table("0"))
     assert (
         diagnose_empty("SELECT (COUNT(?y) AS ?n) { ?x wdt:P27 ?c OPTIONAL { ?x wdt:P1 ?y } }", ask, certain=False)
         is None

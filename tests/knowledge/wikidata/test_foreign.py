@@ -12,12 +12,12 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.service import served as offer
-from kbnav.errors import UnknownId, UsageError
+from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.presentation import page_for
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
@@ -140,11 +140,6 @@ def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb
     assert kb.incoming("Q11344")[0].entity.id == "P1"
 
 
-def test_pages_of_its_entities_are_its_own(kb):
-    assert kb.page("Q7186") == "https://kb.example/wiki/Q7186"
-    assert kb.page("P5") == "https://kb.example/wiki/Property:P5"
-
-
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -234,13 +229,6 @@ def test_prefixes_of_the_rdf_are_its_own_names_and_namespaces_elsewhere():
     }
 
 
-def test_a_concept_base_that_is_none_is_refused(tmp_path):
-    source = tmp_path / "a.nt"
-    source.write_text("")
-    with pytest.raises(UsageError, match="ends in /entity/"):
-        build_mirror([source], tmp_path / "mirror", concept_base="kb.example")
-
-
 def test_entity_documents_are_placed_under_the_concept_base(tmp_path):
     source = tmp_path / "a.json"
     source.write_text(
@@ -254,8 +242,3 @@ def test_entity_documents_are_placed_under_the_concept_base(tmp_path):
     with open_kb(Settings(kb=str(tmp_path / "mirror"), home=tmp_path)) as kb:
         rows = kb.execute_query("SELECT ?url ?item { wd:Q1 wdt:P1 ?url ; wdt:P2 ?item }").rows
     assert rows == ((Term("uri", "http://www.wikidata.org/entity/Q2"), Term("uri", f"{BASE}Q1")),)
-
-
-def test_wikidata_needs_no_looking_up(mini_kb):
-    assert vocabulary_of(mini_kb) is WIKIDATA_VOCABULARY
-    assert vocabulary_of(object()) is WIKIDATA_VOCABULARY

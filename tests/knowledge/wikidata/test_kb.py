@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kbnav.answers.tables import Term
-from kbnav.errors import QueryRefused, QuerySyntaxError, UnknownId
+from kbnav.errors import UnknownId
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Settings
@@ -41,19 +41,6 @@ def test_entities_and_properties_are_searched_together(kb):
     assert found.entities[0].id == "Q7186"
     found = kb.search_entities("discoverer")
     assert [(one.id, one.datatype) for one in found.properties] == [("P61", "wikibase-item")]
-
-
-@pytest.mark.vcr
-def test_a_phrase_with_a_word_too_many_is_found_by_a_part_of_it(kb):
-    found = kb.search_entities("the elements discovered by Marie Curie")
-    assert (found.rung, found.matched) == ("shorter", "Marie Curie")
-    assert found.entities[0].id == "Q7186"
-
-
-@pytest.mark.vcr
-def test_words_that_are_nowhere_find_nothing(kb):
-    found = kb.search_entities("zzzz qqq")
-    assert (found.rung, found.entities, found.properties) == ("none", (), ())
 
 
 @pytest.mark.vcr
@@ -100,24 +87,6 @@ def test_a_query_gives_typed_rows_and_labels(kb):
 
 
 @pytest.mark.vcr
-def test_ask_and_construct_queries_are_answered_too(kb):
-    assert kb.execute_query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").boolean is True
-    table = kb.execute_query("CONSTRUCT { ?e wdt:P61 wd:Q7186 } WHERE { ?e wdt:P61 wd:Q7186 }")
-    assert table.columns == ("subject", "predicate", "object")
-    assert {row[0].value for row in table.rows} == {ENTITY + "Q979", ENTITY + "Q1128"}
-    assert table.labels["P61"] == "discoverer or inventor"
-
-
-def test_bad_queries_are_found_before_anything_is_sent(kb):
-    with pytest.raises(QuerySyntaxError):
-        kb.execute_query("SELECT ?e WHERE { ?e wdt:P61 ")
-    with pytest.raises(QueryRefused):
-        kb.execute_query("DELETE WHERE { ?s ?p ?o }")
-    with pytest.raises(QueryRefused):
-        kb.execute_query("SELECT * { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }")
-
-
-@pytest.mark.vcr
 def test_neighbors_come_from_both_directions_and_fit_the_phrase(kb):
     found = kb.search_neighbors("Q7186", query="discovered elements", limit=2)
     assert {(one.direction, one.relation.id, one.neighbor.id) for one in found.edges} == {
@@ -126,14 +95,6 @@ def test_neighbors_come_from_both_directions_and_fit_the_phrase(kb):
     }
     assert found.total > 10
     assert found.edges[0].score > 0
-
-
-@pytest.mark.vcr
-def test_neighbors_are_filtered_by_relation_and_direction(kb):
-    found = kb.search_neighbors("Q7186", relation="P61", language="de")
-    assert [one.neighbor.text for one in found.edges] == ["Polonium", "Radium"]
-    assert found.total == 2
-    assert kb.search_neighbors("Q7186", relation="P61", direction="out").edges == ()
 
 
 @pytest.mark.vcr

@@ -35,18 +35,6 @@ def test_the_relation_s_words_count_in_any_ending():
     assert [one.neighbor.text for one in rank(EDGES, "lyon", 1)] == ["Lyon"]
 
 
-def test_scores_fall_and_the_limit_holds():
-    scores = [one.score for one in rank(EDGES, "capital Paris", 3)]
-    assert len(scores) == 3
-    assert scores == sorted(scores, reverse=True)
-    assert scores[0] > scores[-1]
-
-
-def test_without_a_phrase_the_relations_take_turns():
-    assert [one.neighbor.text for one in rank(EDGES, " ", 9)] == ["Paris", "Paris", "polonium", "Lyon"]
-    assert rank([], "x", 5) == ()
-
-
 def test_the_relations_that_fit_come_first():
     relations = [Entity(one, label) for one, label in PROPERTIES.items()]
     assert best_relations(relations, "What is the capital of the USA?")[0] == "P36"

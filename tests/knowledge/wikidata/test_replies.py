@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 
 import pytest
@@ -110,31 +109,6 @@ def test_triples_are_read_as_rows():
     assert isinstance(query_error(200, b"<a> <b", "text/turtle"), BadResponse)
     cut_off = b"<http://a.org/> <http://b.org/> " + TRACE % b"java.util.concurrent.TimeoutException"
     assert isinstance(query_error(200, cut_off, "text/turtle"), QueryTimeout)
-
-
-def binding(kind: str, value: object) -> dict[str, object]:
-    return {"type": kind, "value": value}
-
-
-def rows_of(cell: object) -> AnswerTable:
-    document = {"head": {"vars": ["t"]}, "results": {"bindings": [{"t": cell}]}}
-    return read_query(Reply(200, json.dumps(document).encode(), {"content-type": "application/sparql-results+json"}))
-
-
-def test_a_triple_term_is_read_as_text():
-    inner = {"subject": binding("bnode", "b"), "predicate": binding("uri", "a:p"), "object": binding("literal", 'x"y')}
-    outer = {**inner, "subject": binding("uri", "a:s"), "object": binding("triple", inner)}
-    text = '<< <a:s> <a:p> << _:b <a:p> "x\\"y" >> >>'
-    assert rows_of(binding("triple", outer)).rows == ((Term("literal", text),),)
-    body = b'<a:1> <a:q> <<( <a:s> <a:p> "x"@en )>> .'
-    table = read_query(Reply(200, body, {"content-type": "application/n-triples"}))
-    assert table.rows[0][2] == Term("literal", '<< <a:s> <a:p> "x"@en >>')
-
-
-@pytest.mark.parametrize("cell", [binding("triple", "x"), binding("triple", {}), binding("graph", "a:b"), "x"])
-def test_a_term_of_no_known_type_is_no_result(cell):
-    with pytest.raises(BadResponse, match="not a SPARQL JSON result"):
-        rows_of(cell)
 
 
 def test_blazegraph_s_construct_rows_lose_their_empty_graph_column():

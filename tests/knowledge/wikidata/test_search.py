@@ -126,12 +126,6 @@ def test_identifiers_elsewhere_go_behind_other_properties(phrase, limit, propert
     assert [one.id for one in found.properties] == properties
 
 
-def test_identifiers_are_shown_behind_others_where_properties_are_asked_for():
-    with serving(wikibase) as served, client(served.url) as opened:
-        found = opened.kb.search_entities("Europe", limit=4, kind="property")
-    assert [one.id for one in found.properties] == ["P4584", "P7704", "P3832", "P8800"]
-
-
 def test_english_is_behind_every_other_language():
     with serving(wikibase) as served, client(served.url) as opened:
         assert opened.kb.search_entities("Hauptstadt", language="de").entities[0].id == "Q5119"

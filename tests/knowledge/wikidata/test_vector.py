@@ -66,14 +66,6 @@ def test_at_most_fifty_are_asked_for_and_long_texts_are_cut():
         assert len(asked.params["query"]) <= 1000
 
 
-def test_without_a_service_it_is_not_offered():
-    kb = WikidataKB.by_http(Settings(endpoints=endpoints_of("http://127.0.0.1:1")))
-    assert "vector_query" not in kb.capabilities
-    with pytest.raises(BadArguments, match=r"endpoints\.vector"):
-        kb.vector_query("x")
-    kb.close()
-
-
 @pytest.mark.parametrize(("text", "kind"), [("x", "lexeme"), ("", "item"), ("  ", "item")])
 def test_bad_arguments_are_told_to_the_model(text, kind):
     with serving(service) as served, client(served.url, vector=served.url + "/vector") as opened:

@@ -26,9 +26,8 @@ NOTES = "fetched.json"
 LARGEST = 1 << 30
 """Bytes of one file; none of those that are known has a hundredth of it."""
 _PIECE = 1 << 13
-_PART = ".part"
 Progress = Callable[[str, int, int], None]
-"""Hears of a file's path, how many of its bytes are there, and of how many; 0 where that is not known."""
+"""Gets a file's path, how many of its bytes are there, and of how many; 0 where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,10 @@ class Fetched:
     size: int
     sha256: str
     new: bool
+
+
+class _CutOff(Exception):
+    """A reply that ended before the file did, or that is no piece of the file from the right place on."""
 
 
 def fetch(
@@ -61,54 +64,58 @@ def fetch(
 
     full = ALIASES.get(name, name)
     if full not in origins:
-        raise UsageError(_by_hand(full, folder))
+        if full not in NAMES:
+            known = f"{did_you_mean(full, NAMES)}; kbnav eval dataset list prints those that are known"
+            raise UsageError(f"no dataset {full!r}{known}")
+        form, path = NAMES[full]
+        raise UsageError(f"{full} cannot be downloaded so: {how_to_get(full, form)}: {folder / path}")
     # Pieces of a packed file could not be put together.
     with open_session(f"kbnav/{version('kbnav')}", "identity") as session:
-        one = _Download(session, folder, timeout, retries, progress)
-        return [one.file(remote) for remote in origins[full]]
+        receive = _Receiver(session, timeout, retries, progress)
+        return [_fetch_file(remote, folder, receive) for remote in origins[full]]
 
 
-def _by_hand(name: str, folder: Path) -> str:
-    if name not in NAMES:
-        return f"no dataset {name!r}{did_you_mean(name, NAMES)}; kbnav eval dataset list prints those that are known"
-    form, path = NAMES[name]
-    return f"{name} cannot be downloaded so: {how_to_get(name, form)}: {folder / path}"
+def _fetch_file(remote: Remote, folder: Path, receive: _Receiver) -> Fetched:
+    """One file, whole and checked. Raises UsageError, DataError, ServiceError."""
+    target = folder / remote.path
+    if target.exists():
+        found = _digest(target)
+        if remote.sha256 and found != remote.sha256:
+            raise DataError(
+                f"{target} is not the file that its publisher has (SHA-256 {found}, not {remote.sha256}): "
+                "move it away and fetch again"
+            )
+        return Fetched(target, remote.url, target.stat().st_size, found, new=False)
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("ab") as file:
+            _lock(file, part)
+            receive(remote, file)
+        found = _digest(part)
+        if remote.sha256 and found != remote.sha256:
+            part.unlink()
+            raise DataError(
+                f"{remote.url} is not the file that is known (SHA-256 {found}, not {remote.sha256}); none of it is kept"
+            )
+        part.replace(target)
+        done = Fetched(target, remote.url, target.stat().st_size, found, new=True)
+        _note(folder / NOTES, remote.path, done)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror}; the same command goes on") from error
+    return done
 
 
-class _Download:
-    def __init__(
-        self, session: requests.Session, folder: Path, timeout: float, retries: int, progress: Progress
-    ) -> None:
-        self._session, self._folder, self._timeout, self._retries = session, folder, timeout, retries
-        self._progress = progress
+@dataclass(frozen=True)
+class _Receiver:
+    """Appends what is missing of a file, in as many attempts as allowed; one that brought something does not count."""
 
-    def file(self, remote: Remote) -> Fetched:
-        """One file, whole and checked. Raises UsageError, DataError, ServiceError."""
-        target = self._folder / remote.path
-        if target.exists():
-            found = _digest(target)
-            if remote.sha256 and found != remote.sha256:
-                raise DataError(
-                    f"{target} is not the file that its publisher has (SHA-256 {found}, not {remote.sha256}): "
-                    "move it away and fetch again"
-                )
-            return Fetched(target, remote.url, target.stat().st_size, found, new=False)
-        part = target.with_name(target.name + _PART)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("ab") as file:
-                _alone(file, part)
-                self._receive(remote, file)
-            found = self._checked(remote, part)
-            part.replace(target)
-            done = Fetched(target, remote.url, target.stat().st_size, found, new=True)
-            self._note(remote, done)
-        except OSError as error:
-            raise UsageError(f"{target}: cannot be written: {error.strerror}; the same command goes on") from error
-        return done
+    session: requests.Session
+    timeout: float
+    retries: int
+    progress: Progress
 
-    def _receive(self, remote: Remote, file: Any) -> None:
-        """Append what is missing, in as many attempts as allowed; an attempt that brought something does not count."""
+    def __call__(self, remote: Remote, file: Any) -> None:
         import requests
 
         from kbnav.knowledge.http import untrusted
@@ -117,82 +124,61 @@ class _Download:
         while True:
             before = file.tell()
             try:
-                self._receive_once(remote, file)
+                self._once(remote, file)
                 return
             except (requests.RequestException, _CutOff) as error:
                 if isinstance(error, requests.exceptions.SSLError):
                     raise untrusted(remote.url, error) from error
                 file.flush()
                 failed = 1 if file.tell() > before else failed + 1
-                if failed > self._retries:
+                if failed > self.retries:
                     raise ServiceError(
                         f"{host_of(remote.url)} cannot be reached: {type(error).__name__}; what came is kept, and "
                         "the same command goes on"
                     ) from error
 
-    def _receive_once(self, remote: Remote, file: Any) -> None:
-        done = file.tell()
-        if remote.size and done == remote.size:
-            return
-        with self._answer(remote.url, {"Range": f"bytes={done}-"} if done else {}) as response:
-            if response.status_code == 416 or (response.status_code == 206 and not _goes_on(response, done)):
-                file.truncate(0)  # not a piece of the same file
-                raise _CutOff
-            if response.status_code not in (200, 206):
-                raise ServiceError(f"{host_of(remote.url)} answers {response.status_code} for {remote.url}")
-            if response.status_code == 200 and done:
-                file.truncate(0)
-                done = 0
-            length = int(response.headers.get("Content-Length") or 0)
-            total = remote.size or (done + length if length else 0)
-            most = remote.size or LARGEST
-            got = done
-            for piece in response.iter_content(_PIECE):
-                got += len(piece)
-                if got > most:
-                    file.truncate(0)
-                    raise BadResponse(f"{remote.url} sends more than the {most:,} bytes that the file has")
-                file.write(piece)
-                self._progress(remote.path, got, total)
-            if total and got < total:
-                raise _CutOff
-
-    def _answer(self, url: str, headers: dict[str, str]) -> requests.Response:
-        """The answer, of the host that was asked and no other. Raises BadResponse, and what requests raises."""
+    def _once(self, remote: Remote, file: Any) -> None:
         import requests
 
         from kbnav.knowledge.http import send
 
-        return send(self._session, requests.Request("GET", url, headers), self._timeout)
-
-    def _checked(self, remote: Remote, part: Path) -> str:
-        found = _digest(part)
-        if remote.sha256 and found != remote.sha256:
-            part.unlink()
-            raise DataError(
-                f"{remote.url} is not the file that is known (SHA-256 {found}, not {remote.sha256}); none of it is kept"
-            )
-        return found
-
-    def _note(self, remote: Remote, done: Fetched) -> None:
-        notes: dict[str, Any] = {}
-        path = self._folder / NOTES
-        with suppress(OSError, ValueError):
-            notes = dict(json.loads(path.read_text(encoding="utf-8")))
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        notes[remote.path] = {"url": done.url, "bytes": done.size, "sha256": done.sha256, "fetched": when}
-        write_whole(path, json.dumps(notes, indent=1, sort_keys=True) + "\n")
-
-
-class _CutOff(Exception):
-    """A reply that ended before the file did, or that does not go on where it was asked to."""
-
-
-def _goes_on(response: requests.Response, done: int) -> bool:
-    return response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
+        done = file.tell()
+        if remote.size and done == remote.size:
+            return
+        request = requests.Request("GET", remote.url, {"Range": f"bytes={done}-"} if done else {})
+        with send(self.session, request, self.timeout) as response:
+            status, placed = response.status_code, response.headers.get("Content-Range", "")
+            if status == 416 or (status == 206 and not placed.startswith(f"bytes {done}-")):
+                file.truncate(0)  # not a piece of the same file
+                raise _CutOff
+            if status not in (200, 206):
+                raise ServiceError(f"{host_of(remote.url)} answers {status} for {remote.url}")
+            if status == 200 and done:
+                file.truncate(0)
+                done = 0
+            length = int(response.headers.get("Content-Length") or 0)
+            total, most = remote.size or (done + length if length else 0), remote.size or LARGEST
+            for piece in response.iter_content(_PIECE):
+                done += len(piece)
+                if done > most:
+                    file.truncate(0)
+                    raise BadResponse(f"{remote.url} sends more than the {most:,} bytes that the file has")
+                file.write(piece)
+                self.progress(remote.path, done, total)
+            if total and done < total:
+                raise _CutOff
 
 
-def _alone(file: Any, part: Path) -> None:
+def _note(path: Path, name: str, done: Fetched) -> None:
+    notes: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        notes = dict(json.loads(path.read_text(encoding="utf-8")))
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    notes[name] = {"url": done.url, "bytes": done.size, "sha256": done.sha256, "fetched": when}
+    write_whole(path, json.dumps(notes, indent=1, sort_keys=True) + "\n")
+
+
+def _lock(file: Any, part: Path) -> None:
     import fcntl
 
     try:

@@ -59,7 +59,7 @@ COLUMNS = ("id", "question", "score", "class", "gold", "answer", "gold query", "
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
 """Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""
 TOKEN_BINS = 10
-_SHEET_ROWS, _CASE_ROWS = 10, 5
+_SHEET_ROWS = 10
 _ROUTE, _PROGRAM = "route", "program"
 
 
@@ -149,21 +149,6 @@ class GroupMeans:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A question as a case study (Agent Retriever, Figure 5): what two runs rank first, right nodes marked by *."""
-
-    id: str
-    question: str
-    other: str
-    name: str
-    first: tuple[str, ...]
-    """What the other run ranks first, a line a node."""
-    second: tuple[str, ...]
-    did: tuple[str, ...]
-    """The steps of routing and of the program."""
-
-
-@dataclass(frozen=True)
 class QuestionResult:
     """One question in one run; ``values`` is None where there is no gold answer, ``record`` where it was not reached.
 
@@ -249,34 +234,6 @@ class Report:
     against: tuple[Against, ...]
     effort: Effort
     gold: Mapping[str, GoldAnswer]
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        """For each run by groups and each other run, the question where the former gains most."""
-        found = [self._case(other, run) for run in self.runs if run.groups for other in self.runs if not other.groups]
-        return tuple(one for one in found if one)
-
-    def _case(self, other: RunReport, run: RunReport) -> Case | None:
-        gains = [
-            (one.values[run.metric] - two.values.get(run.metric, 0.0), two.record, one.record)
-            for name, one in run.results.items()
-            if (two := other.results.get(name)) and one.values and two.values and one.record and two.record
-        ]
-        gain, before, after = max(gains, key=lambda found: found[0], default=(0.0, None, None))
-        if before is None or after is None or gain <= 0:
-            return None
-        gold = self.gold[after.id]
-
-        def lines(record: QuestionRecord) -> tuple[str, ...]:
-            ranking = record.run.outcome.ranking
-            return tuple(
-                f"{'*' if node.id in gold.nodes else ' '} {place}. {node.label} ({node.id})"
-                for place, node in enumerate(ranking.nodes[:_CASE_ROWS] if ranking else (), 1)
-            )
-
-        steps = [step for step in after.run.path if step.call.tool in (_ROUTE, _PROGRAM)]
-        did = tuple(f"{step.call.tool}: {line}" for step in steps for line in step.observation.splitlines())
-        return Case(gold.id, gold.question, other.name, run.name, lines(before), lines(after), did)
 
 
 def metric_name(metric: str) -> str:

@@ -17,7 +17,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, SavedRun
-from kbnav.evaluation.report.data import Bin, Case, Report, RunReport, metric_name
+from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
 from kbnav.evaluation.scoring import main_metric, main_values, score_run
 
 _NONE = "–"
@@ -29,7 +29,6 @@ def markdown_report(report: Report, by: Sequence[Grouped] = ()) -> str:
     if report.against:
         parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
     parts += [f"## By {plain(one.key)}\n\n{groups_markdown(one)}" for one in by]
-    parts += [_case(one) for one in report.cases]
     parts += [f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)) for run in report.runs]
     return "\n".join(parts)
 
@@ -63,14 +62,6 @@ def _against(report: Report) -> str:
             found = (metric_name(metric.metric), _interval(metric.test.difference), f"{metric.test.p:.4f}")
             rows.append((one.name, one.comparison.questions, *found))
     return table(("Run", "Questions", "Metric", "Difference", "p"), rows)
-
-
-def _case(case: Case) -> str:
-    """As a block of text, in which nothing is Markdown."""
-    lines = [f"{case.id}: {case.question}", "", f"{case.other} ranks first:", *case.first]
-    lines += ["", f"{case.name} ranks first:", *case.second, "", *case.did]
-    shown = "\n".join("    " + " ".join(line.splitlines()) for line in lines)
-    return f"## Where {plain(case.name)} gains most over {plain(case.other)}\n\n{shown}\n"
 
 
 def _distributions(run: RunReport) -> Iterator[str]:

@@ -17,7 +17,8 @@ from kbnav.answers.tables import AnswerTable, Term, short_name
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, TellModel, UnknownId
 from kbnav.knowledge.base import Entity, Value
 from kbnav.knowledge.sparql.dialects import Dialect
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, TABLES, label_from_iri, text_literal
+from kbnav.settings.model import SparqlSource
 
 Select = Callable[[str], AnswerTable]
 """Runs a query."""
@@ -55,17 +56,7 @@ COMMON: Mapping[str, str] = MappingProxyType(
             for prefix, namespace in STANDARD_PREFIXES.items()
             if not namespace.startswith(("http://www.wikidata.org/", "http://www.bigdata.com/")) and prefix != "mwapi"
         },
-        "dcterms": "http://purl.org/dc/terms/",
-        "dcat": "http://www.w3.org/ns/dcat#",
-        "void": "http://rdfs.org/ns/void#",
-        "sh": _SHACL,
-        "vann": _VANN,
-        "wgs": "http://www.w3.org/2003/01/geo/wgs84_pos#",
-        "dbr": "http://dbpedia.org/resource/",
-        "dbo": "http://dbpedia.org/ontology/",
-        "dbp": "http://dbpedia.org/property/",
-        "up": "http://purl.uniprot.org/core/",
-        "obo": "http://purl.obolibrary.org/obo/",
+        **TABLES["endpoints"],
     }
 )
 """Prefixes that every endpoint's queries may use without declaring them, unless the endpoint's own say otherwise."""
@@ -246,7 +237,7 @@ class View:
 
     def entity(self, iri: str, description: str = "", kind: str = "item") -> Entity:
         """An IRI as an entity; without a label it is called by its last part."""
-        return Entity(self.short(iri), self.labels.get(iri) or words_of(iri), description, kind=kind)
+        return Entity(self.short(iri), self.labels.get(iri) or label_from_iri(iri), description, kind=kind)
 
     def value(self, term: Term) -> Value:
         """A term: an IRI by its label, a literal with its language, and its datatype where it is no plain text."""
@@ -259,31 +250,12 @@ class View:
         return Value(f"{text} ({term.language})" if term.language else text, datatype=datatype)
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where an endpoint is, and what is known of it beforehand."""
-
-    url: str
-    name: str = ""
-    graph: str = ""
-    """Default graph."""
-    prefixes: Mapping[str, str] | None = None
-    labels: tuple[str, ...] = ()
-    """Predicates of labels, before those that are looked for anyway."""
-    services: tuple[str, ...] = ()
-    """IRIs that SERVICE may name."""
-    text_index: str = ""
-    """Name of its text index, where the engine wants one named."""
-    query_page: str = ""
-    """Address of a page that opens a query, up to the query's text."""
-
-
 class Data:
     """Asks each thing once, however many threads want it. All raise what the queries raise."""
 
-    def __init__(self, select: Select, address: Address, dialect: Callable[[], Dialect]) -> None:
+    def __init__(self, select: Select, source: SparqlSource, dialect: Callable[[], Dialect]) -> None:
         self._select = select
-        self._address = address
+        self._source = source
         self._find_dialect = dialect
         self._lock = threading.RLock()
         self.known: dict[Any, Any] = {}
@@ -299,9 +271,7 @@ class Data:
     @property
     def dialect(self) -> Dialect:
         """What the engine understands."""
-        found: Dialect = self.once(
-            "dialect", lambda: replace(self._find_dialect(), index_name=self._address.text_index)
-        )
+        found: Dialect = self.once("dialect", lambda: replace(self._find_dialect(), index_name=self._source.text_index))
         return found
 
     @property
@@ -353,12 +323,14 @@ class Data:
             elif value.type == "literal":
                 texts.setdefault(subject.value, value.value)
         labels = self.labels.of([one for own in types.values() for one in own], code)
-        kinds = {iri: ", ".join(labels.get(one) or words_of(one) for one in own[:3]) for iri, own in types.items()}
+        kinds = {
+            iri: ", ".join(labels.get(one) or label_from_iri(one) for one in own[:3]) for iri, own in types.items()
+        }
         found = dict.fromkeys([*types, *texts])
         return {iri: "; ".join(filter(None, (kinds.get(iri), texts.get(iri)))) for iri in found}
 
     def _find_labels(self) -> Labels:
-        candidates = tuple(dict.fromkeys((*self._address.labels, *LABELS)))
+        candidates = tuple(dict.fromkeys((*self._source.labels, *LABELS)))
         table = self._select(
             f"SELECT DISTINCT ?p WHERE {{ VALUES ?p {{ {iris_list(candidates)} }} FILTER EXISTS {{ ?s ?p ?o }} }}"
         )
@@ -371,10 +343,9 @@ class Data:
         except TellModel:
             words = []
         things = self._sample_of_things()
-        return Prefixes(self._address.prefixes or {}).with_namespaces(self._published_prefixes(), [*words, *things])
+        return Prefixes(self._source.prefixes).with_namespaces(self._published_prefixes(), [*words, *things])
 
     def _published_prefixes(self) -> dict[str, str]:
-        """Prefixes that the data itself gives its namespaces (VANN, SHACL)."""
         query = (
             f"SELECT ?prefix ?namespace WHERE {{ {{ ?o <{_VANN}preferredNamespacePrefix> ?prefix ; "
             f"<{_VANN}preferredNamespaceUri> ?namespace }} UNION "

@@ -29,7 +29,7 @@ from kbnav.knowledge.endpoint.data import (
     languages,
 )
 from kbnav.knowledge.sparql.dialects import Dialect, text_search
-from kbnav.knowledge.sparql.vocabulary import text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import label_from_iri, text_literal
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -164,7 +164,9 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
     found: dict[str, Match] = {}
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":
-            one = _match(subject.value, label.value if label and named else words_of(subject.value), phrase, wanted)
+            one = _match(
+                subject.value, label.value if label and named else label_from_iri(subject.value), phrase, wanted
+            )
             if one.iri not in found or one.score > found[one.iri].score:
                 found[one.iri] = one
     return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
@@ -183,7 +185,7 @@ def _match(iri: str, label: str, phrase: str, wanted: Sequence[str]) -> Match:
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[Word]:
     """The classes or properties whose name is like a phrase, the likest first, those used most before others."""
-    scored = [(_likeness(phrase, (labels.get(one.iri, ""), words_of(one.iri))), one) for one in found]
+    scored = [(_likeness(phrase, (labels.get(one.iri, ""), label_from_iri(one.iri))), one) for one in found]
     best = sorted(scored, key=lambda pair: (-pair[0], -(pair[1].count or 0)))
     return [one for score, one in best if score >= _ENOUGH][:limit]
 
@@ -304,7 +306,6 @@ def _resumed(folder: Path, start: Paging) -> Paging:
 
 
 def _next_page(select: Select, paging: Paging, file: IO[bytes]) -> None:
-    """Read one page, of half as many subjects where the endpoint cuts it or stops it, and write its things."""
     while True:
         try:
             table = select(paging.query())
@@ -333,7 +334,7 @@ def _things(table: AnswerTable, paging: Paging) -> Iterator[dict[str, Any]]:
     for iri in sorted(facts):
         texts = [(predicate, term) for predicate, term in facts[iri] if term.type == "literal"]
         names = [term.value for predicate, term in texts if predicate in (*paging.predicates, *ALIASES)]
-        name = chosen.get(iri) or next(iter(names), words_of(iri))
+        name = chosen.get(iri) or next(iter(names), label_from_iri(iri))
         classes = [term.value for predicate, term in facts[iri] if predicate == TYPE and term.type == "uri"]
         described = [
             term.value
@@ -342,7 +343,7 @@ def _things(table: AnswerTable, paging: Paging) -> Iterator[dict[str, Any]]:
         ]
         yield {
             "id": iri,
-            "type": paging.classes.get(classes[0], words_of(classes[0])) if classes else "thing",
+            "type": paging.classes.get(classes[0], label_from_iri(classes[0])) if classes else "thing",
             "name": name,
             "aliases": [one for one in dict.fromkeys(names) if one != name][:_MOST_ALIASES],
             **({"description": described[0][:1000]} if described else {}),

@@ -31,7 +31,7 @@ from kbnav.knowledge.sparql.dialects import GEOF_STANDARD, GEOF_WIKIDATA, Dialec
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.syntax import UnreadQuery, is_variable, read_query, subqueries
 from kbnav.knowledge.sparql.tokens import Token, edited, refuse_oversized, syntax_error
-from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, QueryText, add_prefixes
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, TABLES, QueryText, add_prefixes
 
 _WIKIBASE = STANDARD_PREFIXES["wikibase"]
 _BIGDATA = "http://www.bigdata.com/"
@@ -126,7 +126,6 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
 
 
 def _refuse_missing(query: QueryText, dialect: Dialect) -> None:
-    """Raise QuerySyntaxError for the first part that cannot be said in the dialect."""
     for missing in (_missing_service, _missing_word, _missing_function):
         for index, reason in missing(query, dialect):
             shown = query.tokens[index].text
@@ -220,7 +219,6 @@ def _may_change(subquery: str) -> bool:
 
 
 def _drop_hints(text: str) -> str:
-    """The query without its query hints, which change how it is run and never its rows."""
     query = QueryText(text)
     edits: dict[tuple[int, int], str] = {}
     index = 0
@@ -359,7 +357,6 @@ def _corners(given: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _within(dialect: Dialect, location: str, west: str, east: str) -> str:
-    """Filters for a location between two corners."""
     places = (location, west, east)
     lat, lat_1, lat_2 = (dialect.geo["latitude"].format(one) for one in places)
     lon, lon_1, lon_2 = (dialect.geo["longitude"].format(one) for one in places)
@@ -373,7 +370,6 @@ def _within(dialect: Dialect, location: str, west: str, east: str) -> str:
 
 
 def _rewrite_functions(text: str, dialect: Dialect) -> str:
-    """The query with functions as the engine has them."""
     done = len(text)
     while True:
         query = QueryText(text)
@@ -625,32 +621,6 @@ def _lookup(key: str, wish: _Wish, languages: Sequence[str], lateral: bool) -> s
 
 # The outermost LIMIT of a query
 
-_NUMBER_WORDS = {
-    1: "one single ein eine einen une uno una один одна одно 一",
-    2: "two zwei deux dos два две 二 两",
-    3: "three drei trois tres три 三",
-    4: "four vier quatre cuatro четыре 四",
-    5: "five fünf cinq cinco пять 五",
-    6: "six sechs seis шесть 六",
-    7: "seven sieben sept siete семь 七",
-    8: "eight acht huit ocho восемь 八",
-    9: "nine neun neuf nueve девять 九",
-    10: "ten zehn dix diez десять 十",
-    11: "eleven elf onze once",
-    12: "twelve zwölf douze doce",
-    13: "thirteen dreizehn treize trece",
-    14: "fourteen vierzehn quatorze catorce",
-    15: "fifteen fünfzehn quinze quince",
-    16: "sixteen sechzehn seize dieciséis",
-    17: "seventeen siebzehn dix-sept diecisiete",
-    18: "eighteen achtzehn dix-huit dieciocho",
-    19: "nineteen neunzehn dix-neuf diecinueve",
-    20: "twenty zwanzig vingt veinte двадцать 二十",
-    50: "fifty fünfzig cinquante cincuenta пятьдесят 五十",
-    100: "hundred hundert cent cien сто 一百",
-}
-"""One to nineteen, and the round numbers that questions about lists use, in Wikidata's larger languages."""
-
 
 def drop_probe_limit(query: str, question: str) -> str:
     """The query without its outermost LIMIT, if that was for probing; all other text stays as it is.
@@ -683,7 +653,6 @@ def outer_limit(query: str) -> int | None:
 
 
 def _outermost(query: str) -> list[Token]:
-    """The tokens outside of all brackets."""
     split = QueryText(query)
     return [token for token, parent in zip(split.tokens, split.parent, strict=True) if parent < 0]
 
@@ -695,5 +664,5 @@ def asked_limit(question: str, number: int) -> bool:
     # Chinese writes no spaces between words.
     return any(
         word in question if word >= "一" else re.search(rf"\b{word}\b", question, re.IGNORECASE)
-        for word in _NUMBER_WORDS.get(number, "").split()
+        for word in TABLES["numbers"].get(str(number), "").split()
     )

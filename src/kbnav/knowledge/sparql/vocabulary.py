@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
 from kbnav.answers.tables import Term
 from kbnav.knowledge.sparql.tokens import Token, nesting, tokenize
 
-_WIKIDATA = "http://www.wikidata.org/"
-
-STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(
-    {
-        "wd": _WIKIDATA + "entity/",
-        "wds": _WIKIDATA + "entity/statement/",
-        "wdv": _WIKIDATA + "value/",
-        "wdref": _WIKIDATA + "reference/",
-        "wdata": _WIKIDATA + "wiki/Special:EntityData/",
-        "wdt": _WIKIDATA + "prop/direct/",
-        "wdtn": _WIKIDATA + "prop/direct-normalized/",
-        "wdno": _WIKIDATA + "prop/novalue/",
-        "p": _WIKIDATA + "prop/",
-        "ps": _WIKIDATA + "prop/statement/",
-        "psv": _WIKIDATA + "prop/statement/value/",
-        "psn": _WIKIDATA + "prop/statement/value-normalized/",
-        "pq": _WIKIDATA + "prop/qualifier/",
-        "pqv": _WIKIDATA + "prop/qualifier/value/",
-        "pqn": _WIKIDATA + "prop/qualifier/value-normalized/",
-        "pr": _WIKIDATA + "prop/reference/",
-        "prv": _WIKIDATA + "prop/reference/value/",
-        "prn": _WIKIDATA + "prop/reference/value-normalized/",
-        "wdsubgraph": "https://query.wikidata.org/subgraph/",
-        "wikibase": "http://wikiba.se/ontology#",
-        "schema": "http://schema.org/",
-        "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-        "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-        "owl": "http://www.w3.org/2002/07/owl#",
-        "xsd": "http://www.w3.org/2001/XMLSchema#",
-        "skos": "http://www.w3.org/2004/02/skos/core#",
-        "prov": "http://www.w3.org/ns/prov#",
-        "geo": "http://www.opengis.net/ont/geosparql#",
-        "geof": "http://www.opengis.net/def/geosparql/function/",
-        "ontolex": "http://www.w3.org/ns/lemon/ontolex#",
-        "dct": "http://purl.org/dc/terms/",
-        "dc": "http://purl.org/dc/elements/1.1/",
-        "cc": "http://creativecommons.org/ns#",
-        "foaf": "http://xmlns.com/foaf/0.1/",
-        "fn": "http://www.w3.org/2005/xpath-functions#",
-        "mediawiki": "https://www.mediawiki.org/ontology#",
-        "mwapi": "https://www.mediawiki.org/ontology#API/",
-        "bd": "http://www.bigdata.com/rdf#",
-        "bds": "http://www.bigdata.com/rdf/search#",
-        "gas": "http://www.bigdata.com/rdf/gas#",
-        "hint": "http://www.bigdata.com/queryHints#",
-    }
-)
-
+TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(TABLES["prefixes"])
+"""The prefixes that Wikidata's query service declares by itself."""
 SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
-    {
-        "node": "urn:kbnav:node/",
-        "type": "urn:kbnav:type/",
-        "rel": "urn:kbnav:relation/",
-        "field": "urn:kbnav:field/",
-        **{name: STANDARD_PREFIXES[name] for name in ("rdf", "rdfs", "skos", "xsd")},
-    }
+    TABLES["skb"] | {name: STANDARD_PREFIXES[name] for name in ("rdf", "rdfs", "skos", "xsd")}
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
@@ -81,7 +32,7 @@ def entity_page(entity_id: str) -> str:
     return space + entity_id.replace("-", "#", 1)
 
 
-def words_of(iri: str) -> str:
+def label_from_iri(iri: str) -> str:
     """The last part of an IRI as words: ``hasManager`` as ``has manager``, ``weight_g`` as ``weight g``."""
     local = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
     plain = _CAMEL.sub(" ", re.sub(r"[_\-+.]+", " ", unquote(local)))
@@ -182,43 +133,8 @@ LABEL_SERVICE = "http://wikiba.se/ontology#label"
 INSTANCE_OF, SUBCLASS_OF, OCCUPATION, SEX = "P31", "P279", "P106", "P21"
 MALE, FEMALE = "Q6581097", "Q6581072"
 
-CONCEPTS: Mapping[str, str] = MappingProxyType(
-    {
-        INSTANCE_OF: "instance of",
-        SUBCLASS_OF: "subclass of",
-        OCCUPATION: "occupation",
-        SEX: "sex or gender",
-        MALE: "male",
-        FEMALE: "female",
-        "P17": "country",
-        "P50": "author",
-        "P57": "director",
-        "P131": "located in the administrative territorial entity",
-        "P175": "performer",
-        "P518": "applies to part",
-        "P569": "date of birth",
-        "P571": "inception",
-        "P576": "dissolved, abolished or demolished date",
-        "P577": "publication date",
-        "P580": "start time",
-        "P582": "end time",
-        "P585": "point in time",
-        "P642": "of",
-        "P1365": "replaces",
-        "P1366": "replaced by",
-        "P1480": "sourcing circumstances",
-        "P1545": "series ordinal",
-        "P1810": "subject named as",
-        "P1855": "Wikidata property example",
-        "P2271": "Wikidata property example for properties",
-        "P2868": "subject has role",
-        "P3831": "object of statement has role",
-        "P5192": "Wikidata property example for lexemes",
-        "P5977": "Wikidata property example for senses",
-    }
-)
-"""Everything that kbnav names by an id of Wikidata's, with its English label there: what another Wikibase has for it is
-looked up once."""
+CONCEPTS: Mapping[str, str] = MappingProxyType(TABLES["concepts"])
+"""Everything that kbnav names by an id of Wikidata's, with its English label there."""
 
 _ID = r"[QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?"
 _ENTITY_ID = re.compile(_ID)
@@ -359,8 +275,7 @@ class QueryText:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: Sequence[Token] = tokenize(text)
-        nested = nesting(text, self.tokens)
-        self.parent, self.close = nested.parent, nested.close
+        self.parent, self.close = nesting(text, self.tokens)
         self._declared = declared_prefixes(self.tokens)
 
     def iri(self, index: int) -> str:

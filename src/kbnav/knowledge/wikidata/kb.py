@@ -41,12 +41,12 @@ from kbnav.knowledge.wikidata.search import (
     told_apart,
     value_ids,
 )
-from kbnav.knowledge.wikidata.services import Queries, QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings.model import Endpoints, Settings
 
 if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
+    from kbnav.knowledge.wikidata.services import Queries
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -104,6 +104,7 @@ class WikidataKB:
     ) -> WikidataKB:
         """What ``settings.endpoints`` name, asked by HTTP."""
         from kbnav.knowledge.http import open_http  # takes a while
+        from kbnav.knowledge.wikidata.services import QueryServices
 
         http, endpoints = http or open_http(settings), settings.endpoints
         queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)

@@ -25,38 +25,6 @@ def test_wbsearchentities_has_the_form_that_wikidata_gives(api: Ask) -> None:
     assert hit["repository"] == "wikidata"
 
 
-def test_an_alias_that_matched_is_named(api: Ask) -> None:
-    hit = api(action="wbsearchentities", search="gender", language="en", type="property")["search"][0]
-    assert hit["id"] == "P21"
-    assert hit["title"] == "Property:P21"
-    assert hit["label"] == "sex or gender"
-    assert hit["match"] == {"type": "alias", "language": "en", "text": "gender"}
-    assert hit["aliases"] == ["gender"]
-    assert hit["datatype"] == "wikibase-item"
-
-
-def test_an_id_is_found_by_itself(api: Ask) -> None:
-    assert api(action="wbsearchentities", search="q7186", language="en")["search"][0]["match"] == {
-        "type": "entityId",
-        "text": "Q7186",
-    }
-    assert api(action="wbsearchentities", search="P61", language="en")["search"] == []
-
-
-def test_a_label_falls_back_to_mul(api: Ask) -> None:
-    hit = api(action="wbsearchentities", search="Frédéric Joliot", language="en")["search"][0]
-    assert hit["id"] == "Q150989"
-    assert hit["display"]["label"]["language"] == "mul"
-
-
-def test_results_go_on_where_told(api: Ask) -> None:
-    first = api(action="wbsearchentities", search="a", language="en", limit=3)
-    assert (len(first["search"]), first["search-continue"]) == (3, 3)
-    more = api(action="wbsearchentities", search="a", language="en", limit=3, **{"continue": 3})
-    assert not {hit["id"] for hit in first["search"]} & {hit["id"] for hit in more["search"]}
-    assert "search-continue" not in api(action="wbsearchentities", search="marie curie", language="en")
-
-
 def test_statements_have_rank_qualifiers_and_values_of_every_kind(api: Ask) -> None:
     claims = api(action="wbgetentities", ids="Q159")["entities"]["Q159"]["claims"]
     capitals = {one["mainsnak"]["datavalue"]["value"]["id"]: one for one in claims["P36"]}
@@ -71,11 +39,6 @@ def test_unknown_and_missing_values_are_told_apart(api: Ask) -> None:
     assert discoverer["mainsnak"] == {"snaktype": "somevalue", "property": "P61", "datatype": "wikibase-item"}
     (spouse,) = entities["Q131733"]["claims"]["P26"]
     assert spouse["mainsnak"]["snaktype"] == "novalue"
-
-
-def test_the_deprecated_statement_keeps_its_rank(api: Ask) -> None:
-    awards = api(action="wbgetentities", ids="Q937", props="claims")["entities"]["Q937"]["claims"]["P166"]
-    assert [one["rank"] for one in awards].count("deprecated") == 1
 
 
 def test_redirects_are_followed_unless_told_not_to(api: Ask) -> None:
@@ -142,13 +105,6 @@ def test_an_invalid_id_is_reported_as_wikidata_does(api: Ask, shared_data: Any) 
     made = api(action="wbgetentities", ids="pop")["error"]
     assert made.keys() == real.keys()
     assert (made["code"], made["id"], made["messages"]) == (real["code"], real["id"], real["messages"])
-
-
-def test_the_second_format_version_differs_where_it_does_on_wikidata(api: Ask) -> None:
-    assert api(action="query", list="search", srsearch="polonium")["batchcomplete"] == ""
-    assert api(action="query", list="search", srsearch="polonium", formatversion=2)["batchcomplete"] is True
-    assert "docref" in api(action="x", formatversion=2)["error"]
-    assert "*" in api(action="x")["error"]
 
 
 def test_full_text_search_gives_pages_of_the_namespaces_asked_for(api: Ask) -> None:

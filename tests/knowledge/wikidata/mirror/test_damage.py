@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from kbnav.errors import DataError, ServiceError
-from kbnav.knowledge.wikidata.kb import WikidataKB
+from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings.model import Limits, Settings
 
 API = "/w/api.php?action="
 SEARCHES = (f"{API}wbsearchentities&search=marie&language=en", f"{API}query&list=search&srsearch=marie")
@@ -68,14 +66,6 @@ def test_a_damaged_index_is_an_error_of_the_server(quiet: MirrorServer, copy: Pa
         assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
     for path in (*READS, QUERY):
         assert requests.get(quiet.url + path, timeout=10).status_code == 200
-
-
-def test_a_store_that_vanished_stops_the_run(quiet: MirrorServer, copy: Path) -> None:
-    shutil.rmtree(copy)
-    kb = WikidataKB.by_http(Settings(endpoints=quiet.endpoints, limits=Limits(retries=0)))
-    with pytest.raises(ServiceError, match="the mirror failed"):
-        kb.execute_query("SELECT * { ?s ?p ?o } LIMIT 1")
-    kb.close()
 
 
 def test_a_process_that_cannot_run_queries_is_not_taken_for_one_out_of_memory(

@@ -142,11 +142,6 @@ def test_sites_and_hosts_are_told_from_each_other(site: str, host: str) -> None:
     assert site_of(f"https://{host}/wiki/Page") == site
 
 
-def test_an_address_elsewhere_belongs_to_no_site() -> None:
-    assert site_of("https://example.org/wiki/Page") == ""
-    assert site_host("nosuchsite") == ""
-
-
 def documents(turtle: str) -> Documents:
     store = Store()
     prefixes = {"": PROP, "wd": "http://www.wikidata.org/entity/", "wdt": f"{PROP}direct/", "ps": f"{PROP}statement/"}

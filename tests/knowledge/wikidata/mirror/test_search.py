@@ -44,11 +44,6 @@ def test_names_in_other_languages_are_found_unless_the_search_is_strict(index: I
     assert index.by_name("Polen", "item", ENGLISH, strict=True) == []
 
 
-def test_kinds_are_kept_apart(index: Index) -> None:
-    assert index.by_name("gender", "property", ENGLISH)[0].id == "P21"
-    assert index.by_name("sex or gender", "item", ENGLISH) == []
-
-
 def test_pages_of_results_follow_each_other(index: Index) -> None:
     everything = [match.id for match in index.by_name("a", "item", ENGLISH, limit=50)]
     paged = [match.id for start in range(0, 50, 7) for match in index.by_name("a", "item", ENGLISH, offset=start)]
@@ -63,17 +58,6 @@ def test_any_text_can_be_searched_for(index: Index, text: str) -> None:
         assert fold(match.text).startswith(fold(text))
     ids, total = index.by_words(text, ["item", "property"])
     assert len(ids) == min(total, 10)
-
-
-def test_full_text_needs_all_words(index: Index) -> None:
-    both, _ = index.by_words("chemical element", ["item"], limit=100)
-    assert set(both) <= set(index.by_words("chemical", ["item"], limit=500)[0])
-    assert index.by_words("polonium nosuchword", ["item"]) == ([], 0)
-
-
-def test_operators_of_the_index_are_plain_words(index: Index) -> None:
-    for text in ('"', "polonium OR radium", "NEAR(a b)", "names:polonium", "*", "a AND", "(((", "-"):
-        assert isinstance(index.by_words(text, ["item"])[1], int)
 
 
 @pytest.mark.parametrize("text", ["爱因斯坦", "爱因", "斯坦", "坦", "因", "爱因斯坦 阿尔伯特", "Einstein 爱因"])

@@ -93,13 +93,6 @@ def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -
     assert requests.get(server.url, timeout=10).status_code == 200
 
 
-def test_endpoints_lead_to_the_server(server: MirrorServer) -> None:
-    endpoints = server.endpoints
-    assert all(address.startswith(server.url) for address in (endpoints.sparql, endpoints.api, endpoints.entity_data))
-    link = requests.get(endpoints.query_page + "ASK%20%7B%20%3Fs%20%3Fp%20%3Fo%20%7D", timeout=10)
-    assert link.json()["boolean"] is True
-
-
 def test_serving_ends_in_good_order_when_interrupted(mini: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
@@ -118,11 +111,6 @@ def test_an_address_that_is_taken_is_one_clear_line(server: MirrorServer, mini: 
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port}"):
         MirrorServer(mini, port=port)
-
-
-def test_a_folder_without_a_mirror_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no mirror in"):
-        MirrorServer(tmp_path)
 
 
 def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path: Path) -> None:

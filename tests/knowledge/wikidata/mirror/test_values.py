@@ -79,23 +79,6 @@ def test_a_coordinate_survives_the_way_to_rdf_and_back(
     assert back("globe-coordinate", value) == value
 
 
-@given(st.text(), st.sampled_from(["en", "zh-hant", "mul", "be-tarask"]))
-def test_a_text_survives_with_its_language(text: str, language: str) -> None:
-    value = {"text": text, "language": language}
-    assert back("monolingualtext", value) == value
-
-
-@given(st.text(st.characters(exclude_characters="_", exclude_categories=["Cs"]), min_size=1))
-def test_a_file_name_survives_being_an_address(name: str) -> None:
-    assert back("commonsMedia", name) == name
-    assert encode("commonsMedia", name).term.value.isascii()
-
-
-@pytest.mark.parametrize("datatype", ["string", "external-id", "math", "musical-notation"])
-def test_plain_texts_keep_their_datatype(datatype: str) -> None:
-    assert back(datatype, "E = mc^2") == "E = mc^2"
-
-
 @pytest.mark.parametrize(
     ("time", "precision", "calendar", "expected"),
     [

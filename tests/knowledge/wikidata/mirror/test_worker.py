@@ -15,13 +15,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from kbnav.errors import Stopped
-from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.models.cancellation import Brake
-from kbnav.settings.model import Settings
+from kbnav.models.cancellation import Cancellation
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
@@ -136,10 +133,10 @@ def test_triples_as_json_are_stopped_too_and_whole_ones_are_json(one: QueryPool)
 
 
 def test_a_run_that_ends_stops_its_query(one: QueryPool):
-    brake = Brake()
-    threading.Timer(0.5, brake.stop).start()
+    cancellation = Cancellation()
+    threading.Timer(0.5, cancellation.stop).start()
     began = time.monotonic()
-    assert brake.within(lambda: failing(one, HEAVY)).reason == "stopped"
+    assert cancellation.within(lambda: failing(one, HEAVY)).reason == "stopped"
     assert time.monotonic() - began < 10
     assert one.query(QUICK, "json", "json").body
 
@@ -155,26 +152,6 @@ def test_a_client_that_hangs_up_stops_its_query(mini: Path):
         while server.mirror.pool._busy:
             assert time.monotonic() < end
             time.sleep(0.05)
-
-
-def test_a_query_that_is_stopped_ends_in_the_mirrors_process_too(mini: Path, tmp_path: Path):
-    with MirrorServer(mini, query_timeout=120.0, workers=1) as server, ThreadPoolExecutor(1) as threads:
-        kb, brake = WikidataKB.by_http(Settings(home=tmp_path, endpoints=server.endpoints)), Brake()
-        heavy = threads.submit(brake.within, lambda: kb.execute_query(HEAVY))
-        while not server.mirror.pool._busy:
-            time.sleep(0.01)
-        began = time.monotonic()
-        brake.stop()
-        with pytest.raises(Stopped):
-            heavy.result(30)
-        while server.mirror.pool._busy:
-            assert time.monotonic() < began + 60
-            time.sleep(0.01)
-        assert "boolean" in server.mirror.pool.query(QUICK, "json", "json").body.decode()
-        with pytest.raises(Stopped):  # and nothing is sent for a run that is over
-            brake.within(lambda: kb.execute_query(HEAVY))
-        assert not server.mirror.pool._busy
-        kb.close()
 
 
 def test_a_query_is_answered_however_many_files_the_process_has_open(mini: Path):

@@ -25,8 +25,7 @@ from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool, Result
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, open_store, read_info
-from kbnav.knowledge.wikidata.mirror.worker import DAYS
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 
 QUERY_TIMEOUT = 60.0
 """Seconds; that of Wikidata's query service."""
@@ -38,7 +37,7 @@ MIRROR = replace(
     closed=True,
     geo=GEO_WIKIDATA,
     functions=DIALECTS["wdqs"].functions,
-    days=DAYS,
+    days=v.DAYS,
 )
 """What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``worker``."""
 BROKEN = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error)
@@ -228,5 +227,5 @@ def _undamaged(call: Callable[[], T]) -> T:
 
 def check_run() -> None:
     """Raise Stopped, or CancelledError, where the run is over that this code is a part of."""
-    if brake := current_brake():
-        brake.check()
+    if cancellation := current_cancellation():
+        cancellation.check()

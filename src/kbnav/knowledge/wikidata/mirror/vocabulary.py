@@ -16,6 +16,8 @@ ONTOLEX = "http://www.w3.org/ns/lemon/ontolex#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 GENID = "/.well-known/genid/"
 """In the IRIs that stand for blank nodes, under any host."""
+DAYS = "urn:kbnav:days"
+"""Days for a duration, anything else as it is: no function of the query service, but how a mirror subtracts dates."""
 COMMONS_FILE = "http://commons.wikimedia.org/wiki/Special:FilePath/"
 COMMONS_DATA = "http://commons.wikimedia.org/data/main/"
 

@@ -26,8 +26,6 @@ from pyoxigraph import BlankNode, Literal, NamedNode, QueryResultsFormat, QueryT
 from kbnav.knowledge.sparql.ordering import order_joins
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 
-DAYS = "urn:kbnav:days"
-"""Days for a duration, anything else as it is: no function of the query service, but how a mirror subtracts dates."""
 Term = NamedNode | BlankNode | Literal | Triple
 Function = Callable[..., Term | None]
 
@@ -48,7 +46,7 @@ def functions() -> dict[NamedNode, Function]:
         NamedNode(f"{_GEOF}longitude"): lambda point: _coordinate(point, 0),
         NamedNode(f"{v.WIKIBASE}isSomeValue"): _is_some_value,
         NamedNode(f"{v.WIKIBASE}decodeUri"): _decode_uri,
-        NamedNode(DAYS): _days,
+        NamedNode(v.DAYS): _days,
     }
 
 
