@@ -43,31 +43,18 @@ MOST_FORM = 1 << 20
 """Bytes of a request's parameters."""
 _IDLE_SECONDS = 60
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_JSON: Mapping[str, Form] = dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json")
 _ROW_FORMS: Mapping[str, Form] = {
-    "application/sparql-results+json": "json",
-    "application/json": "json",
-    "json": "json",
-    "application/sparql-results+xml": "xml",
-    "application/xml": "xml",
-    "xml": "xml",
-    "text/csv": "csv",
-    "csv": "csv",
-    "text/tab-separated-values": "tsv",
-    "tsv": "tsv",
+    **_JSON,
+    **dict.fromkeys(("application/sparql-results+xml", "application/xml", "xml"), "xml"),
+    **dict.fromkeys(("text/csv", "csv"), "csv"),
+    **dict.fromkeys(("text/tab-separated-values", "tsv"), "tsv"),
 }
 _GRAPH_FORMS: Mapping[str, Form] = {
-    "text/turtle": "turtle",
-    "application/x-turtle": "turtle",
-    "turtle": "turtle",
-    "application/n-triples": "ntriples",
-    "text/plain": "ntriples",
-    "ntriples": "ntriples",
-    "application/rdf+xml": "rdfxml",
-    "rdf": "rdfxml",
-    "xml": "rdfxml",
-    "application/sparql-results+json": "json",
-    "application/json": "json",
-    "json": "json",
+    **_JSON,
+    **dict.fromkeys(("text/turtle", "application/x-turtle", "turtle"), "turtle"),
+    **dict.fromkeys(("application/n-triples", "text/plain", "ntriples"), "ntriples"),
+    **dict.fromkeys(("application/rdf+xml", "rdf", "xml"), "rdfxml"),
 }
 _EXECUTION = "java.util.concurrent.ExecutionException: "
 

@@ -490,7 +490,7 @@ class MirrorApi:
         try:
             found = by_keywords(self._index, search, kinds)
         except BadKeyword as error:
-            raise ApiError(error.code, str(error)) from error
+            raise ApiError("badvalue", str(error)) from error
         if found is None:
             return self._index.by_words(search, kinds, limit=limit, offset=offset)
         return found[offset : offset + limit], len(found)
