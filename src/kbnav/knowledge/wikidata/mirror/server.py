@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -21,7 +20,6 @@ from kbnav.knowledge.wikidata.mirror.mirror import MEMORY_LIMIT, QUERY_TIMEOUT, 
 from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 from kbnav.settings.model import Endpoints
 
-DEFAULT_PORT = 7878
 _JSON = "application/json; charset=utf-8"
 _TURTLE = "text/turtle; charset=utf-8"
 
@@ -136,26 +134,6 @@ class MirrorServer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def serve(
-    path: Path,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    *,
-    query_timeout: float = QUERY_TIMEOUT,
-    memory_limit: int = MEMORY_LIMIT,
-    names: Collection[str] = (),
-    ready: Callable[[MirrorServer], None] | None = None,
-) -> None:
-    """Serve a mirror until the process is interrupted; ``ready`` is called once it listens."""
-    with MirrorServer(path, host, port, query_timeout=query_timeout, memory_limit=memory_limit, names=names) as server:
-        if ready is not None:
-            ready(server)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
 
 
 def _dump(body: Any) -> bytes:
