@@ -60,7 +60,7 @@ _EXECUTION = "java.util.concurrent.ExecutionException: "
 
 
 class Listening:
-    """An application served from a thread of this process until it is closed."""
+    """An application served from a thread of this process until it is closed; a context manager."""
 
     def __init__(self, routes: Sequence[BaseRoute], host: str, port: int, names: Collection[str] = ()) -> None:
         """Listen at once; port 0: one that is free. ``names`` are those that it may be asked under.
@@ -100,6 +100,12 @@ class Listening:
         """Stop listening; what is under way has a second to end."""
         self._server.should_exit = True
         self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class _App:
@@ -326,8 +332,8 @@ def _load(store: Store, file: Path) -> None:
         raise UsageError(f"{file} cannot be loaded: {error}") from error
 
 
-class RdfServer:
-    """Serves RDF files at ``/sparql``; a context manager, and closed at its end. ``loaded`` says what they hold."""
+class RdfServer(Listening):
+    """Serves RDF files at ``/sparql``; ``loaded`` says what they hold."""
 
     def __init__(
         self,
@@ -340,29 +346,20 @@ class RdfServer:
         workers: int = 4,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen. Raises as ``load``, and UsageError where the address is taken.
+        """Load the files and listen. ``workers`` queries run at once, each in so many seconds and bytes (0: any).
 
-        Args:
-            files: RDF; see ``FORMATS``.
-            host: address to listen on.
-            port: port to listen on; 0: one that is free.
-            query_timeout: seconds after which a query is stopped.
-            memory_limit: bytes of address space that one query may use; 0: no limit.
-            workers: queries that run at once.
-            names: under which names, beside addresses and ``localhost``, it may be asked.
+        Raises as ``load``, and UsageError where the address is taken.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
-            self.loaded = load(files, self._folder / "store")
-            self._pool = QueryPool(
-                self._folder / "store", size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True
-            )
+            store = self._folder / "store"
+            self.loaded = load(files, store)
+            self._pool = QueryPool(store, size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True)
 
             async def about(request: Request) -> Response:  # noqa: ARG001
                 return PlainTextResponse(f"{self.loaded.statements:,} RDF statements at /sparql\n")
 
-            routes = [sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)]
-            self._listening = Listening(routes, host, port, names)
+            super().__init__([sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)], host, port, names)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -370,16 +367,10 @@ class RdfServer:
     @property
     def url(self) -> str:
         """Where queries go."""
-        return f"{self._listening.url}/sparql"
+        return f"{super().url}/sparql"
 
     def close(self) -> None:
         """End the queries that run, stop listening, and remove what was loaded."""
         self._pool.close()
-        self._listening.close()
+        super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
