@@ -80,7 +80,6 @@ class GogEnding(WalkEnding):
 
 
 def _since_further(steps: Sequence[Step]) -> bool:
-    """Whether something was generated since the search last went further."""
     begun = max((step.number for step in steps if step.call.tool == FURTHER), default=0)
     return any(step.call.tool == GENERATE and step.number > begun for step in steps)
 

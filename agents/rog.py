@@ -130,7 +130,6 @@ def tokens(line: str) -> int:
 
 
 def _lines(step: Step) -> list[str]:
-    """The instances, or the nodes found by text, of a step's observation."""
     lines = step.observation.splitlines()
     return [line for line in lines if line.startswith("- ")] if step.call.tool == FOLLOW else lines * bool(step.nodes)
 

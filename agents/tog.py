@@ -325,7 +325,6 @@ class TogPolicy:
         return self._topics(state, why, usage)
 
     def _starts(self, last: Sequence[Step]) -> list[str]:
-        """The nodes that a plan names, or the first that each search found."""
         if last[0].call.tool == "search_entities":
             return list(dict.fromkeys(step.nodes[0] for step in last if step.nodes))
         return list(last[0].nodes)
@@ -368,7 +367,6 @@ class TogPolicy:
         return call_for(state, self.toolbox, [wanted], scored.usage)
 
     def _towards(self, fact: Fact) -> str:
-        """The types of nodes that a relation leads to, which tell what one with a bare code for a name means."""
         if not isinstance(self.kb, SkbKB):
             return ""
         kinds = self.kb.relations.leads_to(fact.relation, self.kb.entities([fact.source])[fact.source].kind)

@@ -21,10 +21,12 @@ from kbnav.planning.evaluate import PlanScores, judge
 from kbnav.planning.paths import Planner
 from kbnav.planning.planners import encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
-from kbnav.planning.training import Asked, Weighing, examples, made_from
+from kbnav.planning.training import LabelledQuestion, Weighing, examples, made_from
 
 
-def planners(skb: SKB, folder: Path, training: list[Asked], matcher: NodeMatcher) -> Iterator[tuple[str, Planner]]:
+def planners(
+    skb: SKB, folder: Path, training: list[LabelledQuestion], matcher: NodeMatcher
+) -> Iterator[tuple[str, Planner]]:
     """Each planner with its name."""
     yield "`ranker`, untrained", open_planner("ranker", skb)
     for weighing in get_args(Weighing):
@@ -34,10 +36,10 @@ def planners(skb: SKB, folder: Path, training: list[Asked], matcher: NodeMatcher
         yield "`seq2seq`", open_planner("seq2seq", skb, trained=folder)
 
 
-def asked(questions: Path) -> list[Asked]:
+def asked(questions: Path) -> list[LabelledQuestion]:
     """The questions of a file with what they were made from."""
     dataset = find_dataset(str(questions), Path())
-    return [Asked(one.text(), one.nodes, made_from(one.meta)) for one in dataset.questions]
+    return [LabelledQuestion(one.text(), one.nodes, made_from(one.meta)) for one in dataset.questions]
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever, numbers
-from kbnav.retrieval.cross import Exported, Scores, shown
+from kbnav.retrieval.cross import CrossScorer, Scores, shown
 from kbnav.settings.model import Settings
 from kbnav.training.models import cross_encoder, export
 from kbnav.training.task import quiet
@@ -85,7 +85,7 @@ def main() -> None:
             folder = Path(place) / what / MODEL
             folder.mkdir(parents=True)
             model.save_pretrained(str(folder), create_model_card=False)
-            scorer = Exported(export(model, folder, int8=int8).parent, given.longest)
+            scorer = CrossScorer(export(model, folder, int8=int8).parent, given.longest)
             show(what, lambda one, scorer=scorer: scorer.score(one.text, one.documents), questions)
             if given.trained:
                 scores = [scorer.score(one.text, one.documents) for one in questions]

@@ -115,7 +115,6 @@ def read_notes(paths: Iterable[Path]) -> Notes:
 
 
 def _place(about: str, text: str) -> int:
-    """Where a text shows a thing by its id or name, as a word of its own; -1: nowhere."""
     found = re.search(rf"(?<![\w:/#-]){re.escape(about)}(?![\w-])", text)
     if found is None and re.fullmatch(r"[PQL]\d+", about):
         found = re.search(rf"(?<=:){about}(?!\d)", text)

@@ -6,16 +6,13 @@ What a model reads of a tool is its docstring. Ids are prefixed names or IRIs be
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import (
     ClassShape,
     Direction,
-    Entry,
     KnowledgeBase,
-    Neighborhood,
     Profiled,
     PropertyProfile,
     SearchKind,
@@ -28,17 +25,12 @@ from kbnav.tools.show import (
     cut,
     entity_name,
     entry_text,
-    examples_text,
     incoming_text,
     listed,
-    neighborhood_text,
     search_text,
-    statement_lines,
 )
-from kbnav.tools.wikidata import again, run_query
+from kbnav.tools.wikidata import again, examples, neighbors, of_properties, run_query
 
-_FILTERED = 500
-"""Edges whose other ends are looked at for what they must have."""
 _NAMED = 20
 """Ids of one query that are looked up at most."""
 _SHAPED = 25
@@ -80,22 +72,12 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
     entry = context.kb.get_entry(entity_id, language=context.language)
     wanted = [one for one in _SEPARATOR.split(properties) if one]
     if wanted:
-        return Observation(_of_properties(entry, wanted, context))
+        kb = context.kb
+        ids = [found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])]
+        return of_properties(entry, ids, context.shown)
     kept, usage = context.prune(entry, context.asked)
     lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
     return Observation("\n".join(lines), usage=usage)
-
-
-def _of_properties(entry: Entry, wanted: Sequence[str], context: Context) -> str:
-    """All statements of some properties, however their ids are written."""
-    kb = context.kb
-    ids = {found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])}
-    found = [one for one in entry.statements if one.property.id in ids]
-    absent = sorted(ids - {one.property.id for one in found})
-    lines = [entity_name(entry.entity), *statement_lines(found, context.shown)]
-    if absent:
-        lines.append(f"It has no statement of {', '.join(absent)}.")
-    return "\n".join(lines)
 
 
 def _around(context: Context, entity_id: str) -> list[str]:
@@ -121,16 +103,7 @@ def get_property_examples(context: Context, thought: str, property_id: str) -> O
         thought: Why this step comes next, in one or two sentences.
         property_id: The id of the property, as results show it.
     """
-    limit = context.shown.examples
-    examples = context.kb.get_property_examples(property_id, language=context.language, limit=limit)
-    text = examples_text(examples, property_id)
-    if not (context.shown.profiles and isinstance(context.kb, Profiled)):
-        return Observation(text)
-    try:
-        profile = context.kb.property_profile(property_id, language=context.language)
-    except TellModel as error:  # the examples are worth showing without it
-        return Observation(f"{text}\n(How it is used could not be counted: {error})")
-    return Observation(f"{text}\n{uses_text(profile, examples[0].property.id if examples else property_id)}")
+    return examples(context, property_id, uses_text)
 
 
 def execute_query(context: Context, thought: str, query: str) -> Observation:
@@ -163,7 +136,6 @@ def _unseen(context: Context, query: str) -> str:
 
 
 def _stands_in(one: str, text: str) -> bool:
-    """Whether an id is in a text, and not only the beginning of another."""
     return bool(re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", text))
 
 
@@ -200,35 +172,11 @@ def search_neighbors(
         having: What the other end must have, as "property=value" with ids; only such neighbours are shown.
         offset: How many of the best edges to pass over, to see those behind them.
     """
-    offset = max(0, offset)
-    found = context.kb.search_neighbors(
-        entity_id,
-        relation=relation or None,
-        direction=direction,
-        query=query or context.asked,
-        language=context.language,
-        limit=_FILTERED if having else offset + context.shown.edges,
-    )
-    asked = ""
-    if having:
-        wanted = _CONDITION.fullmatch(having)
-        if not wanted:
-            raise BadArguments(f'search_neighbors: having must be a property and a value, as "p=v", not {having!r}')
-        found = _with(context, found, wanted[1], wanted[2])
-        asked = f" with {wanted[1]}={wanted[2]}"
-    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
-
-
-def _with(context: Context, found: Neighborhood, prop: str, value: str) -> Neighborhood:
-    """The edges whose other end has a statement."""
-    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id))
-    if not ids:
-        return replace(found, edges=(), total=0, relations=())
-    query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {' '.join(ids)} }} ?x {prop} {value} }}"
-    table = context.kb.execute_query(query, language=context.language)
-    kept = {table.entity(row[0]) for row in table.rows}
-    edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
-    return replace(found, edges=edges, total=len(edges), relations=())
+    condition = _CONDITION.fullmatch(having)
+    if having and not condition:
+        raise BadArguments(f'search_neighbors: having must be a property and a value, as "p=v", not {having!r}')
+    wanted = (condition[1], condition[2]) if condition else None
+    return neighbors(context, entity_id, query, relation, direction, offset, wanted)
 
 
 def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:
@@ -294,7 +242,6 @@ def _property_line(one: ShapeProperty, sampled: int) -> str:
 
 
 def _share(have: int, sampled: int) -> str:
-    """A part in percent; all, and nearly all or nearly none, are said so that they cannot be taken for one another."""
     if have >= sampled:
         return "all"
     percent = f"{100 * have / sampled:.0f} %"

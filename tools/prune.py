@@ -122,7 +122,6 @@ def _by_property(entry: Entry) -> Sequence[tuple[str, str, Sequence[str]]]:
 
 
 def _with_qualifiers(statement: Statement) -> str:
-    """A value as the prompt's examples have it: ``value [qualifier: value; …]``."""
     told = [f"{item.property.label or item.property.id}: {item.value.text}" for item in statement.qualifiers]
     return statement.value.text + (f" [{'; '.join(told)}]" if told else "")
 

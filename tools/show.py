@@ -96,7 +96,6 @@ def _is_named(entity: Entity, query: str) -> bool:
 
 
 def _values_text(result: SearchResult, query: str, shown: Shown) -> list[str]:
-    """Statements that have the phrase as a text, one a line."""
     lines = [f"- {entity_name(one.subject)}, {statement_text(one.statement, shown)}" for one in result.values]
     head = [f'"{cut(query, shown.cell)}" is a value, or a part of one, in:'] if lines else []
     return [*head, *lines, *([result.note] if result.note else [])]
@@ -301,18 +300,15 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
 
 @cache
 def _prefixes(concept_base: str) -> Mapping[str, str] | None:
-    """Those of a Wikibase by its concept base; None for Wikidata's and those of SKBs."""
     return wikibase_prefixes(concept_base) if concept_base else None
 
 
 def _inside(found: re.Match[str], table: AnswerTable, width: int) -> str:
-    """An entity in a text, as GROUP_CONCAT makes them; another site's is left as it is."""
     own = found[0].startswith(table.concept_base)
     return _labelled(found[1], table.labels, width) if own else found[0]
 
 
 def _form(iri: str, table: AnswerTable) -> str:
-    """``wdt:``, ``p:``, ``pq:`` and so on before a property: as a predicate each of them is another one."""
     short = shortened(iri, _prefixes(table.concept_base))
     prefix = short.partition(":")[0]
     return f"{prefix}:" if prefix not in ("", "wd", "wds", "node") else ""

@@ -271,7 +271,6 @@ def _each(
 
 
 def _not_read(entry: Entry) -> list[str]:
-    """What of the edges of a node with very many was not read."""
     if not entry.omitted:
         return []
     return ["Not read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."]
@@ -282,7 +281,6 @@ def _once(ids: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def _shortened(entry: Entry) -> Entry:
-    """With the beginning of a document that is too long to be shown."""
     if len(entry.document) <= _DOCUMENT:
         return entry
     left = len(entry.document) - _DOCUMENT

@@ -220,12 +220,10 @@ _CAPABILITIES: frozenset[str] = frozenset(Capability.__args__)  # type: ignore[a
 
 
 def _unwrapped(text: str) -> str:
-    """A docstring's text with the line breaks of the source taken out; paragraphs stay."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 def _plain(function: ToolFunction) -> ToolFunction:
-    """Of a method, the function behind it: what it is bound to is no argument, and must not be kept alive."""
     plain: ToolFunction = getattr(function, "__func__", function)
     return plain
 

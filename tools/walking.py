@@ -455,14 +455,12 @@ class _Generation:
         return linked
 
     def _known(self) -> list[str]:
-        """Lines of what was seen that fit the request best, in the order they were seen."""
         lines = list(dict.fromkeys(line for line in self.context.seen.splitlines() if line.startswith("- ")))
         scores = relevance(self.request, lines)
         best = sorted(range(len(lines)), key=lambda place: -scores[place])[:_KNOWN]
         return [lines[place] for place in sorted(best)]
 
     def _documents(self, known: Sequence[str]) -> list[tuple[str, str]]:
-        """What documents say of the nodes in the request and in what is known."""
         ids = list(dict.fromkeys(_ID.findall("\n".join([self.request, *known]))))
         about = excerpts(self.context.kb, ids, self.request)
         return list(about.items())[:_DOCUMENTS]
@@ -491,7 +489,6 @@ def _candidates(context: Context, name: str) -> tuple[Entity | None, list[Entity
 
 
 def _fact(triple: Triple, linked: Mapping[str, Entity | None]) -> Fact:
-    """A model's triple; an end that stands for no entity stands for itself."""
     source, relation, target = triple
     ends = [(one.id, one.label) if (one := linked.get(name)) else (name, name) for name in (source, target)]
     return Fact(ends[0][0], relation, ends[1][0], ends[0][1], "", ends[1][1], generated=True)
@@ -515,7 +512,6 @@ def _compared(context: Context, fact: Fact) -> tuple[Fact, str]:
 
 
 def _triples(text: str) -> Iterator[Triple]:
-    """``subject | relation | object`` lines of a reply."""
     for line in text.splitlines():
         parts = [part.strip(' \t`*"“”[]') for part in ITEM_MARK.sub("", line).strip("|").split("|")]
         if len(parts) == 3 and all(parts) and not all(set(part) <= {"-", ":", " "} for part in parts):

@@ -1,15 +1,18 @@
-"""search_entities: from words to ids."""
+"""The tools on a Wikibase: search, entries, properties, SPARQL, rows of a result, neighbours, meaning, and the end.
+
+What a model reads of a tool is its docstring. Other kinds of knowledge base use the functions that run them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, TellModel, UnknownId
-from kbnav.knowledge.base import Direction, Entry, Neighborhood, Profiled, SearchKind, Statement, asked_by, is_mirror
+from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, Statement, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result, lost_values
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
@@ -72,21 +75,22 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
         return Observation("\n".join([f"{entity_id} has no statements of its own here.", *around]))
     wanted = [one.upper() for one in _ID.findall(properties)]
     if wanted:
-        return Observation(_of_properties(entry, wanted, context.shown))
+        return of_properties(entry, wanted, context.shown)
     kept, usage = context.prune(entry, context.asked)
     kept = replace(kept, identifiers=_asked_for(entry.identifiers, f"{context.asked} {thought}"))
     lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
     return Observation("\n".join(lines), usage=usage)
 
 
-def _of_properties(entry: Entry, wanted: Sequence[str], shown: Shown) -> str:
+def of_properties(entry: Entry, wanted: Iterable[str], shown: Shown) -> Observation:
     """All statements of some properties, identifiers among them."""
-    found = [one for one in (*entry.statements, *entry.identifiers) if one.property.id in wanted]
-    absent = [one for one in wanted if all(statement.property.id != one for statement in found)]
+    ids = sorted(set(wanted))
+    found = [one for one in (*entry.statements, *entry.identifiers) if one.property.id in ids]
+    absent = [one for one in ids if all(statement.property.id != one for statement in found)]
     lines = [entity_name(entry.entity), *statement_lines(found, shown)]
     if absent:
         lines.append(f"It has no statement of {', '.join(absent)}.")
-    return "\n".join(lines)
+    return Observation("\n".join(lines))
 
 
 def _around(context: Context, entity_id: str) -> list[str]:
@@ -105,7 +109,6 @@ def _around(context: Context, entity_id: str) -> list[str]:
 
 
 def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:
-    """The identifiers whose labels share a word with what is spoken of, the closest first."""
     labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in identifiers]
     scores = relevance(spoken, labels)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])
@@ -121,20 +124,24 @@ def get_property_examples(context: Context, thought: str, property_id: str) -> O
         thought: Why this step comes next.
         property_id: Its id, such as P31.
     """
-    limit = context.shown.examples
-    examples = context.kb.get_property_examples(property_id, language=context.language, limit=limit)
-    text = examples_text(examples, property_id)
-    return Observation(f"{text}\n{profile}" if (profile := _profile(context, property_id)) else text)
+    return examples(
+        context,
+        property_id,
+        lambda profile, name: property_text(profile, name.rpartition(":")[2].upper(), context.shown),
+    )
 
 
-def _profile(context: Context, property_id: str) -> str:
+def examples(context: Context, property_id: str, text_of: Callable[[PropertyProfile, str], str]) -> Observation:
+    """Statements of a property, and how it is used where that can be counted."""
+    found = context.kb.get_property_examples(property_id, language=context.language, limit=context.shown.examples)
+    text = examples_text(found, property_id)
     if not (context.shown.profiles and isinstance(context.kb, Profiled)):
-        return ""
+        return Observation(text)
     try:
         profile = context.kb.property_profile(property_id, language=context.language)
+        return Observation(f"{text}\n{text_of(profile, found[0].property.id if found else property_id)}")
     except TellModel as error:  # the examples are worth showing without it
-        return f"(How it is used could not be counted: {error})"
-    return property_text(profile, property_id.rpartition(":")[2].upper(), context.shown)
+        return Observation(f"{text}\n(How it is used could not be counted: {error})")
 
 
 _NAMED = 20
@@ -193,7 +200,6 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
 
 
 def _name(context: Context) -> str:
-    """What a result is called, where it can be named later on."""
     return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
 
 
@@ -222,7 +228,6 @@ def _has_rows(table: AnswerTable) -> bool:
 
 
 def _rows_with_values(table: AnswerTable) -> int:
-    """Rows that say anything: one in which every variable is unbound is no answer."""
     if table.boolean is not None:
         return 1
     return sum(any(cell is not None for cell in row) for row in table.rows)
@@ -261,7 +266,6 @@ def _unseen(context: Context, thought: str, query: str) -> str:
 
 
 def _fits(label: str, spoken: Sequence[str]) -> bool:
-    """Whether a label shares a word with what was spoken of, whatever the word's ending."""
     return any(relevance(label, [word])[0] for word in spoken)
 
 
@@ -301,12 +305,9 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
 
 
 def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:
-    """The rows whose labels matter: those of the page, or all where a text is looked for."""
     return table.rows if contains else table.rows[max(0, start - 1) :][: shown.whole_rows or None]
 
 
-_FILTERED = 500
-"""Edges whose other ends are looked at for what they must have."""
 _CONDITION = re.compile(r"(?:wdt:)?(P[1-9]\d*)\s*=\s*(?:wd:)?(Q[1-9]\d*)", re.IGNORECASE)
 
 
@@ -333,6 +334,28 @@ def search_neighbors(
         having: What the other end must have: "P27=Q36".
         offset: How many of the best edges to pass over.
     """
+    condition = _CONDITION.fullmatch(having.strip())
+    if having and not condition:
+        raise BadArguments(f'search_neighbors: having must be a property and an item, as "P27=Q36", not {having!r}')
+    wanted = (condition[1].upper(), condition[2].upper()) if condition else None
+    return neighbors(context, entity_id, query, relation, direction, offset, wanted, "wdt:{} wd:{}")
+
+
+_FILTERED = 500
+"""Edges whose other ends are looked at for what they must have."""
+
+
+def neighbors(
+    context: Context,
+    entity_id: str,
+    query: str,
+    relation: str,
+    direction: Direction,
+    offset: int,
+    having: tuple[str, str] | None,
+    pattern: str = "{} {}",
+) -> Observation:
+    """Edges of a thing, best first; ``having``: property and value that the other end must have."""
     offset = max(0, offset)
     found = context.kb.search_neighbors(
         entity_id,
@@ -342,27 +365,18 @@ def search_neighbors(
         language=context.language,
         limit=_FILTERED if having else offset + context.shown.edges,
     )
-    asked = ""
-    if having:
-        wanted = _CONDITION.fullmatch(having.strip())
-        if not wanted:
-            raise BadArguments(f'search_neighbors: having must be a property and an item, as "P27=Q36", not {having!r}')
-        found = _with(context, found, wanted[1].upper(), wanted[2].upper())
-        asked = f" with {wanted[1].upper()}={wanted[2].upper()}"
-    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
-
-
-def _with(context: Context, found: Neighborhood, property_id: str, value: str) -> Neighborhood:
-    """The edges whose other end has a truthy statement."""
-    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id.startswith("Q")))
-    if not ids:
-        return replace(found, edges=(), total=0, relations=())
-    listed = " ".join(f"wd:{one}" for one in ids)
-    query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {listed} }} ?x wdt:{property_id} wd:{value} }}"
-    table = context.kb.execute_query(query, language=context.language)
-    kept = {row[0].entity_id for row in table.rows if row[0] is not None}
+    if not having:
+        return Observation(neighborhood_text(found, context.shown, offset=offset))
+    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id))
+    prefix = "wd:" if pattern.startswith("wdt:") else ""
+    listed = " ".join(f"{prefix}{one}" for one in ids if not prefix or one.startswith("Q"))
+    select = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {listed} }} ?x {pattern.format(*having)} }}"
+    table = context.kb.execute_query(select, language=context.language) if listed else AnswerTable()
+    kept = {table.entity(row[0]) for row in table.rows}
     edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
-    return replace(found, edges=edges, total=len(edges), relations=())
+    found = replace(found, edges=edges, total=len(edges), relations=())
+    asked = f" with {having[0]}={having[1]}"
+    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
 
 
 def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:

@@ -23,7 +23,7 @@ from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.models.transport import asking_for
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
@@ -159,7 +159,6 @@ def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:
 
 
 def _begun(state: State) -> Outcome:
-    """An outcome of which only status and stop are known."""
     stop: Stop = state["stop"] or "error"
     known: dict[str, Status] = {"finish": "answered", "refusal": "refused", "error": "failed"}
     return Outcome(known.get(stop, "best effort"), stop, note=state["failure"])
@@ -402,7 +401,7 @@ class ModelWriter:
             language=context.language,
             **values,
         )
-        with asking_for("answer"):
+        with reply_purpose("answer"):
             text, usage = ask(self.model, prompt)
         return text.strip() or write_plainly(outcome, state, context)[0], usage
 
@@ -451,7 +450,6 @@ def plain_answer(table: AnswerTable) -> str:
 
 
 def _plain(table: AnswerTable, cell: Cell) -> str:
-    """An entity by its label alone, and a day without its midnight."""
     used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)

@@ -192,7 +192,6 @@ def _of_form(one: _Checked) -> Found:
 
 
 def _is_truth(found: tuple[Cell, ...]) -> bool:
-    """Whether the result is one truth value that the query computes."""
     (cell,) = found if len(found) == 1 else (None,)
     return cell is not None and cell.type == "literal" and cell.value.casefold() in ("true", "false", "yes", "no")
 

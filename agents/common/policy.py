@@ -15,7 +15,7 @@ from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.models.chat import invoke, is_cut_off, usage_of
-from kbnav.models.transport import asking_for
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
@@ -101,7 +101,7 @@ class ChatPolicy:
         """
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
-        with asking_for("step"):
+        with reply_purpose("step"):
             reply = self._asked(state)
         refusal = _refusal(reply)
         if refusal:
@@ -198,7 +198,6 @@ class ChatPolicy:
 
 
 def _calls_no_tools(state: State) -> bool:
-    """Whether a model was asked often enough to be sure that it, or its endpoint, cannot call tools."""
     steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)[-_SILENT:]
     return len(steps) == _SILENT and all(step.call.tool == NO_TOOL for step in steps)
 
@@ -263,7 +262,6 @@ def _out_of_bounds(arguments: Mapping[str, Any]) -> str:
 
 
 def _start(arguments: Mapping[str, Any]) -> str:
-    """The first characters of arguments that are out of bounds, one by one, whatever their depth."""
     names = ", ".join(
         name if not isinstance(value, str) else f"{name}: {value[:500]}" for name, value in list(arguments.items())[:4]
     )
@@ -271,7 +269,6 @@ def _start(arguments: Mapping[str, Any]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A thought that is not longer than anybody reads; it is kept with every step that follows."""
     return text if len(text) <= _THOUGHT else f"{text[:_THOUGHT]}… (cut)"
 
 
@@ -340,7 +337,6 @@ def path_messages(
 
 
 def _thought(step: Step, first: Step) -> dict[str, str]:
-    """A step's thought, unless it is that of the turn's first call."""
     shared = step is not first and step.call.thought == first.call.thought
     return {} if shared else {"thought": step.call.thought}
 
@@ -359,7 +355,6 @@ def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessage]:
-    """An earlier question of the chat with its actions, their results and the answer."""
     from langchain_core.messages import AIMessage, HumanMessage
 
     outcome = turn.outcome

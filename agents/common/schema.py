@@ -68,6 +68,5 @@ class Schema:
         return "SELECT ?x WHERE { ?x rdfs:label ?name } LIMIT 20"
 
     def _examples(self, start: int, count: int) -> Sequence[str]:
-        """Names from the beginning and the middle of a type's nodes."""
         places = sorted({start + count * part // _EXAMPLES for part in range(_EXAMPLES)}) if count else []
         return [" ".join(self.kb.skb.nodes.label(node).split())[:_NAME] for node in places]

@@ -291,7 +291,6 @@ def generated(steps: Iterable[Step]) -> Generated:
 
 
 def _speaks_of(step: Step, names: Iterable[str]) -> bool:
-    """Whether a step sets out from one of these nodes, or looks for a text that has one of these names, as words."""
     given, known = step.call.arguments, {name.casefold() for name in names if name}
     if str(given.get("entity_id", "")).casefold() in known:
         return True
@@ -323,7 +322,6 @@ def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:
 
 
 def _table(nodes: Sequence[Ranked]) -> AnswerTable:
-    """One column of entities, and of values as they read."""
     terms = [Term("uri", _IRI + node.id) if _ENTITY.match(node.id) else Term("literal", node.id) for node in nodes]
     labels = {node.id: node.label for node in nodes if node.label}
     return AnswerTable(("answer",), tuple((term,) for term in terms), labels=labels)

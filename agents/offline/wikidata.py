@@ -28,7 +28,7 @@ from kbnav.agents.offline.policy import (
 )
 from kbnav.agents.offline.policy import Turn as Calls
 from kbnav.agents.offline.question import Phrase, Question, read_question
-from kbnav.answers.language import fold
+from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.relevance import fit, relevance, words
 from kbnav.errors import KbnavError
@@ -325,15 +325,9 @@ class Hypothesis:
 def searched_as(phrase: Phrase) -> str:
     """What is searched for a phrase: a class in the singular."""
     word = phrase.text
-    if (
-        phrase.noun
-        and word.isascii()
-        and len(word) > 3
-        and word.endswith("s")
-        and not word.endswith(("ss", "us", "is"))
-    ):
-        return word[:-3] + "y" if word.endswith("ies") and not word.endswith("vies") else word[:-1]
-    return word
+    if not phrase.noun or not word.isascii() or len(word) <= 3:
+        return word
+    return word[:-1] if word.endswith("vies") else singular(word)
 
 
 def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phrase]:
@@ -688,7 +682,7 @@ class Reading:
                 yield Hypothesis(f"SELECT ?answer WHERE {{ {values} }} ORDER BY {order}(?value) LIMIT 1", thought)
 
     def _superlatives(self, focus: Sequence[Focus], dimension: str, order: str) -> Iterator[Hypothesis]:
-        """The member of a class with the most or the least of a quantity, or of what is linked to it."""
+        """The member of a class with the most or the least of a quantity."""
         linked = "".join(f"?answer ?link wd:{one.entity} . " for one in focus if one.segment.score >= _SURE)
         for measure in self._measures(dimension)[:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
@@ -696,13 +690,6 @@ class Reading:
                 f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1",
                 f"Sorting members of the class {self.kind} by {measure} and taking the first.",
             )
-        hits = property_hits([one for one in self.segments if not one.noun]).values()
-        counted = sorted((hit for hit in hits if hit.found.datatype == "wikibase-item"), key=lambda hit: -hit.score)
-        for hit in counted[: 0 if dimension else 1]:
-            pattern = f"{linked}{self._of_kind} ; wdt:{hit.found.id} ?value ."
-            order_by = f"GROUP BY ?answer ORDER BY {order}(COUNT(DISTINCT ?value)) LIMIT 1"
-            thought = f"Counting {hit.found.label} of the members of the class {self.kind} and taking the first."
-            yield Hypothesis(f"SELECT ?answer WHERE {{ {pattern} }} {order_by}", thought)
 
     def unused(self, query: str, language: str) -> tuple[str, ...]:
         """Words of the question that nothing in a query stands for.

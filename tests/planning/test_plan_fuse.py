@@ -36,7 +36,7 @@ from kbnav.planning.plan_fuse import (
     train,
     unnamed,
 )
-from kbnav.planning.training import Asked, made_from
+from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -69,9 +69,9 @@ class Market:
         self.skb = SKB.open(folder / "market.skb")
         self.chance = chance
 
-    def questions(self, count: int, wording: int) -> list[Asked]:
+    def questions(self, count: int, wording: int) -> list[LabelledQuestion]:
         """Each has answers: a person, a relation, a word of the note."""
-        found: list[Asked] = []
+        found: list[LabelledQuestion] = []
         while len(found) < count:
             person, way, lot = self.chance.choice(self.edges)
             word = self.notes[lot].split()[self.chance.randrange(2)]
@@ -80,7 +80,7 @@ class Market:
             ]
             text = f"{TEXTS[way][wording].format(PEOPLE[int(person[1:])])} and about {word}"
             path = {"hops": [[way, "out"]], "types": ["person", "lot"]}
-            found.append(Asked(text, answers, made_from({"paths": [path]})))
+            found.append(LabelledQuestion(text, answers, made_from({"paths": [path]})))
         return found
 
 
@@ -92,7 +92,7 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
 
 
 @pytest.fixture(scope="module")
-def trained(market: Market) -> tuple[Trained, list[Asked]]:
+def trained(market: Market) -> tuple[Trained, list[LabelledQuestion]]:
     assert market.skb.vectors is not None
     learned = [market.questions(40, 0), market.questions(40, 1)]
     judged = [market.questions(20, 0), market.questions(20, 1)]
@@ -101,7 +101,9 @@ def trained(market: Market) -> tuple[Trained, list[Asked]]:
 
 
 @pytest.fixture(scope="module")
-def folder(market: Market, trained: tuple[Trained, list[Asked]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    market: Market, trained: tuple[Trained, list[LabelledQuestion]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     assert market.skb.vectors is not None
     out = tmp_path_factory.mktemp("trained") / "market"
     seen = kept((str(number), one.text) for number, one in enumerate(trained[1]))
@@ -143,7 +145,7 @@ def test_only_candidates_of_a_type_are_ranked_where_one_is_named(market: Market,
     assert set(people.ids) <= {f"p{n}" for n in range(6)}
 
 
-def test_weights_are_learned_on_the_validation_questions(trained: tuple[Trained, list[Asked]]) -> None:
+def test_weights_are_learned_on_the_validation_questions(trained: tuple[Trained, list[LabelledQuestion]]) -> None:
     assert trained[0].after["mrr"] >= trained[0].before["mrr"]
     assert trained[0].after["hit@1"] > 0.9
 
@@ -174,7 +176,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
         PlanFuse(SkbKB(market.skb), Settings(), PlanFuseOptions())
 
 
-def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Trained, list[Asked]]) -> None:
+def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Trained, list[LabelledQuestion]]) -> None:
     assert market.skb.vectors is not None
     seen = trained[1]
     again = train(market.skb, market.skb.vectors.encoder, [seen[:40], seen[40:80]], [seen[80:100], seen[100:]])
@@ -230,13 +232,13 @@ def cross(market: Market, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path, tmp_path: Path) -> None:
     """Only bowls are right, which no question says: the cross-encoder alone knows it."""
 
-    def bowls(count: int) -> list[Asked]:
+    def bowls(count: int) -> list[LabelledQuestion]:
         asked = []
         while len(asked) < count:
             (one,) = market.questions(1, 0)
             right = [lot for lot in one.answers if "bowl" in market.notes[lot]]
             if right and len(right) < len(one.answers):
-                asked.append(Asked(one.text, right, one.paths))
+                asked.append(LabelledQuestion(one.text, right, one.paths))
         return asked
 
     assert market.skb.vectors is not None
@@ -347,7 +349,7 @@ def test_the_weights_follow_the_confidence_of_the_plan() -> None:
 def test_the_command_trains_and_says_what_is_wrong(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def write(name: str, questions: list[Asked]) -> str:
+    def write(name: str, questions: list[LabelledQuestion]) -> str:
         lines = [
             json.dumps({"id": f"{name}{n}", "question": one.text, "nodes": one.answers})
             for n, one in enumerate(questions)
@@ -356,7 +358,7 @@ def test_the_command_trains_and_says_what_is_wrong(
         return str(tmp_path / f"{name}.jsonl")
 
     learned, judged = write("learned", market.questions(12, 0)), write("judged", market.questions(6, 0))
-    foreign = write("foreign", [Asked("who?", ["nobody"])])
+    foreign = write("foreign", [LabelledQuestion("who?", ["nobody"])])
     kb, out = str(market.skb.place), str(tmp_path / "out")
     cli = Cli(monkeypatch, capsys)
     code, said, _ = cli("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)

@@ -15,14 +15,18 @@ from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
 from kbnav.planning.planners import NoPlanner, open_planner
 from kbnav.planning.ranker import Ranker, Training
-from kbnav.planning.training import Asked, Example, examples
+from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, Words, built
 
 TRAIN = [
-    *(Asked(f"Which drug{s} helps with gout {end}?", ["dA"]) for s in ("", "s") for end in ("best", "now", "today")),
-    *(Asked(f"What gene is behind scurvy {end}?", ["g2"]) for end in ("then", "now", "today", "mostly")),
-    *(Asked(f"Which pathway has ABC1 {end}?", ["p1"]) for end in ("then", "now", "today", "mostly")),
-    *(Asked(f"Which remedy is said to be {end}?", ["dB"]) for end in ("old", "bitter", "rare", "cheap")),
+    *(
+        LabelledQuestion(f"Which drug{s} helps with gout {end}?", ["dA"])
+        for s in ("", "s")
+        for end in ("best", "now", "today")
+    ),
+    *(LabelledQuestion(f"What gene is behind scurvy {end}?", ["g2"]) for end in ("then", "now", "today", "mostly")),
+    *(LabelledQuestion(f"Which pathway has ABC1 {end}?", ["p1"]) for end in ("then", "now", "today", "mostly")),
+    *(LabelledQuestion(f"Which remedy is said to be {end}?", ["dB"]) for end in ("old", "bitter", "rare", "cheap")),
 ]
 
 

@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath
 from kbnav.planning.ranker import Candidates, Questions, Scorer, Training, log_softmax
 from kbnav.planning.seq2seq import learnt
-from kbnav.planning.training import Asked, examples, made_from, path_label
+from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
 
 
@@ -108,8 +108,8 @@ def test_labels_by_likelihood_count_a_path_by_how_few_nodes_it_leads_to(
 
 def test_questions_become_examples_by_the_nodes_they_name(clinic: SKB) -> None:
     asked = [
-        Asked("Which drug treats gout?", ["dA", "gone"]),  # an answer that the SKB lacks is left out
-        Asked("Which drug is the oldest?", ["dB"]),
+        LabelledQuestion("Which drug treats gout?", ["dA", "gone"]),  # an answer that the SKB lacks is left out
+        LabelledQuestion("Which drug is the oldest?", ["dB"]),
     ]
     first, second = examples(asked, clinic, NodeMatcher(clinic, "exact"))
     assert (first.nodes, first.starts, dict(first.label)) == (
@@ -138,7 +138,7 @@ def recorded(*hops: tuple[str, str]) -> dict[str, Any]:
 def test_a_record_of_a_symmetric_relation_is_the_paths_of_the_schema_that_it_may_be(
     tmp_path: Path, hops: list[tuple[str, str]], expected: list[str]
 ) -> None:
-    asked = Asked("What is near ABC1?", ["g2"], made_from(recorded(*hops)))
+    asked = LabelledQuestion("What is near ABC1?", ["g2"], made_from(recorded(*hops)))
     with SKB.open(built(tmp_path, edges=f"{EDGES}g1,near,g2\n")) as skb:
         (known,) = examples([asked], skb, NodeMatcher(skb, "exact"), known=True)
         (found,) = examples([asked], skb, NodeMatcher(skb, "exact"))

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import CrossEncoder
 
 from kbnav.encoders.trained import MODEL, read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.cross import Exported, Torch
+from kbnav.retrieval.cross import CrossScorer
 from kbnav.settings.model import Settings
 from kbnav.training.cross import CrossOptions, train_cross
 from kbnav.training.data import Split, examples, split
@@ -69,13 +70,15 @@ def test_it_beats_chance_its_untrained_self_and_what_it_ranks_again(shop: SkbKB,
 
 
 def test_what_is_exported_scores_as_what_was_trained(trained: Path, tmp_path: Path):
-    plain, folder = Torch(trained / MODEL), tmp_path / MODEL
+    plain, folder = CrossEncoder(str(trained / MODEL)), tmp_path / MODEL
     shutil.copytree(trained / MODEL, folder)
     export(CrossEncoder(str(folder), device="cpu"), folder, int8=False)
     query = "Which good is item 3?"
     texts = [f"name: item {number} {number % 2}. for {1 + number % 2} coins" for number in range(20)]
     texts += ["", " ".join(DOCUMENT)]
-    theirs, floats, few = plain.score(query, texts), Exported(folder, 48), Exported(trained / MODEL, 48)
+    pairs = [(query, text) for text in texts]
+    theirs = plain.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    floats, few = CrossScorer(folder, 48), CrossScorer(trained / MODEL, 48)
     assert np.allclose(floats.score(query, texts), theirs, atol=1e-4)
     assert np.allclose([floats.score(query, [text])[0] for text in texts], theirs, atol=1e-4)
     assert np.corrcoef(few.score(query, texts), theirs)[0, 1] > 0.9  # its weights are bytes
@@ -119,4 +122,4 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     with pytest.raises(UsageError, match="is not made of"):
         build_retriever("cross", shop, Settings(), {"trained": str(trained), "stages": {"prf": {}}})
     with pytest.raises(DataError, match="cannot be read"):
-        Exported(tmp_path / "other", 8)
+        CrossScorer(tmp_path / "other", 8)

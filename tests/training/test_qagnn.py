@@ -20,7 +20,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.plan_fuse import open_reader, save, start_weights
 from kbnav.planning.plan_fuse import train as train_fuse
-from kbnav.planning.training import Asked
+from kbnav.planning.training import LabelledQuestion
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.cross import Found
 from kbnav.retrieval.qagnn import Builder, tensors, together
@@ -164,7 +164,9 @@ def test_what_it_says_is_evidence_of_plan_fuse(hall: SkbKB, trained: Path, tmp_p
     said = [math.log(1 + 1000 * one / sum(own)) for one in own]  # how likely each is among them; the last was not found
     assert reader.evidence(text, nodes, np.zeros(4)) == pytest.approx([*said, 0], rel=1e-4)
 
-    learned, judged = ([Asked(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50)))
+    learned, judged = (
+        [LabelledQuestion(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50))
+    )
     encoder, out = hall.skb.vectors.encoder, tmp_path / "fused"
     fused = train_fuse(hall.skb, encoder, [learned], [judged], readers=[reader])
     assert (

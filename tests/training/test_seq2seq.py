@@ -17,19 +17,19 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, PathSchema
 from kbnav.planning.seq2seq import Schedule, Seq2Seq
-from kbnav.planning.training import Asked, Example, examples
+from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, built
 
 ENDS = ("best", "now", "today", "soon", "at all", "mostly", "as they say", "again")
 TRAIN = [
     *(
-        Asked(f"Which drug helps with {name} {end}?", [drug])
+        LabelledQuestion(f"Which drug helps with {name} {end}?", [drug])
         for name, drug in (("gout", "dA"), ("scurvy", "dB"))
         for end in ENDS
     ),
-    *(Asked(f"What gene is behind {name} {end}?", ["g2"]) for name in ("gout", "scurvy") for end in ENDS),
-    *(Asked(f"Which pathway has {name} {end}?", ["p1"]) for name in ("ABC1", "XYZ2") for end in ENDS),
-    *(Asked(f"Which remedy is {end} said to be old?", ["dB"]) for end in ENDS),
+    *(LabelledQuestion(f"What gene is behind {name} {end}?", ["g2"]) for name in ("gout", "scurvy") for end in ENDS),
+    *(LabelledQuestion(f"Which pathway has {name} {end}?", ["p1"]) for name in ("ABC1", "XYZ2") for end in ENDS),
+    *(LabelledQuestion(f"Which remedy is {end} said to be old?", ["dB"]) for end in ENDS),
 ]
 
 

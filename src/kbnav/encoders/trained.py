@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +31,7 @@ Kind = Literal["dense", "cross", "qagnn", "fuse"]
 TOKENIZER = "tokenizer.json"
 EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
-_TOKENS_AT_ONCE, _TEXTS_AT_ONCE = 2048, 64
+_TOKENS_AT_ONCE = 2048
 Text = str | tuple[str, str]
 
 
@@ -152,47 +151,34 @@ def text_digest(text: str) -> str:
 class Trained:
     """The encoders that ``kbnav train dense`` trained: one for questions and one for documents, or one for both."""
 
-    def __init__(self, model: Any, folder: Path, card: Card) -> None:
-        """``model`` has the methods ``encode_query`` and ``encode_document``. Use ``load``."""
+    def __init__(self, model: Exported, folder: Path, card: Card) -> None:
+        """Use ``load``."""
         self.card = card
         self.name = f"trained:{folder.resolve()}@{card.digest}"
         self._model = model
-        self._lock = threading.Lock()  # a tokenizer of the library serves one thread at a time
 
     @classmethod
     def load(cls, folder: Path, digest: str = "") -> Trained:
         """Read a trained folder; with ``digest`` it must be of the model named so.
 
-        Raises UsageError where nothing is trained there, it is another model or the extra ``train`` is not installed,
+        Raises UsageError where nothing is trained there, it is another model or onnxruntime is missing,
         DataError where its files are not those that were written.
         """
         card = read_card(folder, "dense")
         if digest and card.digest != digest:
             raise UsageError(f"{folder} holds the model {card.digest}, not {digest} that the vectors are of")
         check_files(folder / MODEL, card.files)
-        if (folder / MODEL / EXPORTED).is_file() and onnx_installed():
-            return cls(Exported(folder / MODEL), folder, card)
-        if find_spec("sentence_transformers") is None:
-            raise missing(f"the encoder trained in {folder}", "sentence-transformers", extra="train")
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            return cls(SentenceTransformer(str(folder / MODEL)), folder, card)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise DataError(f"{folder / MODEL}: cannot be read: {str(error).splitlines()[0]}") from error
+        if not onnx_installed():
+            raise missing(f"the encoder trained in {folder}", "onnxruntime", "tokenizers", extra="vectors")
+        return cls(Exported(folder / MODEL), folder, card)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of documents, shape [len(texts), d]."""
-        return self._encoded(self._model.encode_document, texts)
+        return normalised(self._model.document.run(list(texts)))
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of questions, shape [len(texts), d]."""
-        return self._encoded(self._model.encode_query, texts)
-
-    def _encoded(self, encode: Any, texts: Sequence[str]) -> Vectors:
-        with self._lock:
-            found = encode(list(texts), batch_size=_TEXTS_AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
-        return normalised(found)
+        return normalised(self._model.query.run(list(texts)))
 
 
 class Exported:
@@ -201,18 +187,9 @@ class Exported:
     def __init__(self, folder: Path) -> None:
         """Raises DataError where the files cannot be read."""
         said = json.loads((folder / EXPORTED).read_bytes())
-        models = [
-            OnnxTexts(folder / f"{side}.onnx", folder / TOKENIZER, said["longest"]) for side in SIDES[: said["sides"]]
-        ]
-        self._query, self._document = models[0], models[-1]
-
-    def encode_query(self, texts: Sequence[str], **_: Any) -> Vectors:
-        """Vectors [len(texts), d] of questions; options of the library's are its own."""
-        return self._query.run(texts)
-
-    def encode_document(self, texts: Sequence[str], **_: Any) -> Vectors:
-        """The same of documents."""
-        return self._document.run(texts)
+        tokenizer, longest = folder / TOKENIZER, said["longest"]
+        models = [OnnxTexts(folder / f"{side}.onnx", tokenizer, longest) for side in SIDES[: said["sides"]]]
+        self.query, self.document = models[0], models[-1]
 
 
 def onnx_installed() -> bool:

@@ -173,7 +173,6 @@ def _question(state: Conversation) -> tuple[str, bool]:
 
 
 def _reading(checkpointer: Checkpointer) -> Checkpointer:
-    """The same checkpointer, told that kbnav's records may be read back; one that encrypts is left as it is."""
     if checkpointer is None or isinstance(checkpointer, bool) or not isinstance(checkpointer.serde, JsonPlusSerializer):
         return checkpointer
     told = copy(checkpointer)

@@ -283,12 +283,10 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
 
 def _is_whole(said: AIMessage) -> bool:
-    """Whether a reply may be kept: an empty one, or one cut off or filtered, would be given again for ever."""
     return bool(str(said.text).strip()) and said.response_metadata.get("finish_reason", "stop") in ("stop", None)
 
 
 def _elapsed(seconds: Sequence[float], jobs: int) -> float:
-    """How long calls take that are made side by side, ``jobs`` at once."""
     busy = [0.0] * jobs
     for one in seconds:
         heapreplace(busy, busy[0] + one)

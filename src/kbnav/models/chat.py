@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
@@ -128,7 +128,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
     Raises CredentialsError (401, 403), PromptTooLong, UsageError (unknown model, request refused as malformed),
     BadResponse (the endpoint does not speak the protocol) and ServiceError (unreachable, overloaded or failing after
-    retries). Within a run that has a brake, the call is cancelled with the run, and Stopped is raised.
+    retries). Within a run that has a cancellation, the call is cancelled with the run, and Stopped is raised.
     """
     import openai
 
@@ -163,18 +163,17 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
 def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The call itself, in a span."""
-    brake, name = current_brake(), _name(model)
+    cancellation, name = current_cancellation(), _name(model)
     with span("chat", name, request_model=name) as tell:
-        if brake is None:
+        if cancellation is None:
             reply = model.invoke(prompt)
         else:
-            reply = brake.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+            reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
         tell(tokens(usage_of(reply)))
         return reply
 
 
 def _name(model: Any) -> str:
-    """A model's own name, below the tools that it was given; empty where it has none."""
     bound = getattr(model, "bound", model)
     return str(getattr(bound, "model_name", ""))
 
@@ -186,7 +185,6 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) ->
 
 
 def _unreachable(error: Exception, otherwise: str) -> ServiceError:
-    """What stands between us and the endpoint: a reply that is out of bounds, a redirect away, or the network."""
     if odd := out_of_bounds(error):
         return BadResponse(f"the model's endpoint is not to be trusted: {odd}")
     return ServiceError(f"{otherwise}: {_line(error)}")
@@ -219,5 +217,4 @@ def usage_of(reply: AIMessage) -> Usage:
 
 
 def _count(told: object) -> int:
-    """A number of tokens; nothing where an endpoint tells none."""
     return max(told, 0) if isinstance(told, int) else 0

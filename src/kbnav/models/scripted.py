@@ -179,7 +179,6 @@ def _analysis(query: str, documents: str) -> str:  # noqa: ARG001
 
 
 def _score(query: str, documents: str) -> str:
-    """The share of the query's words that the document has too, with any ending."""
     wanted: Sequence[str] = list(dict.fromkeys(words(query)))
     shared = sum(relevance(word, [documents])[0] > 0 for word in wanted)
     return f"{shared / len(wanted):.2f}" if wanted else "0"

@@ -71,7 +71,7 @@ def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> Pla
     return PlanScores(
         questions=len(examples),
         first=_mean(bool(plan) and plan[0] in gold for plan, gold in zip(merged, golds, strict=True)),
-        first_three=_mean(_found(plan, gold) for plan, gold in zip(merged, golds, strict=True)),
+        first_three=_mean(_recall(plan, gold) for plan, gold in zip(merged, golds, strict=True)),
         planned=_mean(map(bool, plans)),
     )
 
@@ -85,7 +85,7 @@ def _right(example: Example) -> dict[Hops, Hops]:
     return found
 
 
-def _found(plan: Sequence[Hops], gold: Collection[Hops]) -> float:
+def _recall(plan: Sequence[Hops], gold: Collection[Hops]) -> float:
     return len(set(plan[:FIRST]) & set(gold)) / min(FIRST, len(gold))
 
 

@@ -293,7 +293,7 @@ def checked(
 
 def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) -> tuple[list[RelationPath], str]:
     """The walks a path may mean, and what was done to it."""
-    written = _said(hops)
+    written = _hops_text(hops)
     if not hops:
         return [TEXT_PATH], ""
     if len(hops) > LONGEST:
@@ -307,10 +307,10 @@ def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) ->
     named = [hop if hop.relation in schema.relations else Hop(known[_bare(hop.relation)], hop.way) for hop in hops]
     for tried in _turned(named):
         if walks := schema.follow(tried, starts):
-            return walks, "" if tuple(tried) == tuple(hops) else f"{written} became {_said(tried)}"
+            return walks, "" if tuple(tried) == tuple(hops) else f"{written} became {_hops_text(tried)}"
     for tried in _longer(named, schema):
         if walks := schema.follow(tried, starts):
-            return walks, f"{written} became {_said(tried)}"
+            return walks, f"{written} became {_hops_text(tried)}"
     whence = f" from {' or '.join(sorted(starts))}" if starts else ""
     return [], f"dropped {written}: the schema has no such path{whence}"
 
@@ -341,7 +341,7 @@ def _longer(hops: Sequence[Hop], schema: PathSchema) -> Iterator[tuple[Hop, ...]
                     yield (*turned[:place], hop, *turned[place:])
 
 
-def _said(hops: Sequence[Hop]) -> str:
+def _hops_text(hops: Sequence[Hop]) -> str:
     return " / ".join(map(str, hops)) or "text"
 
 

@@ -51,9 +51,9 @@ from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Mask, Ranker, Training
-from kbnav.planning.training import MOST_ANSWERS, Asked, Example, path_label, possible
+from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.retrieval.cross import open_scorer, shown
+from kbnav.retrieval.cross import CrossScorer, shown
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.runs.journal import write_whole
@@ -209,7 +209,7 @@ class CrossReader(Reader):
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)
         longest = int(card.settings["longest"])
-        self._scorer = open_scorer(folder, longest)
+        self._scorer = CrossScorer(folder / MODEL, longest)
         self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
         self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
 
@@ -492,8 +492,8 @@ class Trained:
 def train(
     skb: SKB,
     encoder: Encoder,
-    learned: Sequence[Sequence[Asked]],
-    judged: Sequence[Sequence[Asked]],
+    learned: Sequence[Sequence[LabelledQuestion]],
+    judged: Sequence[Sequence[LabelledQuestion]],
     progress: Progress = lambda stage, done, total: None,  # noqa: ARG005
     *,
     readers: Sequence[Reader] = (),
@@ -525,7 +525,7 @@ def train(
     return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), readers)
 
 
-def _examples(skb: SKB, questions: Sequence[Asked]) -> Iterator[Example]:
+def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Example]:
     """The clauses of questions, with the paths that lead from their names to the answers."""
     schema, matcher = PathSchema.of(skb), NodeMatcher(skb, "exact")
     for question in questions:
@@ -537,7 +537,7 @@ def _examples(skb: SKB, questions: Sequence[Asked]) -> Iterator[Example]:
 
 
 def _label(
-    skb: SKB, schema: PathSchema, question: Asked, clause: Clause, answers: Sequence[int]
+    skb: SKB, schema: PathSchema, question: LabelledQuestion, clause: Clause, answers: Sequence[int]
 ) -> dict[RelationPath, float]:
     """The paths from a name to the answers: of those the question was made from, where it says so; ``text`` without."""
     if not question.paths:
@@ -552,12 +552,12 @@ def _label(
     return {path: 1 / len(leading) for path in leading} or {TEXT_PATH: 1.0}
 
 
-def _answers(skb: SKB, question: Asked) -> list[int]:
+def _answers(skb: SKB, question: LabelledQuestion) -> list[int]:
     found = (skb.nodes.ids.find(answer) for answer in question.answers)
     return [number for number in found if number >= 0][:MOST_ANSWERS]
 
 
-def _words_and_documents(skb: SKB, question: Asked) -> tuple[set[str], list[set[str]]]:
+def _words_and_documents(skb: SKB, question: LabelledQuestion) -> tuple[set[str], list[set[str]]]:
     """The words of a question beside its names, and those of its answers' documents."""
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
@@ -566,7 +566,7 @@ def _words_and_documents(skb: SKB, question: Asked) -> tuple[set[str], list[set[
     return set(skb.text.words(rest)), [set(skb.text.words(document)) for document in documents]
 
 
-def _judged(skb: SKB, gatherer: Gatherer, question: Asked) -> Judged:
+def _judged(skb: SKB, gatherer: Gatherer, question: LabelledQuestion) -> Judged:
     found = gatherer.gather(question.text, gatherer.plans(question.text))
     return found, np.isin(found.nodes, _answers(skb, question))
 

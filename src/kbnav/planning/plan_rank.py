@@ -60,7 +60,7 @@ class PlanRank:
             seen.text, seen.nodes = "\n".join(f"{node.label} ({node.id}): {node.kind}" for node in matched), nodes
         with trace.step("plan", planner=self._planner.name) as seen:
             plan = self._planner.plan(query, nodes, trace)
-            seen.text = _told(plan)
+            seen.text = _plan_text(plan)
         with trace.step("text", query=query) as seen:
             named = {node.id for node in matched if node.how != "embedding"}
             near = self._kb.text_query(query, limit=_TEXTS).ids
@@ -76,7 +76,7 @@ class PlanRank:
         return self._ranges is None or any(first <= node < end for first, end in self._ranges)
 
 
-def _told(plan: Plan) -> str:
+def _plan_text(plan: Plan) -> str:
     paths = [f"{path.probability:.3f} {' / '.join(map(str, path.hops)) or 'text'}" for path in plan.paths]
     return "\n".join([*plan.notes, *paths]) or "no path"
 

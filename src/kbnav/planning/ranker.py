@@ -120,7 +120,7 @@ class Scorer:
         places = {word: place for place, word in enumerate(self.words)}
         found = np.zeros((len(questions.texts), len(places)), np.float32)
         for row, text in enumerate(questions.texts):
-            known = [places[word] for word in set(_words(text)) if word in places]
+            known = [places[word] for word in set(_word_features(text)) if word in places]
             found[row, known] = self.rarity[known]
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         found /= np.where(lengths > 0, lengths, 1)
@@ -142,7 +142,7 @@ def log_softmax(scores: Floats, possible: Mask | None = None) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-def _words(text: str) -> Iterator[str]:
+def _word_features(text: str) -> Iterator[str]:
     """The words of a text, its beginning, and pairs of neighbours: what a question asks for stands in few words."""
     words = ["^", *_WORD.findall(text.casefold())]
     yield from words[1:]
@@ -151,7 +151,7 @@ def _words(text: str) -> Iterator[str]:
 
 def _vocabulary(texts: Sequence[str]) -> tuple[tuple[str, ...], Vectors]:
     """The most frequent words and pairs that two texts have at least, and the rarity of each."""
-    counts = Counter(word for text in texts for word in set(_words(text)))
+    counts = Counter(word for text in texts for word in set(_word_features(text)))
     kept = sorted((word for word, count in counts.items() if count > 1), key=lambda word: (-counts[word], word))
     kept = kept[:MOST_WORDS]
     rarity = np.log(len(texts) / np.array([counts[word] for word in kept], np.float64)) + 1.0

@@ -50,7 +50,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LabelledQuestion:
     """A question with its gold answers, as node ids; ``paths`` are those it was made from, where that is known."""
 
     text: str
@@ -83,7 +83,7 @@ def _ways(relation: str, way: str) -> list[Hop]:
 
 
 def examples(
-    questions: Iterable[Asked],
+    questions: Iterable[LabelledQuestion],
     skb: SKB,
     matcher: NodeMatcher,
     *,

@@ -165,7 +165,7 @@ def read_frozen(folder: Path) -> Frozen:
 def check_bound(frozen: Frozen, now: Mapping[str, Any]) -> None:
     """Raise UsageError where what the programs are bound to is not what is there now, naming all that differs."""
     then = frozen.about.bound
-    changed = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != _plain(now.get(name))]
+    changed = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != _as_json(now.get(name))]
     if changed:
         told = "; ".join(f"{name}: {_short(then.get(name))}, now {_short(now.get(name))}" for name in changed)
         raise UsageError(f"{frozen.folder}: its programs were made for something else ({told}); train them anew")
@@ -198,7 +198,7 @@ def _program(folder: Path, record: GroupRecord) -> Program | None:
     return program
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """As JSON gives it back."""
     return json.loads(json.dumps(value))
 

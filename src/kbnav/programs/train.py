@@ -23,7 +23,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.models.prices import cost_of, price_of
-from kbnav.planning.training import Asked, examples
+from kbnav.planning.training import LabelledQuestion, examples
 from kbnav.programs.first_stage import FILE, FirstStage, Parts, TrainingQuery, bound_to, open_parts, weigh
 from kbnav.programs.groups import (
     MOST,
@@ -666,7 +666,7 @@ def paths_to_answers(kb: SkbKB, queries: Sequence[TrainingQuery]) -> list[str]:
     matcher = NodeMatcher(kb.skb, "exact")
     found = []
     for query in queries:
-        labels = [example.label for example in examples([Asked(query.text, query.answers)], kb.skb, matcher)]
+        labels = [example.label for example in examples([LabelledQuestion(query.text, query.answers)], kb.skb, matcher)]
         found.append(max(labels[0].items(), key=lambda pair: (pair[1], str(pair[0])))[0] if labels else None)
     return [str(path) if path else "" for path in found]
 

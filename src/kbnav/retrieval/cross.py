@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,14 +43,6 @@ Scores = npt.NDArray[np.float32]
 Features = npt.NDArray[np.float32]
 
 
-class Scorer(Protocol):
-    """What gives documents their scores."""
-
-    def score(self, query: str, texts: Sequence[str]) -> Scores:
-        """Scores [texts] of documents, higher for what answers the query."""
-        ...
-
-
 class Head:
     """A weighted sum of a cross-encoder's score and the features of where a node came from."""
 
@@ -77,41 +68,17 @@ class Head:
             raise DataError(f"{folder / HEAD}: cannot be read: {error}") from error
 
 
-def open_scorer(folder: Path, longest: int) -> Scorer:
-    """The model in a trained folder. Raises UsageError where neither onnxruntime nor the extra ``train`` is there."""
-    if onnx_installed():
-        return Exported(folder / MODEL, longest)
-    if find_spec("sentence_transformers") is None:
-        raise missing("the cross-encoder", "onnxruntime", extra="train")
-    return Torch(folder / MODEL)
-
-
-class Torch:
-    """The model as it was trained."""
-
-    def __init__(self, folder: Path) -> None:
-        from sentence_transformers import CrossEncoder
-
-        self._model: Any = CrossEncoder(str(folder))
-
-    def score(self, query: str, texts: Sequence[str]) -> Scores:
-        """See ``Scorer``."""
-        import torch
-
-        pairs = [(query, text) for text in texts]
-        found = self._model.predict(pairs, show_progress_bar=False, activation_fn=torch.nn.Identity())
-        return np.asarray(found, np.float32)
-
-
-class Exported:
-    """The model as onnxruntime reads it."""
+class CrossScorer:
+    """The cross-encoder, which reads a question and a document together, as onnxruntime runs it."""
 
     def __init__(self, folder: Path, longest: int) -> None:
-        """Raises DataError where the files cannot be read."""
+        """Raises DataError where the files cannot be read, UsageError where onnxruntime is missing."""
+        if not onnx_installed():
+            raise missing("the cross-encoder", "onnxruntime", "tokenizers", extra="vectors")
         self._model = OnnxTexts(folder / ONNX, folder / TOKENIZER, longest)
 
     def score(self, query: str, texts: Sequence[str]) -> Scores:
-        """See ``Scorer``."""
+        """Scores [texts] of documents, higher for what answers the query."""
         return self._model.run([(query, text) for text in texts])[:, 0]
 
 
@@ -250,7 +217,7 @@ class Cross(Reranked):
         """Raises UsageError where the folder was trained for another schema, DataError where it was changed."""
         super().__init__(kb, folder, card, candidates)
         longest = int(card.settings["longest"])
-        self._scorer, self._head = open_scorer(folder, longest), Head.load(folder / MODEL)
+        self._scorer, self._head = CrossScorer(folder / MODEL, longest), Head.load(folder / MODEL)
         self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:

@@ -158,7 +158,6 @@ class PostgresTables:
 
 @cache
 def _pool(url: str) -> ConnectionPool[Any]:
-    """One for a process and a database, which is closed with the process."""
     pools = ExitStack()
     atexit.register(pools.close)
     return pools.enter_context(open_postgres(url, "shared"))

@@ -59,7 +59,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for whoever writes into a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
 
 

@@ -450,7 +450,6 @@ def versions() -> dict[str, str]:
 
 @cache
 def _versions() -> Mapping[str, str]:
-    """Read from the packages' files, which takes longer than much else of a run."""
     packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 

@@ -92,7 +92,6 @@ def other_answers(run: Run, kb: KnowledgeBase) -> list[OtherAnswer]:
 
 
 def _with(query: str, taken: str, other: str) -> str:
-    """A query that names another thing: by prefix or by IRI."""
     return re.sub(rf"(?<=[:/]){re.escape(taken)}(?![\w-])", other, query)
 
 
@@ -101,7 +100,6 @@ def _said(table: AnswerTable) -> object:
 
 
 def _about(run: Run) -> set[str]:
-    """Ids that the final query names; for a ranking, those that a step began at."""
     if run.outcome.query:
         return set(entity_ids(run.outcome.query))
     texts = [str(value) for step in run.path if step.call.tool != _SEARCH for value in step.call.arguments.values()]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders.trained import Card, check_schema, read_card
+from kbnav.encoders.trained import MODEL, Card, check_schema, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import SYSTEMS, Candidates, Head, Scores, open_scorer, shown
+from kbnav.retrieval.cross import SYSTEMS, Candidates, CrossScorer, Head, Scores, shown
 from kbnav.training.data import Listed, Split, means, plain_trainer, read_lists
 from kbnav.training.models import base_folder, cross_encoder, export, weights_sha256
 from kbnav.training.task import Task, Told, Work
@@ -87,7 +87,7 @@ def _prepare(task: Task, options: CrossOptions, candidates: Candidates) -> dict[
     """The lists that are learned from, and the candidates of the validation questions, as plain data."""
     kb, split, teacher, progress = task.kb, task.split, options.teacher, task.progress
     learned = []
-    scorer = open_scorer(Path(teacher), _longest(teacher)) if teacher else None
+    scorer = CrossScorer(Path(teacher) / MODEL, _longest(teacher)) if teacher else None
     for place, one in enumerate(split.training):
         progress("candidates", place, len(split.training))
         right = one.answers[: options.positives]

@@ -20,7 +20,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import PlannedPath, reached
-from kbnav.planning.training import Asked, made_from
+from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.planning.training import examples as labelled
 from kbnav.retrieval.base import RetrievalOptions, build_retriever, candidate_ranges
 from kbnav.retrieval.cross import Features, Scores
@@ -215,7 +215,9 @@ class Miner:
         skb, matcher = self._skb, NodeMatcher(self._skb, "exact")
 
         def find(example: Example, most: int) -> Iterator[int]:
-            question = Asked(example.text, [skb.id(node) for node in example.answers], made_from(example.meta))
+            question = LabelledQuestion(
+                example.text, [skb.id(node) for node in example.answers], made_from(example.meta)
+            )
             for found in labelled([question], skb, matcher, known=True):
                 for path in sorted(found.label, key=lambda path: -found.label[path]):
                     ends = reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), found.nodes).tolist()

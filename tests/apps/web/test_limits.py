@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import requests
 
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.store import Store, open_sqlite
@@ -69,7 +68,7 @@ def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limit
         visit = Visit(server.url)
 
         def post(session: str) -> tuple[int, str]:
-            other = requests.post(
+            other = browse(server.url).post(
                 f"{server.url}/api/sessions/{session}/questions",
                 json={"question": MARIE},
                 cookies=visit.http.cookies.get_dict(),

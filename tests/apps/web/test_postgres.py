@@ -141,7 +141,8 @@ def one_waits(database: PostgresDatabase) -> bool:
 
 @pytest.mark.slow
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):
-    with served_process(fresh_home, "--workers", "2", environment={"KBNAV_WEB__DATABASE": database}) as (url, process):
+    several = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
+    with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
         session = visit.session(kb="mini")
         run = visit.answered(session, "Who discovered polonium?")

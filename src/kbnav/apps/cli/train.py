@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
-    from kbnav.planning.training import Asked
+    from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.settings.model import Settings
@@ -333,12 +333,12 @@ def _train_fuse(job: Job, options: Options) -> None:
     _print_card(job, card, head, "by the weights before and after")
 
 
-def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[Asked]:
+def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
     """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
-    from kbnav.planning.training import Asked, made_from
+    from kbnav.planning.training import LabelledQuestion, made_from
 
     found = [
-        Asked(one.text(), one.nodes, made_from(one.meta))
+        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
         for one in dataset.questions
         if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
     ]
@@ -402,7 +402,7 @@ def _train_programs(job: Job, options: Options) -> None:
     """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
     from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
-    from kbnav.models.cancellation import braking
+    from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
     from kbnav.programs.groups import agreement
     from kbnav.programs.train import STOPPED, Plan, TrainingRequest, train_programs
@@ -431,13 +431,13 @@ def _train_programs(job: Job, options: Options) -> None:
 
     with (
         stop_on_signals("ending this step") as stop,
-        braking(stop, STOPPED) as brake,
+        cancelled_by(stop, STOPPED) as cancellation,
         open_skb(job.settings, "programs") as kb,
     ):
         train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
             kb, job.settings, wanted, job.out, listener=report, stopped=stop.is_set
         )
-        found = brake.within(train)
+        found = cancellation.within(train)
     if job.as_json:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return

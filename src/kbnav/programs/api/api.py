@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, shown
+from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, short_text
 from kbnav.programs.api.functions import (
     MOST_PHRASE,
     Function,
@@ -60,7 +60,7 @@ class Feedback:
 
     def debug(self, *values: object) -> None:
         """Tell values to whoever improves the program; they come back with the run, cut where they are long."""
-        self.tell(" ".join(shown(value) for value in values))
+        self.tell(" ".join(short_text(value) for value in values))
 
     def tell(self, text: str) -> None:
         """Keep a line, as far as there is room for it."""

@@ -21,22 +21,23 @@ _DEPTH = 4
 _ITEMS = 50
 
 
-def shown(value: object) -> str:
+def short_text(value: object) -> str:
     """The value as Python would print it, cut in length, width and depth."""
     room = [_MOST]
-    return value[:_MOST] if isinstance(value, str) else _shown(value, _DEPTH, room)
+    return value[:_MOST] if isinstance(value, str) else _short_text(value, _DEPTH, room)
 
 
-def _shown(value: object, depth: int, room: list[int]) -> str:
+def _short_text(value: object, depth: int, room: list[int]) -> str:
     if room[0] <= 0 or depth < 0:
         return "…"
     if isinstance(value, Mapping):
         inner = ", ".join(
-            f"{_shown(key, depth - 1, room)}: {_shown(one, depth - 1, room)}" for key, one in _first(value.items())
+            f"{_short_text(key, depth - 1, room)}: {_short_text(one, depth - 1, room)}"
+            for key, one in _first(value.items())
         )
         text = f"{{{inner}{_more(len(value))}}}"
     elif isinstance(value, list | tuple | set | frozenset):
-        text = f"[{', '.join(_shown(one, depth - 1, room) for one in _first(value))}{_more(len(value))}]"
+        text = f"[{', '.join(_short_text(one, depth - 1, room) for one in _first(value))}{_more(len(value))}]"
     elif isinstance(value, str):
         text = repr(value[: room[0]])
     elif isinstance(value, int) and value.bit_length() > 256:

@@ -210,7 +210,7 @@ class ModelFunctions:
             return {}
         reply = self._ask("parse_query", [render("programs/parse.md", query=query, fields=fields)])[0]
         found = _object(reply)
-        return {field: _plain(found.get(field)) for field in fields}
+        return {field: _text_value(found.get(field)) for field in fields}
 
     def score_texts(self, query: Phrase, texts: list[str]) -> list[float]:
         """For each text from 0 to 1 how well it answers the query, as a model judges. One prompt a text."""
@@ -283,7 +283,7 @@ def _object(reply: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _plain(value: Any) -> str:
+def _text_value(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(str(one) for one in value)
     return "" if value is None else str(value)

@@ -33,7 +33,7 @@ class _Outside:
         self._replies, self._frames = replies, frames
 
     def tell(self, **frame: Any) -> None:
-        data = json.dumps(frame, default=_plain).encode("utf-8", "surrogatepass")
+        data = json.dumps(frame, default=_json_value).encode("utf-8", "surrogatepass")
         self._frames.write(len(data).to_bytes(4, "big") + data)
         self._frames.flush()
 
@@ -42,10 +42,10 @@ class _Outside:
         return json.loads(self._replies.read(size))
 
     def function(self, name: str) -> Callable[..., Any]:
-        from bounded import excess, shown  # type: ignore[import-not-found]
+        from bounded import excess, short_text  # type: ignore[import-not-found]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = [shown(one) for one in args] if name == _TAKES_ANYTHING else args
+            given = [short_text(one) for one in args] if name == _TAKES_ANYTHING else args
             if why := excess([given, kwargs]):
                 raise ValueError(f"{name}: {why} in one call")
             self.tell(call=name, args=given, kwargs=kwargs)
@@ -78,7 +78,7 @@ class _Printed:
             self._outside.tell(print=line)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """What JSON has no form for: collections as lists, anything else by its name alone."""
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
@@ -112,7 +112,7 @@ def _value(asked: dict[str, Any], outside: _Outside) -> Any:
     return getattr(module, asked["entry"])(*asked["arguments"], **asked["parameters"])
 
 
-def _given(value: Any) -> dict[str, Any]:
+def _arguments(value: Any) -> dict[str, Any]:
     """The frame with a program's result, or with what of it is too much to be sent."""
     from bounded import excess
 
@@ -145,7 +145,7 @@ def main() -> None:
     try:
         value = _value(asked, outside)
         printed.flush()
-        outside.tell(**_given(value))
+        outside.tell(**_arguments(value))
     except BaseException as error:  # noqa: BLE001 - whatever a program raises is told outside
         outside.tell(failed=_failure(error))
     os._exit(0)

@@ -95,7 +95,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 """What every route may answer instead."""
 
 
-def own_session(parts: ChatParts, visitor: Visitor, session_id: str) -> Session:
+def own_session(session_id: str, parts: ChatOf, visitor: VisitorOf) -> Session:
     """A session of the visitor's. Raises HTTPException, the same for another's as for none."""
     session = parts.store.session(session_id)
     if session is None or session.owner != visitor.owner:
@@ -103,7 +103,7 @@ def own_session(parts: ChatParts, visitor: Visitor, session_id: str) -> Session:
     return session
 
 
-def own_run(parts: ChatParts, visitor: Visitor, run_id: str) -> StoredRun:
+def own_run(run_id: str, parts: ChatOf, visitor: VisitorOf) -> StoredRun:
     """A run of the visitor's. Raises HTTPException, the same for another's as for none."""
     run = parts.store.run(run_id)
     if run is None or run.owner != visitor.owner:
@@ -111,12 +111,17 @@ def own_run(parts: ChatParts, visitor: Visitor, run_id: str) -> StoredRun:
     return run
 
 
-def shared_run(parts: ChatParts, share_id: str) -> StoredRun:
+def shared_run(share_id: str, parts: ChatOf) -> StoredRun:
     """The run that a link shares. Raises HTTPException."""
     run = parts.store.shared(share_id)
     if run is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return run
+
+
+OwnSession = Annotated[Session, Depends(own_session)]
+OwnRun = Annotated[StoredRun, Depends(own_run)]
+SharedRun = Annotated[StoredRun, Depends(shared_run)]
 
 
 def reader_of(request: Request) -> str:

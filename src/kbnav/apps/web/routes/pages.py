@@ -14,15 +14,7 @@ from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import (
-    REFUSALS,
-    ChatOf,
-    ChatParts,
-    VisitorOf,
-    finished,
-    own_session,
-    shared_run,
-)
+from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
 from kbnav.runs.trajectory import versions
 
 login_router = APIRouter(include_in_schema=False)
@@ -102,16 +94,15 @@ async def query_for(
 
 
 @router.get("/s/{session_id}")
-def session_page(session_id: str, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
+def session_page(session: OwnSession, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
     """The page on one's own session."""
-    return _front_page(request, parts, visitor, session=own_session(parts, visitor, session_id).id)
+    return _front_page(request, parts, visitor, session=session.id)
 
 
-@router.get("/share/{share}")
-def shared_page(share: str, parts: ChatOf, request: Request) -> Response:
+@router.get("/share/{share_id}")
+def shared_page(run: SharedRun, parts: ChatOf, request: Request) -> Response:
     """A run that somebody shares, to be read."""
-    shared_run(parts, share)
-    return _front_page(request, parts, request.state.visitor, share=share)
+    return _front_page(request, parts, request.state.visitor, share=run.share or "")
 
 
 def _front_page(

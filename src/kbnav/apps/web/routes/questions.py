@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
@@ -23,12 +24,12 @@ from kbnav.apps.web.routes.common import (
     Body,
     ChatOf,
     ChatParts,
+    OwnRun,
+    OwnSession,
     PageLanguage,
+    SharedRun,
     VisitorOf,
     finished,
-    own_run,
-    own_session,
-    shared_run,
     sse,
     sse_event,
 )
@@ -200,9 +201,9 @@ def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionDat
 
 
 @router.get("/sessions/{session_id}")
-def session(session_id: str, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> SessionPage:
+def session(found: OwnSession, parts: ChatOf, language: PageLanguage) -> SessionPage:
     """A session with everything that happened in it."""
-    return _session_page(parts, own_session(parts, visitor, session_id), language)
+    return _session_page(parts, found, language)
 
 
 def _session_page(parts: ChatParts, session: Session, language: str) -> SessionPage:
@@ -211,28 +212,26 @@ def _session_page(parts: ChatParts, session: Session, language: str) -> SessionP
 
 
 @router.patch("/sessions/{session_id}")
-def rename(session_id: str, given: Title, parts: ChatOf, visitor: VisitorOf) -> SessionData:
+def rename(found: OwnSession, given: Title, parts: ChatOf) -> SessionData:
     """Call a session something else than its first question."""
-    found = own_session(parts, visitor, session_id)
     title = " ".join(encodable(given.title).replace("\x00", "").split()) or found.title
     parts.store.rename(found.id, title)
-    return _session_data(own_session(parts, visitor, session_id))
+    return _session_data(replace(found, title=title))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-def delete_session(session_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
+def delete_session(found: OwnSession, parts: ChatOf) -> Response:
     """Delete a session; a question under way is stopped."""
-    parts.queue.delete(own_session(parts, visitor, session_id))
+    parts.queue.delete(found)
     return Response(status_code=204)
 
 
 @router.get("/sessions/{session_id}/{form}", responses=_FILES)
-def export(session_id: str, form: SessionForm, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> Response:
+def export(found: OwnSession, form: SessionForm, parts: ChatOf, language: PageLanguage) -> Response:
     """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again.
 
     ``html`` is one page that fetches nothing.
     """
-    found = own_session(parts, visitor, session_id)
     runs = parts.store.runs(found.id)
     if form == "json":
         text = _session_page(parts, found, language).model_dump_json(indent=1)
@@ -251,17 +250,16 @@ def export(session_id: str, form: SessionForm, parts: ChatOf, visitor: VisitorOf
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(session_id: str, asked: Next, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> RunData:
+def ask_next(found: OwnSession, asked: Next, parts: ChatOf, language: PageLanguage) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
-    found = own_session(parts, visitor, session_id)
     choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
-    return _run_data(parts, parts.queue.ask(visitor.owner, asked.question, choice, session=found.id), language)
+    return _run_data(parts, parts.queue.ask(found.owner, asked.question, choice, session=found.id), language)
 
 
 @router.get("/runs/{run_id}")
-def run(run_id: str, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> RunData:
+def run(found: OwnRun, parts: ChatOf, language: PageLanguage) -> RunData:
     """A question with everything that happened so far."""
-    return _run_data(parts, own_run(parts, visitor, run_id), language, before=parts.queue.before(run_id))
+    return _run_data(parts, found, language, before=parts.queue.before(found.id))
 
 
 @router.get(
@@ -270,9 +268,8 @@ def run(run_id: str, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) 
     response_class=StreamingResponse,
 )
 def events(
-    run_id: str,
+    found: OwnRun,
     parts: ChatOf,
-    visitor: VisitorOf,
     language: PageLanguage,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
     last_event_id: Annotated[str, Header(max_length=20, pattern=r"^[0-9]{0,9}$")] = "",
@@ -283,7 +280,6 @@ def events(
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
-    found = own_run(parts, visitor, run_id)
     last = int(last_event_id) if last_event_id else after
 
     async def stream() -> AsyncIterator[str]:
@@ -303,24 +299,23 @@ def events(
 
 
 @router.post("/runs/{run_id}/stop", status_code=204)
-def stop(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
+def stop(found: OwnRun, parts: ChatOf) -> Response:
     """End a run at once, also in the middle of a model's call."""
-    parts.queue.stop(own_run(parts, visitor, run_id))
+    parts.queue.stop(found)
     return Response(status_code=204)
 
 
 @router.put("/runs/{run_id}/opinion", status_code=204)
-def set_opinion(run_id: str, opinion: Opinion, parts: ChatOf, visitor: VisitorOf) -> Response:
+def set_opinion(found: OwnRun, opinion: Opinion, parts: ChatOf) -> Response:
     """Say whether an answer was good, instead of what was said before."""
     note = encodable(opinion.note).replace("\x00", "")
-    parts.store.set_opinion(own_run(parts, visitor, run_id).id, opinion.thumb, note)
+    parts.store.set_opinion(found.id, opinion.thumb, note)
     return Response(status_code=204)
 
 
 @router.post("/runs/{run_id}/share")
-def share(run_id: str, parts: ChatOf, visitor: VisitorOf) -> dict[str, str]:
+def share(found: OwnRun, parts: ChatOf) -> dict[str, str]:
     """Make an unguessable link by which anybody who reaches this server can read the run."""
-    found = own_run(parts, visitor, run_id)
     if found.under_way:
         raise HTTPException(409, "it can be shared once it has ended")
     link = found.share or unguessable("share")
@@ -329,13 +324,13 @@ def share(run_id: str, parts: ChatOf, visitor: VisitorOf) -> dict[str, str]:
 
 
 @router.delete("/runs/{run_id}/share", status_code=204)
-def unshare(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
+def unshare(found: OwnRun, parts: ChatOf) -> Response:
     """Take the link back."""
-    parts.store.share(own_run(parts, visitor, run_id).id, None)
+    parts.store.share(found.id, None)
     return Response(status_code=204)
 
 
 @router.get("/shared/{share_id}")
-def shared(share_id: str, parts: ChatOf, language: PageLanguage) -> RunData:
+def shared(found: SharedRun, parts: ChatOf, language: PageLanguage) -> RunData:
     """A run that is shared, without what is its owner's alone."""
-    return _run_data(parts, shared_run(parts, share_id), language, shared=True)
+    return _run_data(parts, found, language, shared=True)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ from kbnav.apps.web.routes.common import (
     ChatParts,
     Edited,
     Language,
+    SharedRun,
     VisitorOf,
     look_up,
     own_run,
@@ -158,7 +159,7 @@ async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor
     served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    run = await asyncio.to_thread(own_run, parts, visitor, asked.run) if asked.run else None
+    run = await asyncio.to_thread(own_run, asked.run, parts, visitor) if asked.run else None
     await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + parts.service.page_seconds
@@ -269,50 +270,23 @@ def prefixes(kb: str, parts: ChatOf, visitor: VisitorOf) -> Mapping[str, str]:  
 # Rows and files of a result; evidence and dates of a run's rows: one's own, or what is shared by a link
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A result, and whose work it is to read it; ``run`` has its ids where they are the reader's own."""
-
-    reader: str
-    head: StoredResult
-    table: StoredTable
+Stored = tuple[StoredResult, StoredTable]
 
 
-@dataclass(frozen=True)
-class _FoundRun:
-    reader: str
-    run: StoredRun
-
-
-async def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> _Found:
-    def find() -> tuple[StoredResult, StoredTable] | None:
-        results = parts.store.results
-        return results.find(result_id) if results.owner(result_id) == visitor.owner else None
-
-    found = await asyncio.to_thread(find)
+def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
+    results = parts.store.results
+    found = results.find(result_id) if results.owner(result_id) == visitor.owner else None
     if found is None:
         raise HTTPException(404, "you have no such result")
-    return _Found(visitor.owner, *found)
+    return found
 
 
-async def _shared_result(share_id: str, request: Request, parts: ChatOf, edited: Edited = False) -> _Found:
-    def find() -> tuple[StoredResult, StoredTable] | None:
-        run = shared_run(parts, share_id)
-        edit = parts.store.edit(run.id) if edited else None
-        return parts.store.results.find(edit["result"]["id"] if edit else run.id)
-
-    found = await asyncio.to_thread(find)
+def _shared_result(run: SharedRun, parts: ChatOf, edited: Edited = False) -> Stored:
+    edit = parts.store.edit(run.id) if edited else None
+    found = parts.store.results.find(edit["result"]["id"] if edit else run.id)
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
-    return _Found(reader_of(request), *found)
-
-
-async def _own_run(run_id: str, parts: ChatOf, visitor: VisitorOf) -> _FoundRun:
-    return _FoundRun(visitor.owner, await asyncio.to_thread(own_run, parts, visitor, run_id))
-
-
-async def _shared_run(share_id: str, request: Request, parts: ChatOf) -> _FoundRun:
-    return _FoundRun(reader_of(request), await asyncio.to_thread(shared_run, parts, share_id))
+    return found
 
 
 def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
@@ -321,17 +295,17 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
 
     @router.get(f"{prefix}/rows")
     async def rows(
-        request: Request, parts: ChatOf, found: _Found = dependency, start: Start = 0, count: Count = 50,
+        request: Request, parts: ChatOf, stored: Stored = dependency, start: Start = 0, count: Count = 50,
         sort: Column = "", descending: bool = False, find: Find = "",
     ) -> Rows:  # fmt: skip
         """Some rows, entities with their labels; those that are not given in time are left out."""
-        head, table, service = found.head, found.table, parts.service
+        (head, table), reader, service = stored, reader_of(request), parts.service
         if sort and sort not in table.columns:
             raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(table.columns)}")
         if sort or find:  # all rows are read, as for a download
-            look = partial(_sorted, parts, found, sort, descending, find, start, count)
+            look = partial(_sorted, parts, stored, sort, descending, find, start, count)
             numbers, shown, total = await service.downloads.run(
-                found.reader, "", look, gone=request.is_disconnected, seconds=SORT_SECONDS
+                reader, "", look, gone=request.is_disconnected, seconds=SORT_SECONDS
             )
         else:
             shown, total = await asyncio.to_thread(lambda: list(table.rows(start, count))), table.count
@@ -340,21 +314,21 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
         if missing_labels(shown, table.head):
             labels = partial(served.more_labels, shown, table.head, head.language)
             with suppress(KbnavError):
-                more = dict(await look_up(request, parts, found.reader, served, labels, LABEL_SECONDS))
-        cells = served.cells(shown, table.head, more, head.id if head.owner == found.reader else "")
+                more = dict(await look_up(request, parts, reader, served, labels, LABEL_SECONDS))
+        cells = served.cells(shown, table.head, more, head.id if head.owner == reader else "")
         return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)
     async def file(
-        form: Form, request: Request, parts: ChatOf, found: _Found = dependency, exact: Exact = False,
+        form: Form, request: Request, parts: ChatOf, stored: Stored = dependency, exact: Exact = False,
         name: FileName = "", title: Title = "",
     ) -> Response:  # fmt: skip
         """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
 
         CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
         """
-        turn = parts.service.downloads.turn(found.reader, "", gone=request.is_disconnected, name=name)
-        content = download(found.table, form, exact=exact, labels=_file_labels(parts, found))
+        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected, name=name)
+        content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
         headers = {"Content-Disposition": attachment(title, form)}
         return Download(content, turn, media_type=MEDIA[form], headers=headers)
 
@@ -365,7 +339,7 @@ def _add_run_routes(prefix: str, run: Callable[..., Any]) -> None:
 
     @router.get(f"{prefix}/evidence")
     async def evidence(
-        row: Numbers, request: Request, parts: ChatOf, found: _FoundRun = dependency, edited: Edited = False
+        row: Numbers, request: Request, parts: ChatOf, of: StoredRun = dependency, edited: Edited = False
     ) -> dict[str, Any]:
         """The statements that make rows of an answer true, by at most two queries; of an SKB edges and a sentence.
 
@@ -373,55 +347,56 @@ def _add_run_routes(prefix: str, run: Callable[..., Any]) -> None:
         ``others`` the values beside it of the same rank. ``absent`` is what was looked for and must not be there,
         ``untold`` what was not looked at, ``failed`` why nothing could be found out.
         """
-        served = parts.service.kb(found.run.kb)
+        served = parts.service.kb(of.kb)
         prepare = _edit_evidence if edited else _answer_evidence
-        look, table = await asyncio.to_thread(prepare, parts, served, found.run, row)
+        look, table = await asyncio.to_thread(prepare, parts, served, of, row)
         seconds = 2 * served.settings.limits.query_timeout
-        provenance = await look_up(request, parts, found.reader, served, look, seconds)
+        provenance = await look_up(request, parts, reader_of(request), served, look, seconds)
         return await asyncio.to_thread(_evidence_data, parts, served, provenance or Provenance(), table)
 
     @router.get(f"{prefix}/dates")
     async def dates(
-        row: DateNumbers, request: Request, parts: ChatOf, found: _FoundRun = dependency, edited: Edited = False
+        row: DateNumbers, request: Request, parts: ChatOf, of: StoredRun = dependency, edited: Edited = False
     ) -> list[dict[str, int]]:
         """For each row, the precision of its dates at the first of a month, by their text: 11 is a day, 9 a year."""
-        served = parts.service.kb(found.run.kb)
+        served = parts.service.kb(of.kb)
         if kb_kind(served.kb) != "wikibase":
             return [{} for _ in row]
-        look = await asyncio.to_thread(_dates, parts, served, found.run, row, edited)
-        precisions = await look_up(request, parts, found.reader, served, look, DATE_SECONDS)
+        look = await asyncio.to_thread(_dates, parts, served, of, row, edited)
+        precisions = await look_up(request, parts, reader_of(request), served, look, DATE_SECONDS)
         return [{date.removesuffix("T00:00:00Z"): one for date, one in of.items()} for of in precisions]
 
 
-_add_run_routes("/runs/{run_id}", _own_run)
-_add_run_routes("/shared/{share_id}", _shared_run)
+_add_run_routes("/runs/{run_id}", own_run)
+_add_run_routes("/shared/{share_id}", shared_run)
 _add_result_routes("/results/{result_id}", _own_result)  # last: {form} takes any name
 _add_result_routes("/shared/{share_id}", _shared_result)
 
 
 def _sorted(
-    parts: ChatParts, found: _Found, sort: str, descending: bool, find: str, start: int, count: int
+    parts: ChatParts, stored: Stored, sort: str, descending: bool, find: str, start: int, count: int
 ) -> tuple[list[int], list[Row], int]:
     """Some of the rows that are wanted, by their numbers and whole, and how many there are."""
-    table = found.table
+    head, table = stored
     numbers: Sequence[int] = matching(table, find) if find else range(table.count)
     if sort:
         wanted = set(numbers) if find else None
-        in_order = parts.store.results.order(found.head.id, sort, descending)
+        in_order = parts.store.results.order(head.id, sort, descending)
         numbers = in_order if wanted is None else [number for number in in_order if number in wanted]
     some = list(numbers[start : start + count])
     return some, table.at(some), len(numbers)
 
 
-def _file_labels(parts: ChatParts, found: _Found) -> Callable[[Sequence[Row]], Mapping[str, str]]:
+def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], Mapping[str, str]]:
     """Looks labels up that a file lacks; a knowledge base that is slow or fails leaves ids without."""
-    served, head = parts.service.kb(found.head.kb), found.table.head
+    about, head = stored[0], stored[1].head
+    served = parts.service.kb(about.kb)
     end = time.monotonic() + FILE_LABEL_SECONDS
 
     def labels(rows: Sequence[Row]) -> Mapping[str, str]:
         if missing_labels(rows, head) and time.monotonic() < end:
             with suppress(KbnavError), served.breaker.watching():
-                return served.more_labels(rows, head, found.head.language)
+                return served.more_labels(rows, head, about.language)
         return {}
 
     return labels
