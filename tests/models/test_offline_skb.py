@@ -18,7 +18,7 @@ from kbnav.agents.skb import skb_offline
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.question_reading import read
+from kbnav.knowledge.skb.questions import read
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.sessions.session import ask
