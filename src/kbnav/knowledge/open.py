@@ -258,7 +258,6 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     Raises UsageError for an address that is none or holds a password, CredentialsError where the contact, or a variable
     that is to hold a credential, is missing.
     """
-    from kbnav.knowledge.endpoint.data import Address
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.probing import any_status, dialect_at
@@ -266,23 +265,14 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
-    address = Address(
-        url,
-        name,
-        graph=source.graph,
-        prefixes=source.prefixes,
-        labels=source.labels,
-        services=(*settings.services, *source.services),
-        text_index=source.text_index,
-        query_page=source.query_page,
-    )
+    source = source.model_copy(update={"services": (*settings.services, *source.services)})
 
     def ask(query: str) -> Reply:
         # Posted, so that no cache keeps the error that an engine answers with.
         return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
 
     index = _name_index(settings, source.index)
-    return EndpointKB(address, http, partial(dialect_at, url, source.dialect, settings.home, ask), index)
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, settings.home, ask), index, name)
 
 
 def _name_index(settings: Settings, folder: str) -> SkbKB | None:

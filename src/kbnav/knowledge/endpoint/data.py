@@ -18,6 +18,7 @@ from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, TellModel
 from kbnav.knowledge.base import Entity, Value
 from kbnav.knowledge.sparql.dialects import Dialect
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, TABLES, label_from_iri, text_literal
+from kbnav.settings.model import SparqlSource
 
 Select = Callable[[str], AnswerTable]
 """Runs a query."""
@@ -249,31 +250,12 @@ class View:
         return Value(f"{text} ({term.language})" if term.language else text, datatype=datatype)
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where an endpoint is, and what is known of it beforehand."""
-
-    url: str
-    name: str = ""
-    graph: str = ""
-    """Default graph."""
-    prefixes: Mapping[str, str] | None = None
-    labels: tuple[str, ...] = ()
-    """Predicates of labels, before those that are looked for anyway."""
-    services: tuple[str, ...] = ()
-    """IRIs that SERVICE may name."""
-    text_index: str = ""
-    """Name of its text index, where the engine wants one named."""
-    query_page: str = ""
-    """Address of a page that opens a query, up to the query's text."""
-
-
 class Data:
     """Asks each thing once, however many threads want it. All raise what the queries raise."""
 
-    def __init__(self, select: Select, address: Address, dialect: Callable[[], Dialect]) -> None:
+    def __init__(self, select: Select, source: SparqlSource, dialect: Callable[[], Dialect]) -> None:
         self._select = select
-        self._address = address
+        self._source = source
         self._find_dialect = dialect
         self._lock = threading.RLock()
         self.known: dict[Any, Any] = {}
@@ -289,9 +271,7 @@ class Data:
     @property
     def dialect(self) -> Dialect:
         """What the engine understands."""
-        found: Dialect = self.once(
-            "dialect", lambda: replace(self._find_dialect(), index_name=self._address.text_index)
-        )
+        found: Dialect = self.once("dialect", lambda: replace(self._find_dialect(), index_name=self._source.text_index))
         return found
 
     @property
@@ -350,7 +330,7 @@ class Data:
         return {iri: "; ".join(filter(None, (kinds.get(iri), texts.get(iri)))) for iri in found}
 
     def _find_labels(self) -> Labels:
-        candidates = tuple(dict.fromkeys((*self._address.labels, *LABELS)))
+        candidates = tuple(dict.fromkeys((*self._source.labels, *LABELS)))
         table = self._select(
             f"SELECT DISTINCT ?p WHERE {{ VALUES ?p {{ {iris_list(candidates)} }} FILTER EXISTS {{ ?s ?p ?o }} }}"
         )
@@ -363,10 +343,9 @@ class Data:
         except TellModel:
             words = []
         things = self._sample_of_things()
-        return Prefixes(self._address.prefixes or {}).with_namespaces(self._published_prefixes(), [*words, *things])
+        return Prefixes(self._source.prefixes).with_namespaces(self._published_prefixes(), [*words, *things])
 
     def _published_prefixes(self) -> dict[str, str]:
-        """Prefixes that the data itself gives its namespaces (VANN, SHACL)."""
         query = (
             f"SELECT ?prefix ?namespace WHERE {{ {{ ?o <{_VANN}preferredNamespacePrefix> ?prefix ; "
             f"<{_VANN}preferredNamespaceUri> ?namespace }} UNION "

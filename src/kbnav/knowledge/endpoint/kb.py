@@ -42,7 +42,6 @@ from kbnav.knowledge.endpoint.data import (
     OF_VOCABULARY,
     TYPE,
     UNNAMED,
-    Address,
     Data,
     Select,
     View,
@@ -118,20 +117,21 @@ class EndpointKB:
 
     def __init__(
         self,
-        address: Address,
+        source: SparqlSource,
         http: HttpClient,
         dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"],
         index: SkbKB | None = None,
+        name: str = "",
     ) -> None:
         """``dialect`` finds out what the engine understands; it is asked when that is first needed.
 
         ``index`` has the endpoint's names, as ``kbnav sparql index`` made it; it is closed with this.
         """
         self._index = index
-        self.name = address.name or address.url
-        self._address = address
+        self.name = name or source.url
+        self._source = source
         self._http = http
-        self._data = Data(self.select, address, dialect)
+        self._data = Data(self.select, source, dialect)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -141,15 +141,15 @@ class EndpointKB:
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
-        address = self._address
+        source = self._source
         prefixes, dialect = self._data.known.get("prefixes"), self._data.known.get("dialect")
         return {
             "kind": "sparql",
-            "url": address.url,
+            "url": source.url,
             **({"dialect": dialect.name} if dialect else {}),
-            **({"graph": address.graph} if address.graph else {}),
-            "prefixes": dict(prefixes.own if prefixes else address.prefixes or {}),
-            "query_page": address.query_page,
+            **({"graph": source.graph} if source.graph else {}),
+            "prefixes": dict(prefixes.own if prefixes else source.prefixes),
+            "query_page": source.query_page,
             **({"index": self._index.state()["files"]} if self._index else {}),
         }
 
@@ -176,7 +176,7 @@ class EndpointKB:
 
     def paging(self, *, language: str = "en", page: int = search.PAGE) -> tuple[Select, search.Paging]:
         """What ``search.collect`` needs to page this endpoint's names. Raises UsageError where nothing has a label."""
-        code, address, predicates = _code(language), self._address, list(self._data.labels.predicates)
+        code, source, predicates = _code(language), self._source, list(self._data.labels.predicates)
         if not predicates:
             raise UsageError(
                 f"{self.name}: nothing has a label by rdfs:label, skos:prefLabel or the like: name the predicates of "
@@ -185,7 +185,7 @@ class EndpointKB:
         words = self._data.classes(code)
         view = self._data.view([word.iri for word in words], code)
         classes = {word.iri: view.entity(word.iri).label for word in words}
-        return self.select, search.Paging(address.url, address.graph, code, predicates, page, classes=classes)
+        return self.select, search.Paging(source.url, source.graph, code, predicates, page, classes=classes)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         """Classes or properties by name, each with what is declared of it and how much it is used."""
@@ -203,7 +203,6 @@ class EndpointKB:
         return found
 
     def _things(self, matches: Sequence[search.Match], code: str) -> list[Entity]:
-        """Things that were found, each with a line on it."""
         if not matches:
             return []
         iris = [one.iri for one in matches]
@@ -232,7 +231,6 @@ class EndpointKB:
         )
 
     def _pairs(self, query: str) -> list[tuple[Term, Term]]:
-        """The rows of two columns that have both."""
         return [(row[0], row[1]) for row in self.select(query).rows if row[0] and row[1]]
 
     def _unknown(self, iri: str) -> UnknownId:
@@ -264,7 +262,7 @@ class EndpointKB:
         sent, code = self.declared(query), _code(language)
         added = sent.count("\n") - query.count("\n")
         try:
-            prepared = prepare(sent, self._data.dialect, services=self._address.services, language=code)
+            prepared = prepare(sent, self._data.dialect, services=self._source.services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
         triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
@@ -283,10 +281,10 @@ class EndpointKB:
     def select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
         """The rows of a query that is sent as it is, without labels; ``execute_query`` is for queries of others."""
         parameters = {"query": query}
-        if self._address.graph:
-            parameters["default-graph-uri"] = self._address.graph
+        if self._source.graph:
+            parameters["default-graph-uri"] = self._source.graph
         reader = partial(read_query, limit=outer_limit(query))
-        return self._http.fetch(Request("sparql", self._address.url, parameters, accept), reader)
+        return self._http.fetch(Request("sparql", self._source.url, parameters, accept), reader)
 
     def search_neighbors(
         self,

@@ -306,7 +306,6 @@ def _resumed(folder: Path, start: Paging) -> Paging:
 
 
 def _next_page(select: Select, paging: Paging, file: IO[bytes]) -> None:
-    """Read one page, of half as many subjects where the endpoint cuts it or stops it, and write its things."""
     while True:
         try:
             table = select(paging.query())

@@ -99,7 +99,6 @@ def extension(query: QueryText) -> tuple[Token, str] | None:
 
 
 def _other_services(tokens: Sequence[Token]) -> Iterator[tuple[Token, str]]:
-    """What SERVICE names beside the label service."""
     return (
         (target, f"SERVICE {target.text}") for target, iri in service_targets(tokens) if target and iri != LABEL_SERVICE
     )
@@ -347,7 +346,6 @@ def _layout(tokens: Sequence[Token]) -> tuple[str, list[int]]:
 
 
 def _expected(tokens: Sequence[Token]) -> list[str]:
-    """Which candidates may follow these tokens."""
     text, _ = _layout(tokens)
     line = text.count("\n") + 1
     failures = {name: _FAILURE.search(parse_error(f"{text}{one}{_PAD}") or "") for name, one in _CANDIDATES.items()}

@@ -135,8 +135,6 @@ class _Part:
 
 
 class _Probes:
-    """What is asked of the knowledge base about one query."""
-
     def __init__(self, query: str, read: Query, ask: Callable[[str], bool | int], count: Count | None) -> None:
         self._prologue, self._ask, self._count = read.prologue, ask, count
         self._any = fresh_variable(query, "any")
@@ -161,7 +159,6 @@ class _Probes:
         return self._explained(parts[empty - 1], parts[: empty - 1], _PARTIAL if partial else "")
 
     def _explained(self, part: _Part, before: Sequence[_Part], elsewhere: str) -> Diagnosis:
-        """What is said of the first part that leaves no rows, and of what stands before it."""
         texts = tuple(one.text for one in before)
         if part.takes_away:
             text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it.{elsewhere}"
@@ -239,7 +236,6 @@ def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
 
 
 def _blanks_named(pattern: Pattern) -> Pattern:
-    """A pattern with variables in place of blank nodes."""
     subject, last = (
         "?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end
         for end in (pattern.subject, pattern.object)

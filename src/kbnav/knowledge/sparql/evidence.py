@@ -138,7 +138,6 @@ class _Writer:
         return " ".join((self._inside(self._read.where), *behind))
 
     def _inside(self, group: Group) -> str:
-        """What stands between the brackets of a group."""
         if group.select is not None:
             return self._subquery(group.select)
         return self._scope(lambda: " ".join(filter(None, map(self._element, group.elements))))
@@ -294,7 +293,6 @@ def _keys(select: Select) -> tuple[str, ...]:
 
 
 def _names(path: Path) -> Iterator[str]:
-    """The properties of a path."""
     if path.kind == "iri":
         yield path.name
     for part in path.parts:

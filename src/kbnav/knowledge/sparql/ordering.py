@@ -149,8 +149,6 @@ class _Order:
 
 
 class _Joins:
-    """Arranges parts by the store's counts, each of which is made once."""
-
     def __init__(self, prologue: str, counts: Callable[[str], int]) -> None:
         self._prologue = prologue
         self._run = counts
@@ -167,7 +165,6 @@ class _Joins:
         return (texts[0] if len(texts) == 1 else " ".join(f"{{ {text} }}" for text in texts)), effort
 
     def _count(self, patterns: str, limit: int) -> int:
-        """The number of solutions of some patterns up to a limit."""
         if (patterns, limit) not in self._counted:
             inner = f"SELECT * {{ {patterns} }} LIMIT {limit}"
             self._counted[patterns, limit] = self._run(
@@ -184,7 +181,6 @@ class _Joins:
         )
 
     def _effort(self, part: _Part, bound: Names) -> _Effort:
-        """What a part costs where these variables have values."""
         if part.pattern is not None:
             ends = (_known(end, bound) for end in (part.pattern.subject, part.pattern.object))
             return _path_effort(part.pattern.verb, *ends)

@@ -35,8 +35,6 @@ def formatted(query: str) -> str:
 
 
 class _Lines:
-    """The lines so far, and what is open."""
-
     def __init__(self) -> None:
         self._done: list[str] = []
         self._line = ""

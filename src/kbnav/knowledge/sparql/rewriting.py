@@ -126,7 +126,6 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
 
 
 def _refuse_missing(query: QueryText, dialect: Dialect) -> None:
-    """Raise QuerySyntaxError for the first part that cannot be said in the dialect."""
     for missing in (_missing_service, _missing_word, _missing_function):
         for index, reason in missing(query, dialect):
             shown = query.tokens[index].text
@@ -220,7 +219,6 @@ def _may_change(subquery: str) -> bool:
 
 
 def _drop_hints(text: str) -> str:
-    """The query without its query hints, which change how it is run and never its rows."""
     query = QueryText(text)
     edits: dict[tuple[int, int], str] = {}
     index = 0
@@ -359,7 +357,6 @@ def _corners(given: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _within(dialect: Dialect, location: str, west: str, east: str) -> str:
-    """Filters for a location between two corners."""
     places = (location, west, east)
     lat, lat_1, lat_2 = (dialect.geo["latitude"].format(one) for one in places)
     lon, lon_1, lon_2 = (dialect.geo["longitude"].format(one) for one in places)
@@ -373,7 +370,6 @@ def _within(dialect: Dialect, location: str, west: str, east: str) -> str:
 
 
 def _rewrite_functions(text: str, dialect: Dialect) -> str:
-    """The query with functions as the engine has them."""
     done = len(text)
     while True:
         query = QueryText(text)
@@ -657,7 +653,6 @@ def outer_limit(query: str) -> int | None:
 
 
 def _outermost(query: str) -> list[Token]:
-    """The tokens outside of all brackets."""
     split = QueryText(query)
     return [token for token, parent in zip(split.tokens, split.parent, strict=True) if parent < 0]
 

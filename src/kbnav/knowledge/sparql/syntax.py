@@ -441,7 +441,6 @@ class _Parser:
         return token.kind in ("word", "symbol") and token.text.upper() in texts
 
     def _accept(self, *texts: str) -> bool:
-        """Move on where one of ``texts`` comes next, and say whether it did."""
         accepted = self._is(*texts)
         self._at += accepted
         return accepted
@@ -455,7 +454,6 @@ class _Parser:
         return syntax_error(self._text, token.start, f"expected {wanted}, found `{token.text[:40]}`")
 
     def _since(self, start: int) -> Place:
-        """From an offset to behind what was read last."""
         return Place(start, self._tokens[self._at - 1].end)
 
     def _variable(self) -> str:
@@ -480,7 +478,6 @@ class _Parser:
         return query
 
     def _described(self, form: str) -> Group:
-        """The group of a query that is no SELECT."""
         if form == "CONSTRUCT" and self._is("{"):
             beyond = set(self.beyond)
             self._group()  # the template makes triples and matches none
@@ -524,7 +521,6 @@ class _Parser:
         return Select(where, tuple(variables), star, tuple(expressions), tuple(named), tail, distinct, place)
 
     def _subquery(self) -> tuple[str, Select]:
-        """A named subquery, behind WITH."""
         self.beyond.add(_NAMED)
         self._expect("{")
         select = self._select()

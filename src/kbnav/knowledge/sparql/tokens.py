@@ -87,18 +87,6 @@ class Token:
         return self.kind == "word" and self.text.upper() in words
 
 
-@dataclass(frozen=True, slots=True)
-class Nesting:
-    """Which brackets hold which tokens, by index into the list of tokens.
-
-    ``parent[i]`` is the innermost bracket open around token ``i``, -1 at the top; ``close[i]`` the bracket that closes
-    the one at ``i``.
-    """
-
-    parent: tuple[int, ...]
-    close: dict[int, int]
-
-
 def tokenize(query: str) -> list[Token]:
     """Tokens of a query, comments left out. Raises QuerySyntaxError at a string that is never closed."""
     return [token for token in tokenize_all(query) if token.kind != "comment"]
@@ -124,8 +112,11 @@ _at_hand = lru_cache(64)(_read)
 """The checks and the rewriting of one query each begin with its tokens."""
 
 
-def nesting(query: str, tokens: Sequence[Token]) -> Nesting:
-    """How the brackets of a query nest. Raises QuerySyntaxError at one without counterpart, or too deep."""
+def nesting(query: str, tokens: Sequence[Token]) -> tuple[tuple[int, ...], dict[int, int]]:
+    """How the brackets of a query nest. Raises QuerySyntaxError at one without counterpart, or too deep.
+
+    For each token the innermost bracket open around it, -1 at the top; for each opening bracket the one that closes it.
+    """
     parent: list[int] = []
     close: dict[int, int] = {}
     stack: list[int] = []
@@ -148,7 +139,7 @@ def nesting(query: str, tokens: Sequence[Token]) -> Nesting:
         opener = tokens[stack[-1]].text
         detail = f"the `{opener}` here is never closed: expected `{_CLOSES[opener]}` before the end of the query"
         raise syntax_error(query, tokens[stack[-1]].start, detail)
-    return Nesting(tuple(parent), close)
+    return tuple(parent), close
 
 
 def refuse_oversized(query: str) -> None:

@@ -179,8 +179,6 @@ def phrases_of(language: str) -> Phrases:
 
 
 class _Property(NamedTuple):
-    """A property in a query: prefix of its predicate and id where it is a Wikibase's, and its label."""
-
     role: str
     id: str
     label: str
@@ -236,7 +234,6 @@ class _Writer:
         return "; ".join(line.flat() for line in self._group(group))
 
     def _select(self, select: Select) -> tuple[Line, ...]:
-        """A SELECT, the query's own or a subquery's."""
         prepared = [Line(self._say("prepared", name=name), self._select(one)) for name, one in select.named]
         return (*prepared, self._headed(self._head(select), select.where), *self._tail(select.tail))
 
@@ -316,7 +313,6 @@ class _Writer:
     # Groups
 
     def _group(self, group: Group) -> tuple[Line, ...]:
-        """A line for each condition of a group, in order."""
         if group.select is not None:
             return (Line(self._say("subquery"), self._select(group.select)),)
         statements = self._statements(group)
@@ -380,7 +376,6 @@ class _Writer:
         return [Line(self._expression(node))]
 
     def _note_current(self, group: Group) -> None:
-        """Whether what is left out is what has an end time."""
         names = {self._property(one.relation).id for one in _patterns(group) if one.relation}
         self._only_current |= bool(self._end) and self._end in names
 
@@ -455,7 +450,6 @@ class _Writer:
     # Patterns and paths
 
     def _pattern(self, pattern: Pattern) -> str:
-        """A pattern as a clause without a full stop."""
         subject, value = pattern.subject, pattern.object
         if isinstance(pattern.verb, str):
             names = {"property": pattern.verb, "subject": subject, "value": value}
@@ -531,7 +525,6 @@ class _Writer:
         return f"{self._reached(step, subject)}: {value}"
 
     def _reached(self, path: Path, subject: str) -> str:
-        """What a path leads to from a subject."""
         match path.kind:
             case "iri" | "negated":
                 noun = self._noun(path)
@@ -549,7 +542,6 @@ class _Writer:
         return self._say(clause, subject=subject, property=self._noun(path.parts[0]))
 
     def _noun(self, path: Path) -> str:
-        """A path as the name of a relation."""
         match path.kind:
             case "iri":
                 return self._property(path.name).label
@@ -633,7 +625,6 @@ class _Writer:
     # Terms
 
     def _term(self, text: str) -> str:
-        """A term in words: ``[name]`` for a variable, a label, a literal as people write it."""
         if is_variable(text):
             owner, ending = self._filled(text)
             if ending:

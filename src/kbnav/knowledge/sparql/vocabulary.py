@@ -275,8 +275,7 @@ class QueryText:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: Sequence[Token] = tokenize(text)
-        nested = nesting(text, self.tokens)
-        self.parent, self.close = nested.parent, nested.close
+        self.parent, self.close = nesting(text, self.tokens)
         self._declared = declared_prefixes(self.tokens)
 
     def iri(self, index: int) -> str:
