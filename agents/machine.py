@@ -28,7 +28,7 @@ from kbnav.agents.common.checks import with_doubts
 from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.models.cancellation import Brake, OutOfTime, in_time
+from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
@@ -58,12 +58,12 @@ class Event:
 class RunContext:
     """What one run's nodes are given beside the state. ``failure`` holds the exception that stopped the run.
 
-    With a ``brake``, the run can be ended from outside, also in the middle of a node. ``tell`` is given what happens.
+    A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens.
     """
 
     tools: Context
     failure: list[StopRun] = field(default_factory=list)
-    brake: Brake | None = None
+    cancellation: Cancellation | None = None
     tell: Callable[[Event], None] = lambda event: None  # noqa: ARG005
     until: float | None = None
     """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
@@ -80,10 +80,10 @@ class RunContext:
         """
 
         def stoppable() -> T:
-            if self.brake is None:
+            if self.cancellation is None:
                 return call()
-            self.brake.check(used)
-            return self.brake.run(call)
+            self.cancellation.check(used)
+            return self.cancellation.run(call)
 
         left = self.seconds_left
         return stoppable() if left is None else in_time(stoppable, left)

@@ -23,7 +23,7 @@ from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.models.transport import asking_for
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
@@ -401,7 +401,7 @@ class ModelWriter:
             language=context.language,
             **values,
         )
-        with asking_for("answer"):
+        with reply_purpose("answer"):
             text, usage = ask(self.model, prompt)
         return text.strip() or write_plainly(outcome, state, context)[0], usage
 

@@ -15,7 +15,7 @@ from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.models.chat import invoke, is_cut_off, usage_of
-from kbnav.models.transport import asking_for
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
@@ -101,7 +101,7 @@ class ChatPolicy:
         """
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
-        with asking_for("step"):
+        with reply_purpose("step"):
             reply = self._asked(state)
         refusal = _refusal(reply)
         if refusal:

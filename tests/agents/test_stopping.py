@@ -15,7 +15,7 @@ import pytest
 from kbnav.agents.spinach import build_spinach
 from kbnav.errors import Stopped
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.sessions.session import Chat, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
@@ -49,22 +49,22 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def test_stopping_hangs_up_on_the_model_at_once(tmp_path: Path, loop: asyncio.AbstractEventLoop):
-    brake = Brake(loop)
+    cancellation = Cancellation(loop)
     with silent_endpoint() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
-        threading.Thread(target=lambda: asked.wait(30) and brake.stop()).start()
-        run, failure = attempt(agent, "How many?", brake=brake)
+        threading.Thread(target=lambda: asked.wait(30) and cancellation.stop()).start()
+        run, failure = attempt(agent, "How many?", cancellation=cancellation)
         assert hung_up.wait(10)
     assert isinstance(failure, Stopped)
     assert (run.outcome.status, run.outcome.note, run.path) == ("failed", "Stopped on request.", ())
 
 
 def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off(tmp_path: Path):
-    kb, brake = SlowKB(), Brake()
+    kb, cancellation = SlowKB(), Cancellation()
     agent = agent_of([looks("a"), runs(5), finishes()], tmp_path, kb=kb)
-    threading.Thread(target=lambda: kb.asked.wait(30) and brake.stop("Out of time.")).start()
-    run, failure = attempt(agent, "How many?", brake=brake)
+    threading.Thread(target=lambda: kb.asked.wait(30) and cancellation.stop("Out of time.")).start()
+    run, failure = attempt(agent, "How many?", cancellation=cancellation)
     assert not kb.go_on.is_set()
     kb.go_on.set()
     assert str(failure) == "Out of time."
@@ -75,8 +75,10 @@ def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off
 
 
 def test_a_limit_on_what_is_used_ends_the_run_before_the_next_call(tmp_path: Path):
-    brake = Brake(limit=lambda usage: "Too dear." if usage.calls >= 2 else "")
-    run, failure = attempt(agent_of([looks("a"), runs(5), finishes()], tmp_path), "How many?", brake=brake)
+    cancellation = Cancellation(limit=lambda usage: "Too dear." if usage.calls >= 2 else "")
+    run, failure = attempt(
+        agent_of([looks("a"), runs(5), finishes()], tmp_path), "How many?", cancellation=cancellation
+    )
     assert str(failure) == "Too dear."
     assert [step.call.tool for step in run.path] == ["look", "execute_query"]
     assert run.outcome.table is not None  # what was found by then is kept
@@ -84,12 +86,12 @@ def test_a_limit_on_what_is_used_ends_the_run_before_the_next_call(tmp_path: Pat
 
 
 def test_an_abandoned_session_goes_on_where_it_was(tmp_path: Path):
-    kb, brake = SlowKB(), Brake()
-    threading.Thread(target=lambda: kb.asked.wait(30) and brake.abandon()).start()
+    kb, cancellation = SlowKB(), Cancellation()
+    threading.Thread(target=lambda: kb.asked.wait(30) and cancellation.abandon()).start()
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent_of([looks("a"), runs(5)], tmp_path, kb=kb), "s1", saver)
         with pytest.raises(CancelledError):
-            chat.ask("How many?", brake=brake)
+            chat.ask("How many?", cancellation=cancellation)
         kb.go_on.set()
         again = Chat(agent_of([finishes()], tmp_path), "s1", saver)
         assert again.unfinished == "How many?"
@@ -99,25 +101,25 @@ def test_an_abandoned_session_goes_on_where_it_was(tmp_path: Path):
 
 
 def test_a_brake_that_was_pulled_before_lets_nothing_begin():
-    brake = Brake()
-    brake.stop()
-    brake.stop("a second reason changes nothing")
+    cancellation = Cancellation()
+    cancellation.stop()
+    cancellation.stop("a second reason changes nothing")
     with pytest.raises(Stopped, match="on request"):
-        brake.check()
+        cancellation.check()
     with pytest.raises(Stopped, match="on request"):
-        brake.run(lambda: time.sleep(60))
+        cancellation.run(lambda: time.sleep(60))
 
 
 def test_what_a_held_call_raises_is_raised():
     with pytest.raises(ZeroDivisionError):
-        Brake().run(lambda: 1 // 0)
+        Cancellation().run(lambda: 1 // 0)
 
 
 def test_a_mirrors_query_that_is_waited_for_ends_with_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
     agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
-    brake = Brake()
-    context = replace(agent.context("Who?", "en"), brake=brake)
-    threading.Timer(0.5, brake.stop).start()
+    cancellation = Cancellation()
+    context = replace(agent.context("Who?", "en"), cancellation=cancellation)
+    threading.Timer(0.5, cancellation.stop).start()
     began = time.monotonic()
     with pytest.raises(Stopped, match="on request"):
         context.in_time(lambda: mini_kb.execute_query(HEAVY))

@@ -54,7 +54,7 @@ def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy:
         wait(heavy, timeout=1)
         busy.app.state.parts.queue.hang_up()
         for job in list(busy.app.state.parts.service.queries._jobs.values()):
-            job.brake.stop()
+            job.cancellation.stop()
 
 
 def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_query(busy: Server):

@@ -182,7 +182,7 @@ def test_every_dataset_can_be_got_and_every_address_is_one_of_a_commit():
 
 def test_the_known_digests_are_those_of_the_published_files(shared_data: Path):
     """Held against copies of the published files, unpacked."""
-    from kbnav.evaluation.datasets.records import read_bytes
+    from kbnav.evaluation.datasets.records import File
 
     held = 0
     for remotes in ORIGINS.values():
@@ -191,7 +191,7 @@ def test_the_known_digests_are_those_of_the_published_files(shared_data: Path):
             packed = plain.with_name(plain.name + ".gz")
             path = packed if packed.exists() else plain
             if remote.sha256 and path.exists():
-                content = read_bytes(path)
+                content = File.open(path).data
                 assert (len(content), hashlib.sha256(content).hexdigest()) == (remote.size, remote.sha256)
                 held += 1
     assert held >= 6

@@ -16,7 +16,7 @@ from kbnav.agents.common.policy import ChatPolicy, parse_calls
 from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, invoke, open_chat_model
 from kbnav.runs.trajectory import NO_TOOL, Call, Step
 from kbnav.sessions.session import attempt
@@ -55,11 +55,11 @@ def test_a_stopped_run_ends_the_models_work(talkative: Served):
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        brake = Brake(loop)
+        cancellation = Cancellation(loop)
         model = open_chat_model(talkative.settings(), sampling=False)
-        threading.Thread(target=lambda: (until(talkative.busy), brake.stop())).start()
+        threading.Thread(target=lambda: (until(talkative.busy), cancellation.stop())).start()
         with pytest.raises(Stopped):
-            brake.within(lambda: invoke(model, LONG))
+            cancellation.within(lambda: invoke(model, LONG))
         assert talkative.gives_up()
     finally:
         loop.call_soon_threadsafe(loop.stop)

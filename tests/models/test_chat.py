@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, open_chat_model
 from kbnav.models.prices import cost_of
 from kbnav.models.transport import MIB, clients
@@ -82,8 +82,8 @@ def test_no_temperature_is_sent_where_the_environment_says_none(monkeypatch: pyt
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
     async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
-        brake = Brake(asyncio.get_running_loop())
-        return await asyncio.to_thread(brake.within, lambda: ask(model, "hello"))
+        cancellation = Cancellation(asyncio.get_running_loop())
+        return await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello"))
 
     host = f"{variable[:4]}-{braked}.invalid".lower()  # LangChain keeps clients by the endpoint's address
     with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:

@@ -12,9 +12,9 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.errors import BadResponse, PromptTooLong, ServiceError
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import invoke, open_chat_model
-from kbnav.models.transport import Draft, asking_for, heard_by
+from kbnav.models.transport import Draft, reply_purpose, streaming_to
 from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure, streamed
 
@@ -22,12 +22,12 @@ CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})
 
 
 @contextmanager
-def brake() -> Iterator[Brake]:
+def cancellation() -> Iterator[Cancellation]:
     """One with a loop, as a server has it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield Brake(loop)
+    yield Cancellation(loop)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -38,17 +38,17 @@ def heard(
 ) -> tuple[object, list[Draft], list[dict[str, object]]]:
     """The reply or its error, what was heard before, and what the endpoint was asked."""
     drafts: list[Draft] = []
-    with ModelStub(replies) as stub, brake() as brakes:
+    with ModelStub(replies) as stub, cancellation() as cancellations:
         settings = Settings(
             **{"model": "stub", "base_url": stub.base_url, "model_retries": 0, "model_timeout": 5.0, **changes}  # type: ignore[arg-type]
         )
         model = open_chat_model(settings, sampling=False)
         with (
-            heard_by(drafts.append if listen else (lambda draft: pytest.fail("heard"))),
-            asking_for("step" if listen else ""),
+            streaming_to(drafts.append if listen else (lambda draft: pytest.fail("heard"))),
+            reply_purpose("step" if listen else ""),
         ):
             try:
-                return brakes.within(lambda: invoke(model, "hello")), drafts, stub.requests
+                return cancellations.within(lambda: invoke(model, "hello")), drafts, stub.requests
             except (ServiceError, BadResponse, PromptTooLong) as error:
                 return error, drafts, stub.requests
 
@@ -88,11 +88,11 @@ def test_an_endpoint_that_does_not_stream_is_asked_once():
 def test_an_endpoint_that_refuses_streams_is_asked_for_none_again():
     with (
         ModelStub([failure(400, "stream is not supported"), completion("one"), completion("two")]) as stub,
-        brake() as brakes,
+        cancellation() as cancellations,
     ):
         model = open_chat_model(Settings(model="stub", base_url=stub.base_url), sampling=False)
-        with heard_by(lambda draft: pytest.fail("heard")), asking_for("answer"):
-            said = [brakes.within(lambda: invoke(model, "hello")).text for _ in range(2)]
+        with streaming_to(lambda draft: pytest.fail("heard")), reply_purpose("answer"):
+            said = [cancellations.within(lambda: invoke(model, "hello")).text for _ in range(2)]
     assert said == ["one", "two"]
     assert [bool(one.get("stream")) for one in stub.requests] == [True, False, False]
 

@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from kbnav.agents.common.state import start
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.errors import BadResponse, ServiceError, StopRun, UsageError
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import LARGEST, ask, offered_models, open_chat_model
 from kbnav.models.transport import _Reading
 from kbnav.runs.trajectory import Usage
@@ -32,8 +32,8 @@ def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
     """A model's reply to a prompt, by the client of the command line or by that of the server."""
 
     async def within_a_brake(model: BaseChatModel) -> str:
-        brake = Brake(asyncio.get_running_loop())
-        return (await asyncio.to_thread(brake.within, lambda: ask(model, "hello")))[0]
+        cancellation = Cancellation(asyncio.get_running_loop())
+        return (await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello")))[0]
 
     with ModelStub([]) as unused:
         settings = settings_for(unused, base_url=stub_url, model_timeout=timeout)

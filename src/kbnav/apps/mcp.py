@@ -23,7 +23,7 @@ from kbnav.apps.evidence import absence_text, answer_table, evidence_data, evide
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trajectory import Run, save_run, versions
@@ -113,14 +113,14 @@ class LocalBackend:
 
     async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:  # noqa: ARG002
         """Ask; a client that takes its request back stops the run, the model's call too."""
-        brake = Brake(asyncio.get_running_loop())
+        cancellation = Cancellation(asyncio.get_running_loop())
         if system or self.agent is None:
-            return await self._done(partial(self._ranked, question, system, brake), brake)
-        return await self._done(partial(ask, self.agent, question, brake=brake), brake)
+            return await self._done(partial(self._ranked, question, system, cancellation), cancellation)
+        return await self._done(partial(ask, self.agent, question, cancellation=cancellation), cancellation)
 
-    def _ranked(self, question: str, system: str, brake: Brake) -> Run:
+    def _ranked(self, question: str, system: str, cancellation: Cancellation) -> Run:
         retriever, settings = self._built(system)
-        run, failure = attempt(retriever, self.kb, settings, question, brake=brake)
+        run, failure = attempt(retriever, self.kb, settings, question, cancellation=cancellation)
         save_run(run, settings.home / "runs")
         if failure:
             raise failure
@@ -132,14 +132,14 @@ class LocalBackend:
         work: Callable[[], CallToolResult],
     ) -> CallToolResult:
         """In a thread; what is taken back keeps it until it is over."""
-        brake = Brake(asyncio.get_running_loop())
-        return await self._done(partial(brake.within, work), brake)
+        cancellation = Cancellation(asyncio.get_running_loop())
+        return await self._done(partial(cancellation.within, work), cancellation)
 
-    async def _done(self, work: Callable[[], T], brake: Brake) -> T:
+    async def _done(self, work: Callable[[], T], cancellation: Cancellation) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except asyncio.CancelledError:
-            brake.stop()
+            cancellation.stop()
             raise
 
 
@@ -208,14 +208,14 @@ class SharedBackend:
         if self._at_work.total() >= self._limits.runs:
             raise LimitReached("too many calls are at work; try again in a moment")
         loop = asyncio.get_running_loop()
-        brake = _CountingBrake(loop, partial(context.lifespan_context.count, owner))
+        cancellation = _CountingCancellation(loop, partial(context.lifespan_context.count, owner))
         self._at_work[owner] += 1
-        working = loop.run_in_executor(self._tools, brake.within, work)
+        working = loop.run_in_executor(self._tools, cancellation.within, work)
         working.add_done_callback(lambda _: self._leave(owner))
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
-            brake.stop()
+            cancellation.stop()
             raise
 
     def _leave(self, owner: str) -> None:
@@ -223,15 +223,15 @@ class SharedBackend:
         self._at_work -= Counter([owner])
 
 
-class _CountingBrake(Brake):
-    """A brake that counts each call of a model, before it is made."""
+class _CountingCancellation(Cancellation):
+    """A cancellation that counts each call of a model, before it is made."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: Callable[[], None]) -> None:
         super().__init__(loop)
         self._count = count
 
     def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As a brake does. Raises as ``count`` too."""
+        """As a cancellation does. Raises as ``count`` too."""
         self._count()
         return super().ask(call, awaited)
 

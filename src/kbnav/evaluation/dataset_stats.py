@@ -242,18 +242,8 @@ def _blanked(tokens: Sequence[Token], prologue: int) -> str:
 
 
 CLAUSES = (
-    "SELECT",
-    "ASK",
-    "CONSTRUCT",
-    "DESCRIBE",
-    "triple",
-    "FILTER",
-    "OPTIONAL",
-    "MINUS",
-    "GROUP BY",
-    "HAVING",
-    "ORDER BY",
-)
+    "SELECT", "ASK", "CONSTRUCT", "DESCRIBE", "triple", "FILTER", "OPTIONAL", "MINUS", "GROUP BY", "HAVING", "ORDER BY",
+)  # fmt: skip
 """What appendix A counts as a clause; its "join clause" is taken to be OPTIONAL, SPARQL's left join."""
 _WORD_BREAK = re.compile(r"[\s_]+")
 

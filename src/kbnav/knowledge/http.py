@@ -31,7 +31,7 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, credentials, hidden_in, in_time
 from kbnav.settings.model import Settings
 
@@ -142,8 +142,8 @@ class HttpClient:
                     attempt += 1
                     _LOG.warning("%s; trying again in %.0f s (%d of %d)", again, seconds, attempt, self._limits.retries)
                 self._sleep(seconds)
-                if brake := current_brake():
-                    brake.check()
+                if cancellation := current_cancellation():
+                    cancellation.check()
 
     def metered(self, meter: Meter) -> HttpClient:
         """The same client, connections and all, with what it sends counted."""
@@ -391,16 +391,16 @@ def closed_with_the_run() -> Iterator[_Connections]:
 
     What went wrong then went wrong because of it: raises Stopped, or CancelledError.
     """
-    connections, brake = _Connections(), current_brake()
-    if brake is None:
+    connections, cancellation = _Connections(), current_cancellation()
+    if cancellation is None:
         yield connections
         return
     token = _CONNECTIONS.set(connections)
     try:
-        with brake.telling(connections.close):
+        with cancellation.telling(connections.close):
             yield connections
     except Exception:
-        brake.check()
+        cancellation.check()
         raise
     finally:
         _CONNECTIONS.reset(token)

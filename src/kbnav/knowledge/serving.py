@@ -43,37 +43,24 @@ MOST_FORM = 1 << 20
 """Bytes of a request's parameters."""
 _IDLE_SECONDS = 60
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_JSON: Mapping[str, Form] = dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json")
 _ROW_FORMS: Mapping[str, Form] = {
-    "application/sparql-results+json": "json",
-    "application/json": "json",
-    "json": "json",
-    "application/sparql-results+xml": "xml",
-    "application/xml": "xml",
-    "xml": "xml",
-    "text/csv": "csv",
-    "csv": "csv",
-    "text/tab-separated-values": "tsv",
-    "tsv": "tsv",
+    **_JSON,
+    **dict.fromkeys(("application/sparql-results+xml", "application/xml", "xml"), "xml"),
+    **dict.fromkeys(("text/csv", "csv"), "csv"),
+    **dict.fromkeys(("text/tab-separated-values", "tsv"), "tsv"),
 }
 _GRAPH_FORMS: Mapping[str, Form] = {
-    "text/turtle": "turtle",
-    "application/x-turtle": "turtle",
-    "turtle": "turtle",
-    "application/n-triples": "ntriples",
-    "text/plain": "ntriples",
-    "ntriples": "ntriples",
-    "application/rdf+xml": "rdfxml",
-    "rdf": "rdfxml",
-    "xml": "rdfxml",
-    "application/sparql-results+json": "json",
-    "application/json": "json",
-    "json": "json",
+    **_JSON,
+    **dict.fromkeys(("text/turtle", "application/x-turtle", "turtle"), "turtle"),
+    **dict.fromkeys(("application/n-triples", "text/plain", "ntriples"), "ntriples"),
+    **dict.fromkeys(("application/rdf+xml", "rdf", "xml"), "rdfxml"),
 }
 _EXECUTION = "java.util.concurrent.ExecutionException: "
 
 
 class Listening:
-    """An application served from a thread of this process until it is closed."""
+    """An application served from a thread of this process until it is closed; a context manager."""
 
     def __init__(self, routes: Sequence[BaseRoute], host: str, port: int, names: Collection[str] = ()) -> None:
         """Listen at once; port 0: one that is free. ``names`` are those that it may be asked under.
@@ -113,6 +100,12 @@ class Listening:
         """Stop listening; what is under way has a second to end."""
         self._server.should_exit = True
         self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class _App:
@@ -339,8 +332,8 @@ def _load(store: Store, file: Path) -> None:
         raise UsageError(f"{file} cannot be loaded: {error}") from error
 
 
-class RdfServer:
-    """Serves RDF files at ``/sparql``; a context manager, and closed at its end. ``loaded`` says what they hold."""
+class RdfServer(Listening):
+    """Serves RDF files at ``/sparql``; ``loaded`` says what they hold."""
 
     def __init__(
         self,
@@ -353,29 +346,20 @@ class RdfServer:
         workers: int = 4,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen. Raises as ``load``, and UsageError where the address is taken.
+        """Load the files and listen. ``workers`` queries run at once, each in so many seconds and bytes (0: any).
 
-        Args:
-            files: RDF; see ``FORMATS``.
-            host: address to listen on.
-            port: port to listen on; 0: one that is free.
-            query_timeout: seconds after which a query is stopped.
-            memory_limit: bytes of address space that one query may use; 0: no limit.
-            workers: queries that run at once.
-            names: under which names, beside addresses and ``localhost``, it may be asked.
+        Raises as ``load``, and UsageError where the address is taken.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
-            self.loaded = load(files, self._folder / "store")
-            self._pool = QueryPool(
-                self._folder / "store", size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True
-            )
+            store = self._folder / "store"
+            self.loaded = load(files, store)
+            self._pool = QueryPool(store, size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True)
 
             async def about(request: Request) -> Response:  # noqa: ARG001
                 return PlainTextResponse(f"{self.loaded.statements:,} RDF statements at /sparql\n")
 
-            routes = [sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)]
-            self._listening = Listening(routes, host, port, names)
+            super().__init__([sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)], host, port, names)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -383,16 +367,10 @@ class RdfServer:
     @property
     def url(self) -> str:
         """Where queries go."""
-        return f"{self._listening.url}/sparql"
+        return f"{super().url}/sparql"
 
     def close(self) -> None:
         """End the queries that run, stop listening, and remove what was loaded."""
         self._pool.close()
-        self._listening.close()
+        super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -23,7 +23,7 @@ from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.library.kb import KB
 from kbnav.library.kb import open as open_named
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Call, Confidence, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, run_evidence
@@ -294,11 +294,13 @@ async def aask(
     **how: Unpack[Asked],
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
-    brake = Brake(asyncio.get_running_loop())
+    cancellation = Cancellation(asyncio.get_running_loop())
     try:
-        return await asyncio.to_thread(_asked, How(kb, **how), question, after, config, _steps_to(on_step), brake)
+        return await asyncio.to_thread(
+            _asked, How(kb, **how), question, after, config, _steps_to(on_step), cancellation
+        )
     except asyncio.CancelledError:
-        brake.stop()
+        cancellation.stop()
         raise
 
 
@@ -312,7 +314,7 @@ def stream(
 ) -> Iterator[Event]:
     """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
-    brake = Brake()
+    cancellation = Cancellation()
 
     def tell(event: MachineEvent) -> None:
         for one in _parts(event):
@@ -320,7 +322,7 @@ def stream(
 
     def work() -> None:
         try:
-            answer = _asked(How(kb, **how), question, after, config, tell, brake)
+            answer = _asked(How(kb, **how), question, after, config, tell, cancellation)
             told.put(Event("answer", answer=answer))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that listens
             told.put(error)
@@ -336,7 +338,7 @@ def stream(
             if event.kind == "answer":
                 return
     finally:
-        brake.stop()
+        cancellation.stop()
         thread.join()
 
 
@@ -346,11 +348,11 @@ def _asked(
     after: Answer | None,
     config: RunnableConfig | None,
     on_event: Callable[[MachineEvent], None] | None,
-    brake: Brake | None = None,
+    cancellation: Cancellation | None = None,
 ) -> Answer:
     history = after.history if after else ()
     with how.agent() as agent:
-        run = session.ask(agent, question, on_event=on_event, history=history, brake=brake, config=config)
+        run = session.ask(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
         return Answer(run, agent.settings.endpoints.query_page, how.evidence)
 
 

@@ -14,12 +14,12 @@ from kbnav.errors import Stopped
 
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
-_BRAKE: ContextVar[Brake | None] = ContextVar("brake", default=None)
+_CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
-def current_brake() -> Brake | None:
-    """The brake of the run that this code is a part of, if it has one."""
-    return _BRAKE.get()
+def current_cancellation() -> Cancellation | None:
+    """The cancellation of the run that this code is a part of, if it has one."""
+    return _CANCELLATION.get()
 
 
 class OutOfTime(Exception):
@@ -45,7 +45,7 @@ def in_time(call: Callable[[], T], seconds: float) -> T:
     return future.result()
 
 
-class Brake:
+class Cancellation:
     """Ends one run at once, from any thread.
 
     What the run does is waited for and no longer: a model's call is cancelled, which closes its connection; a tool that
@@ -87,7 +87,7 @@ class Brake:
         context = copy_context()
 
         def work() -> None:
-            _BRAKE.set(self)
+            _CANCELLATION.set(self)
             try:
                 result = call()
             except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
@@ -100,11 +100,11 @@ class Brake:
 
     def within(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
-        token = _BRAKE.set(self)
+        token = _CANCELLATION.set(self)
         try:
             return call()
         finally:
-            _BRAKE.reset(token)
+            _CANCELLATION.reset(token)
 
     def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
@@ -156,25 +156,25 @@ class Brake:
 
 
 @contextmanager
-def braking(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Brake]:
-    """A brake that ``stop`` pulls, with a loop of its own for models' calls.
+def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
+    """A cancellation that ``stop`` asks for, with a loop of its own for models' calls.
 
-    The event may be set by a signal's handler, which must not pull it itself: it may have come while the brake is held.
+    The event may be set by a signal's handler, which must not cancel by itself: it may come while a lock is held.
     """
     loop, over = asyncio.new_event_loop(), threading.Event()
-    brake = Brake(loop)
+    cancellation = Cancellation(loop)
 
     def watch() -> None:
         while not over.is_set():
             if stop.wait(0.1):
-                brake.stop(why)
+                cancellation.stop(why)
                 return
 
     threads = [threading.Thread(target=work, daemon=True) for work in (loop.run_forever, watch)]
     for thread in threads:
         thread.start()
     try:
-        yield brake
+        yield cancellation
     finally:
         over.set()
         with suppress(TimeoutError, CancelledError):  # calls that were given up close their connections first

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
@@ -128,7 +128,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
     Raises CredentialsError (401, 403), PromptTooLong, UsageError (unknown model, request refused as malformed),
     BadResponse (the endpoint does not speak the protocol) and ServiceError (unreachable, overloaded or failing after
-    retries). Within a run that has a brake, the call is cancelled with the run, and Stopped is raised.
+    retries). Within a run that has a cancellation, the call is cancelled with the run, and Stopped is raised.
     """
     import openai
 
@@ -163,12 +163,12 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
 def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The call itself, in a span."""
-    brake, name = current_brake(), _name(model)
+    cancellation, name = current_cancellation(), _name(model)
     with span("chat", name, request_model=name) as tell:
-        if brake is None:
+        if cancellation is None:
             reply = model.invoke(prompt)
         else:
-            reply = brake.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+            reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
         tell(tokens(usage_of(reply)))
         return reply
 

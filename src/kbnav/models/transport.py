@@ -44,7 +44,7 @@ _PURPOSE: ContextVar[Purpose] = ContextVar("purpose", default="")
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def streaming_to(listener: Listener) -> Iterator[None]:
     """Have a listener, who is called from any thread, told of the replies that are asked for within."""
     token = _LISTENER.set(listener)
     try:
@@ -54,7 +54,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def asking_for(purpose: Purpose) -> Iterator[None]:
+def reply_purpose(purpose: Purpose) -> Iterator[None]:
     """Say what the replies that are asked for within are for."""
     token = _PURPOSE.set(purpose)
     try:
@@ -63,7 +63,7 @@ def asking_for(purpose: Purpose) -> Iterator[None]:
         _PURPOSE.reset(token)
 
 
-def heard() -> Callable[[str, str, str], None] | None:
+def current_listener() -> Callable[[str, str, str], None] | None:
     """How the listener is told of text, tool and arguments of a reply; None where nobody listens, or to this."""
     listener, purpose = _LISTENER.get(), _PURPOSE.get()
     if listener is None or not purpose:
@@ -225,7 +225,7 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
 
         async def _heard(self, request: Any, options: dict[str, Any]) -> Any:
             """The reply, whole; where somebody listens, they are told of it as it comes."""
-            tell = heard()
+            tell = current_listener()
             asked = as_stream(request.content) if tell and self.streams else None
             if tell is None or asked is None:
                 return await super().send(request, **options)

@@ -21,7 +21,7 @@ from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.question_reading import read
+from kbnav.knowledge.skb.questions import read
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import LabelledQuestion, examples
 from kbnav.programs.first_stage import FILE, FirstStage, Parts, TrainingQuery, bound_to, open_parts, weigh

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.cancellation import ON_REQUEST, Brake
+from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.retrieval.base import Retriever
 from kbnav.runs.trace import Trace, span
 from kbnav.runs.trajectory import Outcome, Run, Step, Usage
@@ -45,14 +45,14 @@ def attempt(
     *,
     k: int = KEPT,
     on_step: Callable[[Step], None] = lambda step: None,  # noqa: ARG005
-    brake: Brake | None = None,
+    cancellation: Cancellation | None = None,
 ) -> Attempt:
     """Retrieve for one query and save nothing; a failure of a service comes beside the run, with the steps before it.
 
-    ``on_step`` hears of each step once it is over; ``brake`` ends the run from another thread, between two steps or in
+    ``on_step`` is given each step once it is over; ``cancellation`` ends the run from another thread, also in
     the middle of a model's call, and where too much was spent.
 
-    Raises UsageError for no query, and CancelledError where the brake abandons the run.
+    Raises UsageError for no query, and CancelledError where the cancellation abandons the run.
     """
     from kbnav.answers.question import checked_question
     from kbnav.models.prices import cost_of, price_of
@@ -62,17 +62,17 @@ def attempt(
     over = threading.Event()
 
     def told(step: Step, spent: Usage) -> None:
-        if over.is_set():  # left alone by the brake, it may go on until here
+        if over.is_set():  # left alone by the cancellation, it may go on until here
             raise Stopped(ON_REQUEST)
         on_step(step)
-        if brake:
-            brake.check(spent)
+        if cancellation:
+            cancellation.check(spent)
 
     trace, began, started = Trace(told), time.monotonic(), datetime.now(UTC)
     failure: StopRun | None = None
     try:
         with span("invoke_agent", retriever.name, agent_name=retriever.name):
-            ranking = (brake.run if brake else _now)(lambda: retriever.retrieve(query, k, trace))
+            ranking = (cancellation.run if cancellation else _now)(lambda: retriever.retrieve(query, k, trace))
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))

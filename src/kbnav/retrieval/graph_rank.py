@@ -22,8 +22,7 @@ from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
-from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
-from kbnav.knowledge.skb.question_reading import Mention, Reading, read
+from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, read
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextSearch

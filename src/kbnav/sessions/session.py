@@ -18,7 +18,7 @@ from kbnav.answers.language import question_language
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trace import span
@@ -43,17 +43,19 @@ def ask(
     *,
     on_event: Listener | None = None,
     history: Sequence[Turn] = (),
-    brake: Brake | None = None,
+    cancellation: Cancellation | None = None,
     config: RunnableConfig | None = None,
 ) -> Run:
-    """Ask one question and save the run under ``<home>/runs``; ``brake`` ends it from another thread.
+    """Ask one question and save the run under ``<home>/runs``; ``cancellation`` ends it from another thread.
 
     ``config`` is LangChain's: callbacks, tags and metadata for the run and for all that it calls.
 
     Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before. An answer whose
     run cannot be saved is given all the same; ``outcome.error`` then names the file.
     """
-    return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake, config=config), agent)
+    return _saved(
+        attempt(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config), agent
+    )
 
 
 def attempt(
@@ -62,7 +64,7 @@ def attempt(
     *,
     on_event: Listener | None = None,
     history: Sequence[Turn] = (),
-    brake: Brake | None = None,
+    cancellation: Cancellation | None = None,
     config: RunnableConfig | None = None,
     given: Mapping[str, str] = _NOTHING,
 ) -> Attempt:
@@ -73,11 +75,11 @@ def attempt(
     question = checked_question(question)
 
     def once(listener: Listener | None) -> Attempt:
-        context = replace(agent.context(question, language_of(agent, question), given), brake=brake)
+        context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
         state = start(question, history, agent.settings.budget)
         return _run(agent, agent.graph(), state, context, config or _NO_CONFIG, listener)
 
-    more = {"on_event": on_event, "history": history, "brake": brake, "config": config, "given": given}
+    more = {"on_event": on_event, "history": history, "cancellation": cancellation, "config": config, "given": given}
     return _best(agent, once(on_event), lambda: once(None), lambda other: attempt(other, question, **more))  # type: ignore[arg-type]
 
 
@@ -225,21 +227,26 @@ class Chat:
         """The question that was being worked on when the session was killed, if any."""
         return _unfinished(self._graph.get_state(self._config))
 
-    def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
+    def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
         question = checked_question(question)
-        return _saved(self._go(question, self.history, on_event, brake), self._agent)
+        return _saved(self._go(question, self.history, on_event, cancellation), self._agent)
 
-    def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
+    def resume(self, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
         snapshot = self._graph.get_state(self._config)
         question = _unfinished(snapshot)
         if question is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
-        return _saved(self._go(question, snapshot.values["history"], on_event, brake, resumed=True), self._agent)
+        return _saved(self._go(question, snapshot.values["history"], on_event, cancellation, resumed=True), self._agent)
 
     def attempt(
-        self, question: str, *, again: bool = False, on_event: Listener | None = None, brake: Brake | None = None
+        self,
+        question: str,
+        *,
+        again: bool = False,
+        on_event: Listener | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Attempt:
         """As ``ask``, but no run is saved, a failure is given back beside the run, and an unfinished question resumed.
 
@@ -247,25 +254,25 @@ class Chat:
         """
         question, snapshot = checked_question(question), self._graph.get_state(self._config)
         if _unfinished(snapshot) == question:
-            return self._go(question, snapshot.values["history"], on_event, brake, resumed=True)
+            return self._go(question, snapshot.values["history"], on_event, cancellation, resumed=True)
         history = turns_of(snapshot.values)
         if again and history and history[-1].question == question:
             history.pop()
-        return self._go(question, history, on_event, brake)
+        return self._go(question, history, on_event, cancellation)
 
     def _go(
         self,
         question: str,
         history: Sequence[Turn],
         on_event: Listener | None,
-        brake: Brake | None,
+        cancellation: Cancellation | None,
         *,
         resumed: bool = False,
     ) -> Attempt:
         agent = self._agent
 
         def once(graph: Any, state: State | None, config: Mapping[str, Any], listener: Listener | None) -> Attempt:
-            context = replace(agent.context(question, language_of(agent, question)), brake=brake)
+            context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
             return _run(agent, graph, state, context, config, listener)
 
         fresh = start(question, history, agent.settings.budget)
@@ -274,7 +281,7 @@ class Chat:
             agent,
             first,
             lambda: once(agent.graph(), fresh, _NO_CONFIG, None),
-            lambda stronger: attempt(stronger, question, history=history, brake=brake),
+            lambda stronger: attempt(stronger, question, history=history, cancellation=cancellation),
         )
         if found.run.id != first.run.id:  # the session goes on from the answer that is given
             run = found.run
@@ -304,7 +311,7 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
 
 def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
     """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
-    from kbnav.sessions.checkpoints import SharedSessions
+    from kbnav.sessions.shared_checkpoints import SharedSessions
 
     saver = SharedSessions(pool, serde=serializer())
     saver.setup()

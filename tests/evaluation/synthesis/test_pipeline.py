@@ -12,7 +12,7 @@ import pytest
 from kbnav.apps.secrets import secrets_of
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.models import Casting, model_price, open_crew
+from kbnav.evaluation.synthesis.models import StepModels, model_price, open_models
 from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
 from kbnav.evaluation.synthesis.templates import write_questions
@@ -103,9 +103,11 @@ def run(skb: SKB, folder: Path, style: str, *readers: ModelStub, count: int = 1,
     """One synthesis; the first reader extracts, fuses and rewrites, all of them verify."""
     models = [f"m{place}@{reader.base_url}" for place, reader in enumerate(readers)]
     settings = Settings(home=folder / "home", model_retries=0)
-    crew = open_crew(Casting(models[0], models[0], models[0], tuple(models)), settings, folder / "replies.sqlite")
+    models = open_models(
+        StepModels(models[0], models[0], models[0], tuple(models)), settings, folder / "replies.sqlite"
+    )
     words = wording(style, **more.pop("words", {}))
-    return synthesize_with_models(skb, Wanted(count, seed=seed), words, crew, **more)
+    return synthesize_with_models(skb, Wanted(count, seed=seed), words, models, **more)
 
 
 @pytest.fixture(scope="module")
@@ -250,17 +252,17 @@ def test_the_file_is_read_as_a_dataset_and_the_models_must_be_some_and_different
     assert question.meta["pipeline"]["fused"] == "Which jug by Ann Reed has that bird on it?"
     assert json.loads((tmp_path / "made.report.json").read_text())["pipeline"]["gold"]["precision"] == 1.0
     with pytest.raises(UsageError, match="are to be different ones"):
-        Casting("a", "a", "a", ("a", "a"))
+        StepModels("a", "a", "a", ("a", "a"))
     with pytest.raises(UsageError, match="offline is none"):
-        open_crew(Casting("offline", "a", "a", ("a",)), Settings(), tmp_path / "r.sqlite")
+        open_models(StepModels("offline", "a", "a", ("a",)), Settings(), tmp_path / "r.sqlite")
 
 
 def test_a_model_with_an_endpoint_of_its_own_gets_no_key_of_another(workshop, tmp_path, seed):
     with Reader() as own, Reader() as other:
         settings = Settings(home=tmp_path, base_url=own.base_url, api_key=KEY)  # type: ignore[arg-type]
-        casting = Casting("m0", "m0", "m0", ("m0", f"m1@{other.base_url}"))
-        crew = open_crew(casting, settings, tmp_path / "replies.sqlite")
-        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
+        steps = StepModels("m0", "m0", "m0", ("m0", f"m1@{other.base_url}"))
+        models = open_models(steps, settings, tmp_path / "replies.sqlite")
+        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), models)
         keys = [json.dumps(stub.headers) for stub in (own, other)]
     assert [KEY in sent for sent in keys] == [True, False]
 
@@ -275,8 +277,8 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
             home=tmp_path, base_url=own.base_url, api_key="a-nevertobeleft-key", model_endpoints=endpoints
         )  # type: ignore[arg-type]
         verify = ("m0", f"m1@{other.base_url}/", "m2@local", "m@3")  # the third by URL, the last's name has an @
-        crew = open_crew(Casting("m1@other", "m0", "m0", verify), settings, tmp_path / "replies.sqlite")
-        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
+        models = open_models(StepModels("m1@other", "m0", "m0", verify), settings, tmp_path / "replies.sqlite")
+        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), models)
         sent = [{header["authorization"] for header in stub.headers} for stub in (own, other, local)]
         models = [{request["model"] for request in stub.requests} for stub in (own, other, local)]
     assert sent == [{f"Bearer {KEY}"}, {"Bearer the-other-nevertobeleft"}, {"Bearer none"}]
@@ -288,7 +290,7 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
     ]  # fmt: skip
     monkeypatch.delenv("OTHER_KEY")
     with pytest.raises(CredentialsError, match="m1@other: the environment variable OTHER_KEY"):
-        open_crew(Casting("m1@other", "m0", "m0", ("m0",)), settings, tmp_path / "replies.sqlite")
+        open_models(StepModels("m1@other", "m0", "m0", ("m0",)), settings, tmp_path / "replies.sqlite")
 
 
 @pytest.fixture

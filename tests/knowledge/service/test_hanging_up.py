@@ -12,7 +12,7 @@ import pytest
 from kbnav.errors import Stopped
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import Request
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Settings
 
 
@@ -53,19 +53,19 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service: str, answers: 
         request = Request(service, quiet.url, {"query": "ASK {}"})  # type: ignore[arg-type]
         for _ in range(answers):
             assert client.fetch(request, lambda reply: reply.status) == 200
-        brake = Brake()
+        cancellation = Cancellation()
         ended: list[BaseException] = []
 
         def ask() -> None:
             try:
-                brake.within(lambda: client.fetch(request, lambda reply: reply.status))
+                cancellation.within(lambda: client.fetch(request, lambda reply: reply.status))
             except Stopped as error:
                 ended.append(error)
 
         thread = threading.Thread(target=ask)
         thread.start()
         assert quiet.asked.wait(20)
-        brake.stop()
+        cancellation.stop()
         assert quiet.hung_up.wait(10)
         thread.join(10)
         assert [type(error) for error in ended] == [Stopped]
@@ -76,8 +76,8 @@ def test_a_connection_that_was_given_back_is_not_hung_up_on() -> None:
     with Quiet(2).served() as quiet:
         client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
         request = Request("api", quiet.url, {})
-        brake = Brake()
-        assert brake.within(lambda: client.fetch(request, lambda reply: reply.status)) == 200
-        brake.stop()
+        cancellation = Cancellation()
+        assert cancellation.within(lambda: client.fetch(request, lambda reply: reply.status)) == 200
+        cancellation.stop()
         assert client.fetch(request, lambda reply: reply.status) == 200
         client.close()

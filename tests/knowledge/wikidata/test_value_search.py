@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,6 @@ import requests
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.mirror.store import META, NAMES
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import search_text
@@ -95,19 +90,6 @@ def test_the_mirror_takes_the_keywords_of_wikidatas_search(films, search, ids):
 def test_regular_expressions_are_refused(films):
     parameters = {"action": "query", "list": "search", "srsearch": "insource:/a.c/", "format": "json"}
     assert requests.get(films.endpoints.api, params=parameters, timeout=10).json()["error"]["code"] == "badvalue"
-
-
-def test_an_older_mirror_says_that_it_must_be_built_again_and_finds_what_is_written_so(folder, tmp_path):
-    old = tmp_path / "old"
-    shutil.copytree(folder, old)
-    with closing(sqlite3.connect(old / NAMES)) as index:
-        index.executescript("DROP TABLE value_words; DROP TABLE value;")
-    meta = json.loads((old / META).read_text())
-    (old / META).write_text(json.dumps({**meta, "format": 2}))
-    with MirrorServer(old, workers=1) as server:
-        lines = shown(server, "Cat 17", kind="value")
-    assert lines[1] == "- The Cat (Q903), catalogue code (P528): Cat 17"
-    assert "This mirror has no index of values; build it again with `kbnav mirror build`" in lines[-1]
 
 
 def live(asked: Asked) -> Answer:

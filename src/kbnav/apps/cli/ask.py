@@ -59,13 +59,13 @@ def ask(
 
     console = Console(stderr=as_json or as_csv)
     history = [*earlier.history, Turn.of(earlier.question, earlier.path, earlier.outcome)] if earlier else []
-    with open_kb(settings) as base, stopped_by_ctrl_c() as brake:
+    with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
         agent = build_agent(base, settings, of.system or "")
         print_baseline(console, agent)
         if earlier:
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
-            run = ask_agent(agent, question, on_event=progress, brake=brake, history=history)
+            run = ask_agent(agent, question, on_event=progress, cancellation=cancellation, history=history)
         found = None
         if evidence:
             from kbnav.sessions.evidence import run_evidence

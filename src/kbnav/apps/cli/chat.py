@@ -18,7 +18,7 @@ from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
 
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
-    from kbnav.models.cancellation import Brake
+    from kbnav.models.cancellation import Cancellation
     from kbnav.runs.trajectory import Run
     from kbnav.sessions.session import Chat
     from kbnav.settings.model import Settings
@@ -136,7 +136,7 @@ class Conversation:
         """Go on with a question during which the session was killed."""
         if self.chat.unfinished:
             self.print(f"going on with: {self.chat.unfinished}")
-            self._turn(lambda brake, progress: self.chat.resume(on_event=progress, brake=brake))
+            self._turn(lambda cancellation, progress: self.chat.resume(on_event=progress, cancellation=cancellation))
 
     def take(self, line: str) -> None:
         """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
@@ -159,16 +159,16 @@ class Conversation:
             print_error(error)
 
     def _ask(self, question: str) -> None:
-        self._turn(lambda brake, progress: self.chat.ask(question, on_event=progress, brake=brake))
+        self._turn(lambda cancellation, progress: self.chat.ask(question, on_event=progress, cancellation=cancellation))
 
-    def _turn(self, answer: Callable[[Brake, RunProgress], Run]) -> None:
+    def _turn(self, answer: Callable[[Cancellation, RunProgress], Run]) -> None:
         """One turn; what stops it is printed, and the session goes on."""
         from kbnav.errors import StopRun
 
         try:
             progress = RunProgress(self.console, self.agent.model, steps=not self._quiet)
-            with stopped_by_ctrl_c() as brake, progress:
-                self.runs.append(answer(brake, progress))
+            with stopped_by_ctrl_c() as cancellation, progress:
+                self.runs.append(answer(cancellation, progress))
             self._print_answer(self.runs[-1])
         except StopRun as error:
             print_error(error)

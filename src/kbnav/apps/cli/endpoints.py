@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,25 +89,20 @@ def serve(
     """
     from kbnav.knowledge.serving import RdfServer
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-    from kbnav.knowledge.wikidata.mirror.server import serve as serve_mirror
 
+    limits: Any = {"names": name or (), "query_timeout": timeout, "memory_limit": memory << 20}
+    server: MirrorServer | RdfServer
     if len(files) == 1 and files[0].is_dir():
-        folder = files[0]
-
-        def ready(server: MirrorServer) -> None:
-            print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
-
-        serve_mirror(folder, host, port, ready=ready, names=name or ())
-        return
-    limits: Any = {"query_timeout": timeout, "memory_limit": memory << 20}
-    with RdfServer(files, host, port, names=name or (), **limits) as server:
+        server = MirrorServer(files[0], host, port, **limits)
+        holds = f"{files[0]} ({server.info.triples:,} triples)"
+    else:
+        server = RdfServer(files, host, port, **limits)
         graphs = server.loaded.graphs
         union = f" in {graphs:,} named graphs, seen as one with the default graph" if graphs else ""
-        print(f"{server.loaded.statements:,} statements{union} at {server.url}; Ctrl-C ends it", flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
+        holds = f"{server.loaded.statements:,} statements{union}"
+    with server, suppress(KeyboardInterrupt):
+        print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
+        threading.Event().wait()
 
 
 def index(

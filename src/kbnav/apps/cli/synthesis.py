@@ -15,7 +15,7 @@ from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.synthesis.models import Casting
+    from kbnav.evaluation.synthesis.models import StepModels
     from kbnav.evaluation.synthesis.sampling import Wanted
     from kbnav.evaluation.synthesis.templates import Report, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
@@ -58,13 +58,13 @@ class Models:
     max_cost: MaxCost = None
 
     @property
-    def casting(self) -> Casting:
+    def steps(self) -> StepModels:
         """Which model does which step. Raises UsageError."""
-        from kbnav.evaluation.synthesis.models import Casting
+        from kbnav.evaluation.synthesis.models import StepModels
 
         verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
         fuse, rewrite = self.fuse or self.extract, self.rewrite or self.extract
-        return Casting(self.extract, fuse, rewrite, verifiers or (self.extract,))
+        return StepModels(self.extract, fuse, rewrite, verifiers or (self.extract,))
 
     def run(
         self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings, out: Path
@@ -73,21 +73,21 @@ class Models:
 
         Raises UsageError, StopRun.
         """
-        from kbnav.evaluation.synthesis.models import model_price, open_crew
+        from kbnav.evaluation.synthesis.models import model_price, open_models
         from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
         from kbnav.models.prices import known_prices
 
-        casting, limit, prices = self.casting, self.max_cost, known_prices(settings)
-        for model in casting.models:
+        steps, limit, prices = self.steps, self.max_cost, known_prices(settings)
+        for model in steps.models:
             if limit is not None and model_price(model, prices) is None:
                 raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
-        crew = open_crew(casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
+        models = open_models(steps, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
 
         def enough() -> bool:
-            return limit is not None and (crew.dollars or 0.0) >= limit
+            return limit is not None and (models.dollars or 0.0) >= limit
 
         try:
-            made = synthesize_with_models(skb, wanted, wording, crew, most=self.most, enough=enough, progress=_show)
+            made = synthesize_with_models(skb, wanted, wording, models, most=self.most, enough=enough, progress=_show)
         except BaseException:
             print("stopped; replies are saved, and the same command goes on", file=sys.stderr)
             raise

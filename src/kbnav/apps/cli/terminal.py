@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from kbnav.agents.machine import Event
-    from kbnav.models.cancellation import Brake
+    from kbnav.models.cancellation import Cancellation
     from kbnav.runs.trajectory import Call
 
 _SOON = 1.0
@@ -58,20 +58,22 @@ def stderr() -> Console:
 
 
 @contextmanager
-def stopped_by_ctrl_c() -> Iterator[Brake]:
-    """Ctrl-C stops the run by the brake, so that it ends in good order and is saved; a second one ends the program."""
-    from kbnav.models.cancellation import Brake
+def stopped_by_ctrl_c() -> Iterator[Cancellation]:
+    """Ctrl-C cancels the run, so that it ends in good order and is saved; a second one ends the program."""
+    from kbnav.models.cancellation import Cancellation
 
-    brake = Brake()
+    cancellation = Cancellation()
 
     def end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
         signal.signal(signal.SIGINT, usual)
-        # A thread of its own, because the code that was interrupted may hold the brake's lock.
-        threading.Thread(target=brake.stop, args=("Interrupted; the run so far is saved: kbnav show last",)).start()
+        # A thread of its own, because the code that was interrupted may hold the cancellation's lock.
+        threading.Thread(
+            target=cancellation.stop, args=("Interrupted; the run so far is saved: kbnav show last",)
+        ).start()
 
     usual = signal.signal(signal.SIGINT, end)
     try:
-        yield brake
+        yield cancellation
     finally:
         signal.signal(signal.SIGINT, usual)
 

@@ -402,7 +402,7 @@ def _train_programs(job: Job, options: Options) -> None:
     """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
     from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
-    from kbnav.models.cancellation import braking
+    from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
     from kbnav.programs.groups import agreement
     from kbnav.programs.train import STOPPED, Plan, TrainingRequest, train_programs
@@ -431,13 +431,13 @@ def _train_programs(job: Job, options: Options) -> None:
 
     with (
         stop_on_signals("ending this step") as stop,
-        braking(stop, STOPPED) as brake,
+        cancelled_by(stop, STOPPED) as cancellation,
         open_skb(job.settings, "programs") as kb,
     ):
         train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
             kb, job.settings, wanted, job.out, listener=report, stopped=stop.is_set
         )
-        found = brake.within(train)
+        found = cancellation.within(train)
     if job.as_json:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
-from kbnav.models.cancellation import ON_REQUEST, Brake
+from kbnav.models.cancellation import ON_REQUEST, Cancellation
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -125,7 +125,7 @@ class Job:
 
     ticket: Ticket
     turn: asyncio.Event = field(default_factory=asyncio.Event)
-    brake: Brake = field(default_factory=Brake)
+    cancellation: Cancellation = field(default_factory=Cancellation)
     in_thread: bool = False
 
 
@@ -182,7 +182,7 @@ class Limiter:
 
     def stop(self, owner: str, name: str) -> None:
         """End a call. Raises NotOffered."""
-        self._find(owner, name).brake.stop()
+        self._find(owner, name).cancellation.stop()
 
     def _find(self, owner: str, name: str) -> Job:
         job = self._named.get((owner, name))
@@ -201,7 +201,7 @@ class Limiter:
                 )
             with suppress(TimeoutError):
                 await asyncio.wait_for(job.turn.wait(), min(LOOK, end - loop.time()))
-            job.brake.check()
+            job.cancellation.check()
             refuse()
             if await gone():
                 raise Stopped(ON_REQUEST)
@@ -224,7 +224,7 @@ class Limiter:
 
         def work() -> None:
             try:
-                result = job.brake.within(call)
+                result = job.cancellation.within(call)
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 in_loop(settle, None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
             else:
@@ -234,13 +234,13 @@ class Limiter:
         threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
         end = loop.time() + seconds
         try:
-            with job.brake.telling(lambda: in_loop(news.set)):
+            with job.cancellation.telling(lambda: in_loop(news.set)):
                 while not done.done():
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), max(0.0, min(LOOK, end - loop.time())))
                     if done.done():
                         break
-                    job.brake.check()
+                    job.cancellation.check()
                     if loop.time() >= end:
                         raise Overdue(f"no answer in {seconds:g} s")
                     if await gone():
@@ -249,7 +249,7 @@ class Limiter:
         finally:
             if not done.done():
                 done.cancel()
-                job.brake.stop()
+                job.cancellation.stop()
 
     def _let_in(self) -> None:
         while (ticket := self._queue.begin()) is not None:

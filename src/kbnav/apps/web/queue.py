@@ -43,9 +43,9 @@ from kbnav.apps.web.store import (
 )
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
-from kbnav.models.cancellation import ON_REQUEST, Brake
+from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
-from kbnav.models.transport import Draft, heard_by
+from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
@@ -84,7 +84,7 @@ class _Live:
     """
 
     run: StoredRun
-    brake: Brake
+    cancellation: Cancellation
     ticket: Ticket
     history: Sequence[Turn] = ()
     deadline: float = float("inf")
@@ -187,7 +187,7 @@ class RunQueue:
     def _close(self, models: threading.Thread, *others: threading.Thread) -> None:
         self._over.set()
         for live in list(self._live.values()):
-            live.brake.abandon()
+            live.cancellation.abandon()
         with self._changed:
             self._changed.notify_all()
         for thread in others:
@@ -253,7 +253,7 @@ class RunQueue:
         if self._store.end_queued(run.id, {**failed_answer(ON_REQUEST), "status": "stopped"}):
             self._notify(run.id, over=True)
         elif live := self._live.get(run.id):
-            live.brake.stop()
+            live.cancellation.stop()
         elif run.under_way:
             self._store.ask_to_stop(run.id)
 
@@ -378,9 +378,9 @@ class RunQueue:
             reached = (cost_of(used, price) or 0) >= most
             return f"The limit of ${most:.2f} for a question was reached." if reached else ""
 
-        brake = Brake(self._models, limit if price else None)
+        cancellation = Cancellation(self._models, limit if price else None)
         with self._changed:
-            self._live[run.id] = _Live(run, brake, self._queue.join(run.owner, run.kb), history)
+            self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
             self._queue_changed()
 
     def _queue_changed(self) -> None:
@@ -449,8 +449,8 @@ class RunQueue:
             self._saver.delete_thread(run.session)
 
     def _attempt(self, live: _Live, recorder: Recorder) -> Attempt:
-        run, brake = live.run, live.brake
-        brake.check()
+        run, cancellation = live.run, live.cancellation
+        cancellation.check()
         served = self._service.kb(run.kb)
         served.breaker.check()
         system = self._service.system(run.kb, run.system, run.model)
@@ -460,15 +460,17 @@ class RunQueue:
             live.version += 1
             self._notify(run.id)
 
-        with reporting_to(served.breaker), heard_by(hear):
+        with reporting_to(served.breaker), streaming_to(hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
-                return retrieve(system, served.kb, settings, run.question, on_step=recorder.over, brake=brake)
+                return retrieve(
+                    system, served.kb, settings, run.question, on_step=recorder.over, cancellation=cancellation
+                )
             if not run.session:
-                return attempt(system, run.question, on_event=recorder, history=live.history, brake=brake)
+                return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)
             again = any(event.data["kind"] == "resumed" for event in live.events or ())
-            return chat.attempt(run.question, again=again, on_event=recorder, brake=brake)
+            return chat.attempt(run.question, again=again, on_event=recorder, cancellation=cancellation)
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
@@ -491,7 +493,7 @@ class RunQueue:
         timed = {**data, "at": round(time.time(), 2)}
         event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
         if event is None:
-            live.brake.abandon()
+            live.cancellation.abandon()
         elif live.events is not None:
             live.events.append(event)
         live.draft = None
@@ -505,7 +507,9 @@ class RunQueue:
         while not self._over.is_set():
             for live in list(self._live.values()):
                 if time.monotonic() > live.deadline:
-                    live.brake.stop(f"The limit of {self._limits.question_seconds:g} s for a question was reached.")
+                    live.cancellation.stop(
+                        f"The limit of {self._limits.question_seconds:g} s for a question was reached."
+                    )
             try:
                 self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
                 self._well = time.monotonic()
@@ -524,9 +528,9 @@ class RunQueue:
         mine = self._store.beat(self.worker)
         for run_id, live in begun.items():
             if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
-                live.brake.abandon()
+                live.cancellation.abandon()
             elif mine[run_id]:
-                live.brake.stop()
+                live.cancellation.stop()
         for run_id in list(self._broken):
             self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
             self._broken.discard(run_id)

@@ -60,20 +60,6 @@ class Dataset:
         return len(self.questions)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in ``.gz``. Raises UsageError, DataError."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if path.suffix != ".gz":
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: not a gzip file, or cut off: {error}") from error
-
-
 @dataclass(frozen=True)
 class File:
     """A dataset's file in memory; ``path`` is for messages."""
@@ -83,8 +69,15 @@ class File:
 
     @classmethod
     def open(cls, path: Path) -> File:
-        """Read the whole file. Raises UsageError, DataError."""
-        return cls(path, read_bytes(path))
+        """Read the whole file, unpacked where its name ends in ``.gz``. Raises UsageError, DataError."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        try:
+            return cls(path, gzip.decompress(data) if path.suffix == ".gz" else data)
+        except (OSError, EOFError) as error:
+            raise DataError(f"{path}: not a gzip file, or cut off: {error}") from error
 
     def error(self, message: str) -> DataError:
         """An error that names this file, for the caller to raise."""

@@ -33,7 +33,7 @@ class GivenUp(Exception):
 
 
 @dataclass(frozen=True)
-class Casting:
+class StepModels:
     """Which model does which step; each is a name, or ``NAME@URL`` or ``NAME@ENDPOINT`` for one of its own."""
 
     extract: str
@@ -63,10 +63,10 @@ class _Spent:
 
 
 @dataclass
-class Crew:
+class PipelineModels:
     """The models at work. ``open`` makes one by its name; ``prices`` gives what it costs, where that is known."""
 
-    casting: Casting
+    steps: StepModels
     open: Callable[[str], ModelCalls]
     prices: Mapping[str, Price] = field(default_factory=dict)
     _spent: dict[tuple[Step, str], _Spent] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Crew:
 
     def ask(self, step: Literal["extract", "fuse", "rewrite"], prompt: str, read: Callable[[str], T]) -> T:
         """One reply of the step's model, as ``read`` understands it. Raises GivenUp, and StopRun as the model does."""
-        return self.ask_many(step, getattr(self.casting, step), [prompt], [read])[0]
+        return self.ask_many(step, getattr(self.steps, step), [prompt], [read])[0]
 
     def ask_many(
         self, step: Step, model: str, prompts: Sequence[str], readers: Sequence[Callable[[str], T]]
@@ -141,17 +141,17 @@ def model_price(model: str, prices: Mapping[str, Price]) -> Price | None:
     return prices.get(model) or prices.get(model.rpartition("@")[0])
 
 
-def open_crew(casting: Casting, settings: Settings, replies: Path) -> Crew:
+def open_models(steps: StepModels, settings: Settings, replies: Path) -> PipelineModels:
     """The models, whose replies are kept in a file, so that a synthesis that was killed goes on.
 
     Raises UsageError, CredentialsError where the key of a model's endpoint is not set; that of the settings' endpoint
     is missed when a model is first asked.
     """
-    asked = {model: _at_endpoint(settings, model) for model in casting.models}
+    asked = {model: _at_endpoint(settings, model) for model in steps.models}
     if any(one.model == OFFLINE for one in asked.values()):
         raise UsageError("the pipeline needs language models: offline is none")
     kept = Replies(replies)
-    return Crew(casting, lambda model: open_calls(asked[model], kept), known_prices(settings))
+    return PipelineModels(steps, lambda model: open_calls(asked[model], kept), known_prices(settings))
 
 
 def _at_endpoint(settings: Settings, model: str) -> Settings:

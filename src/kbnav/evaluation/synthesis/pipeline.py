@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kbnav.evaluation.synthesis.models import Crew, GivenUp, Malformed
+from kbnav.evaluation.synthesis.models import GivenUp, Malformed, PipelineModels
 from kbnav.evaluation.synthesis.sampling import DRAWS, Drawn, Sampler, Wanted, needs_more
 from kbnav.evaluation.synthesis.templates import Report, Synthesized
 from kbnav.evaluation.synthesis.text import is_literal
@@ -142,7 +142,7 @@ def synthesize_with_models(
     skb: SKB,
     wanted: Wanted,
     wording: Wording,
-    crew: Crew,
+    models: PipelineModels,
     *,
     most: int = MOST,
     enough: Callable[[], bool] = lambda: False,
@@ -153,7 +153,7 @@ def synthesize_with_models(
     Raises UsageError as ``Sampler``, and StopRun where a model cannot be asked; what was replied is kept, so that the
     same call goes on.
     """
-    maker = _Maker(skb, wanted, wording, crew, most)
+    maker = _Maker(skb, wanted, wording, models, most)
     found: list[Synthesized] = []
     for _ in range(DRAWS * wanted.total):
         if len(found) == wanted.total or enough():
@@ -169,13 +169,13 @@ def synthesize_with_models(
 class _Maker:
     """Takes one requirement after the other through the steps."""
 
-    def __init__(self, skb: SKB, wanted: Wanted, wording: Wording, crew: Crew, most: int) -> None:
+    def __init__(self, skb: SKB, wanted: Wanted, wording: Wording, models: PipelineModels, most: int) -> None:
         self.sampler = Sampler(skb, wanted, wording)
-        self._skb, self._wording, self._crew, self._most, self._seed = skb, wording, crew, most, wanted.seed
+        self._skb, self._wording, self._models, self._most, self._seed = skb, wording, models, most, wanted.seed
         self._style = wording.models.style
         self._failed: set[int] = set()
         """Gold nodes that would fail again."""
-        self._verification = _Verification(gold_by_model=dict.fromkeys(crew.casting.verify, 0))
+        self._verification = _Verification(gold_by_model=dict.fromkeys(models.steps.verify, 0))
 
     def attempt(self) -> Synthesized | None:
         """Draw, and make a question of it; None where it is dropped, which the report counts."""
@@ -196,13 +196,13 @@ class _Maker:
 
     def report(self) -> dict[str, Any]:
         """What the report says of the models' part; ``precision`` of gold nodes is STaRK's measure of verification."""
-        found, casting = self._verification, self._crew.casting
+        found, steps = self._verification, self._models.steps
         return {
             "models": {
-                "extract": casting.extract,
-                "fuse": casting.fuse,
-                "rewrite": casting.rewrite,
-                "verify": list(casting.verify),
+                "extract": steps.extract,
+                "fuse": steps.fuse,
+                "rewrite": steps.rewrite,
+                "verify": list(steps.verify),
             },
             "style": self._style,
             "prompts": prompt_hashes("synthesis", f"synthesis/{self._style}"),
@@ -219,7 +219,7 @@ class _Maker:
                 "left_out_by_the_cap": found.left_out,
                 "cap": self._most,
             },
-            "spent": self._crew.report(),
+            "spent": self._models.report(),
         }
 
     def _begin(self, drawn: Drawn) -> _Draft:
@@ -235,7 +235,7 @@ class _Maker:
         drawn, sampler = draft.drawn, self.sampler
         if sampler.has_text(drawn):
             prompt = render(f"synthesis/{self._style}/extract.md", **draft.document.values(), **self._role(draft))
-            draft = self._crew.ask("extract", prompt, lambda reply: _read_extracted(self._style, draft, reply))
+            draft = self._models.ask("extract", prompt, lambda reply: _read_extracted(self._style, draft, reply))
         draft = self._worded(draft)
         answers, left_out = drawn.requirement.candidates.tolist(), 0
         if draft.used:
@@ -286,10 +286,12 @@ class _Maker:
                 unspoken=unspoken,
                 **self._role(draft),
             )
-            used, fused = self._crew.ask("fuse", prompt, lambda reply: _read_fused(self._style, draft, reply, kept_out))
+            used, fused = self._models.ask(
+                "fuse", prompt, lambda reply: _read_fused(self._style, draft, reply, kept_out)
+            )
         values = {"kind": kind, "query": fused, "names": draft.names, **self._role(draft)}
         prompt = render(f"synthesis/{self._style}/rewrite.md", **values)
-        query = self._crew.ask("rewrite", prompt, lambda reply: _read_query(reply, draft.names, kept_out))
+        query = self._models.ask("rewrite", prompt, lambda reply: _read_query(reply, draft.names, kept_out))
         return replace(draft, used=used, fused=fused, query=query)
 
     def _role(self, draft: _Draft) -> dict[str, Any]:
@@ -305,7 +307,7 @@ class _Maker:
         """The answers, and how many candidates were not verified."""
         gold, verification = draft.drawn.gold, self._verification
         verification.gold += 1
-        passed = {model: self._meet(model, draft, [gold])[0] for model in self._crew.casting.verify}
+        passed = {model: self._meet(model, draft, [gold])[0] for model in self._models.steps.verify}
         for model, met in passed.items():
             verification.gold_by_model[model] += met
         if not all(passed.values()):
@@ -314,7 +316,7 @@ class _Maker:
         verification.gold_passed += 1
         others = self._nearest(draft)
         left_out = len(draft.drawn.requirement.candidates) - 1 - len(others)
-        votes = [self._meet(model, draft, others) for model in self._crew.casting.verify]
+        votes = [self._meet(model, draft, others) for model in self._models.steps.verify]
         accepted = [node for node, found in zip(others, zip(*votes, strict=True), strict=True) if all(found)]
         verification.candidates += len(others)
         verification.accepted += len(accepted)
@@ -344,12 +346,12 @@ class _Maker:
             asked = [
                 render("synthesis/requirements/category.md", item=draft.category, **one.values()) for one in documents
             ]
-            kinds = self._crew.ask_many("category", model, asked, [_read_category] * len(asked))
+            kinds = self._models.ask_many("category", model, asked, [_read_category] * len(asked))
             left = [place for place in left if kinds[place]]
         needs = [need.text for need in draft.used_needs]
         prompts = [render("synthesis/verify.md", needs=needs, **documents[place].values()) for place in left]
         readers = [_verdict_reader(documents[place], len(needs)) for place in left]
-        met = self._crew.ask_many("verify", model, prompts, readers) if left else []
+        met = self._models.ask_many("verify", model, prompts, readers) if left else []
         passed = dict(zip(left, met, strict=True))
         return [passed.get(place, False) for place in range(len(nodes))]
 

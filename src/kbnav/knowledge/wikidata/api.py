@@ -1,4 +1,9 @@
-"""The action API's reads: entity documents, names in batches, searches. Each is one or a few requests."""
+"""The action API's reads, and Wikimedia's vector database: requests, and what their replies mean.
+
+The vector service is ``GET {base}/item/query/`` and ``/property/query/`` with ``query``, ``K`` (at most 50), ``lang``,
+``instanceof`` (classes, with commas between) and ``rerank``; it answers a JSON list of objects with ``QID`` or ``PID``,
+``similarity_score`` and ``rrf_score``, 30 times a minute per User-Agent (https://github.com/wmde/WikidataSearch, 2026).
+"""
 
 from __future__ import annotations
 

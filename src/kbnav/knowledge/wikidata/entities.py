@@ -1,4 +1,4 @@
-"""Entity documents, as Wikidata serves them in JSON, into entries. Pure: labels of other entities come in.
+"""Entity documents, as Wikidata serves them in JSON, into entries, and values into text. Labels of others come in.
 
 https://www.mediawiki.org/wiki/Wikibase/DataModel/JSON describes the form. Empty objects come as empty lists.
 """

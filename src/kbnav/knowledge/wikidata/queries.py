@@ -1,4 +1,8 @@
-"""Edges of one item in both directions: the queries that fetch them."""
+"""Queries that kbnav makes itself: neighbours, examples of a property, profiles of properties and classes, precisions.
+
+Every count stops at a limit, and shares are those of a sample, so that a query service answers at once also where there
+are millions.
+"""
 
 from __future__ import annotations
 

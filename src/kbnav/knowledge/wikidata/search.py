@@ -1,5 +1,6 @@
-"""The ladder for searches: the phrase as given, then what is left without asides, then a name in it, then full text.
+"""Searches: the ladder for names, namesakes told apart, and texts that are values of statements or qualifiers.
 
+The ladder: the phrase as given, then what is left without asides, then a name in it, then full text.
 wbsearchentities matches the beginning of a label or alias, so that a phrase with one word too many finds nothing: in
 the recorded SPINACH runs on QALD-10 that happened to 182 of 820 searches. A phrase that is nowhere costs at most seven
 requests.

@@ -16,7 +16,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries, Mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Limits, Settings
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
@@ -86,9 +86,9 @@ def test_results_are_cached_but_for_those_that_change(mini: Path) -> None:
 
 def test_a_run_that_is_stopped_stops_its_query(mini: Path, tmp_path: Path) -> None:
     with open_kb(Settings(kb=str(mini), home=tmp_path)) as kb, ThreadPoolExecutor(1) as threads:
-        brake = Brake()
-        heavy = threads.submit(brake.within, lambda: kb.execute_query(HEAVY))
-        brake.stop()
+        cancellation = Cancellation()
+        heavy = threads.submit(cancellation.within, lambda: kb.execute_query(HEAVY))
+        cancellation.stop()
         with pytest.raises(Stopped):
             heavy.result(30)
 

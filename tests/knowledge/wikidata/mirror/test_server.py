@@ -94,13 +94,10 @@ def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -
 
 
 def test_serving_ends_in_good_order_when_interrupted(mini: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from kbnav.knowledge.wikidata.mirror.server import serve\n"
-        "serve(Path(sys.argv[1]), port=0, ready=lambda server: print(server.url, flush=True))\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script, str(mini)], stdout=subprocess.PIPE, text=True) as process:
-        address = process.stdout.readline().strip() if process.stdout else ""
+    command = [sys.executable, "-m", "kbnav", "sparql", "serve", str(mini), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        said = process.stdout.readline() if process.stdout else ""
+        address = said.partition(" at ")[2].partition(";")[0]
         parameters = {"query": "ASK { ?s ?p ?o }", "format": "json"}
         assert requests.get(f"{address}/sparql", params=parameters, timeout=10).json()["boolean"] is True
         process.send_signal(signal.SIGINT)

@@ -18,7 +18,7 @@ import requests
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.models.cancellation import Brake
+from kbnav.models.cancellation import Cancellation
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
@@ -133,10 +133,10 @@ def test_triples_as_json_are_stopped_too_and_whole_ones_are_json(one: QueryPool)
 
 
 def test_a_run_that_ends_stops_its_query(one: QueryPool):
-    brake = Brake()
-    threading.Timer(0.5, brake.stop).start()
+    cancellation = Cancellation()
+    threading.Timer(0.5, cancellation.stop).start()
     began = time.monotonic()
-    assert brake.within(lambda: failing(one, HEAVY)).reason == "stopped"
+    assert cancellation.within(lambda: failing(one, HEAVY)).reason == "stopped"
     assert time.monotonic() - began < 10
     assert one.query(QUICK, "json", "json").body
 

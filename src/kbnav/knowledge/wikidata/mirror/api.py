@@ -1,4 +1,4 @@
-"""The part of MediaWiki's action API that reads entities: names, documents and full-text search.
+"""Entity documents made from the triples of a store, and the action API's reads of them: names, documents, full text.
 
 Parameters in, the JSON body out; no HTTP here. As on Wikidata, errors are bodies under status 200.
 """
@@ -311,13 +311,10 @@ Parameters = Mapping[str, str]
 Body = dict[str, Any]
 
 _HELP = "See the API's documentation, https://www.mediawiki.org/wiki/API, for usage."
-_KINDS = ("item", "property", "lexeme")
-_NAMESPACES_api = {"0": "item", "120": "property", "146": "lexeme"}
 _SPACES = {
-    number: {"id": int(number), "defaultcontentmodel": f"wikibase-{kind}", "*": {"item": ""}.get(kind, kind.title())}
-    for number, kind in _NAMESPACES_api.items()
+    str(number): {"id": number, "defaultcontentmodel": f"wikibase-{kind}", "*": _TITLES[kind].rstrip(":")}
+    for kind, number in _NAMESPACES.items()
 }
-_PREFIXES = {"item": "", "property": "Property:", "lexeme": "Lexeme:"}
 _PROPS = frozenset({"info", "sitelinks", "aliases", "labels", "descriptions", "claims", "datatype"})
 _ALWAYS = frozenset({"type", "id", "lemmas", "lexicalCategory", "language", "forms", "senses"})
 _INFO = frozenset({"pageid", "ns", "title", "lastrevid", "modified", "redirects"})
@@ -346,24 +343,22 @@ class MirrorApi:
 
     def answer(self, parameters: Parameters) -> tuple[Body, str]:
         """The body for one request, and the code of the error in it (empty: none)."""
-        second_version = parameters.get("formatversion", "1") in {"2", "latest"}
         try:
             if parameters.get("format", "json") not in {"json", "jsonfm"}:
                 raise _bad_value("format", parameters["format"])
-            return self._act(parameters, second_version=second_version), ""
+            return self._act(parameters), ""
         except ApiError as error:
-            found = {"code": error.code, "info": error.info} | error.details
-            found["docref" if second_version else "*"] = _HELP
+            found = {"code": error.code, "info": error.info, **error.details, "*": _HELP}
             return {"error": found, "servedby": "kbnav"}, error.code
 
-    def _act(self, parameters: Parameters, *, second_version: bool) -> Body:
+    def _act(self, parameters: Parameters) -> Body:
         action = _required(parameters, "action")
         if action == "wbsearchentities":
             return self._search_entities(parameters)
         if action == "wbgetentities":
             return self._get_entities(parameters)
         if action == "query":
-            return self._query(parameters, second_version=second_version)
+            return self._query(parameters)
         if _WRITES.fullmatch(action):
             raise ApiError("readonly", "The wiki is currently in read-only mode.", readonlyreason="A mirror.")
         raise _bad_value("action", action)
@@ -371,7 +366,7 @@ class MirrorApi:
     def _search_entities(self, parameters: Parameters) -> Body:
         search, language = _required(parameters, "search"), _required(parameters, "language")
         kind = parameters.get("type", "item")
-        if kind not in _KINDS:
+        if kind not in _TITLES:
             raise _bad_value("type", kind)
         limit, offset = _integer(parameters, "limit", 7, 1, 50), _integer(parameters, "continue", 0, 0, 10_000)
         strict = "strictlanguage" in parameters
@@ -395,8 +390,8 @@ class MirrorApi:
 
     def _hit(self, match: Match, kind: str, languages: Sequence[str]) -> Body:
         labels, descriptions = self._documents.names(match.id)
-        title = _PREFIXES[kind] + match.id
-        best = {"label": _first_api(labels, languages), "description": _first_api(descriptions, languages)}
+        title = _TITLES[kind] + match.id
+        best = {"label": _in_first(labels, languages), "description": _in_first(descriptions, languages)}
         display = {name: text for name, text in best.items() if text}
         hit: Body = {
             "id": match.id,
@@ -446,8 +441,8 @@ class MirrorApi:
             document["redirects"] = {"from": entity_id, "to": target}
         return document
 
-    def _query(self, parameters: Parameters, *, second_version: bool) -> Body:
-        done: Body = {"batchcomplete": True if second_version else ""}
+    def _query(self, parameters: Parameters) -> Body:
+        done: Body = {"batchcomplete": ""}
         if "siteinfo" in _many(parameters.get("meta", "")):
             general = {
                 "sitename": "Wikidata" if self._info.concept_base == WIKIDATA else self._site.partition("://")[2],
@@ -456,7 +451,7 @@ class MirrorApi:
                 "articlepath": "/wiki/$1",
                 "wikibase-conceptbaseuri": self._info.concept_base,
                 "time": self._info.built.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "readonly": True if second_version else "",
+                "readonly": "",
             }
             return done | {"query": {"general": general, "namespaces": _SPACES}}
         lists = _many(parameters.get("list", ""))
@@ -474,7 +469,7 @@ class MirrorApi:
             info = f"Search request is longer than the maximum allowed length. ({len(search)} > {_MAX_SEARCH})"
             raise ApiError("cirrussearch-query-too-long", info)
         namespaces = _many(parameters.get("srnamespace", "0"))
-        kinds = [kind for number, kind in _NAMESPACES_api.items() if number in namespaces or "*" in namespaces]
+        kinds = [kind for kind, number in _NAMESPACES.items() if {str(number), "*"}.intersection(namespaces)]
         limit, offset = _integer(parameters, "srlimit", 10, 1, 500), _integer(parameters, "sroffset", 0, 0, 10_000)
         ids, total = self._found(search, kinds, limit, offset)
         body: Body = {}
@@ -490,7 +485,7 @@ class MirrorApi:
         try:
             found = by_keywords(self._index, search, kinds)
         except BadKeyword as error:
-            raise ApiError(error.code, str(error)) from error
+            raise ApiError("badvalue", str(error)) from error
         if found is None:
             return self._index.by_words(search, kinds, limit=limit, offset=offset)
         return found[offset : offset + limit], len(found)
@@ -498,10 +493,10 @@ class MirrorApi:
     def _page(self, entity_id: str) -> Body:
         kind = v.entity_kind(entity_id)
         descriptions = self._documents.names(entity_id)[1]
-        snippet = (_first_api(descriptions, _fallbacks("en")) or {"value": ""})["value"]
+        snippet = (_in_first(descriptions, _fallbacks("en")) or {"value": ""})["value"]
         return {
-            "ns": next(int(number) for number, name in _NAMESPACES_api.items() if name == kind),
-            "title": _PREFIXES[kind] + entity_id,
+            "ns": _NAMESPACES[kind],
+            "title": _TITLES[kind] + entity_id,
             "pageid": int(entity_id[1:]),
             "size": len(snippet.encode()),
             "wordcount": len(snippet.split()),
@@ -515,7 +510,7 @@ def _fallbacks(language: str) -> list[str]:
     return list(dict.fromkeys([language, language.split("-")[0], "mul", "en"]))
 
 
-def _first_api(texts: Mapping[str, str], languages: Sequence[str]) -> dict[str, str] | None:
+def _in_first(texts: Mapping[str, str], languages: Sequence[str]) -> dict[str, str] | None:
     found = next((language for language in languages if language in texts), None)
     return None if found is None else {"value": texts[found], "language": found}
 

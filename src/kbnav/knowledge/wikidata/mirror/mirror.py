@@ -25,7 +25,7 @@ from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool, Result
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, open_store, read_info
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 
 QUERY_TIMEOUT = 60.0
 """Seconds; that of Wikidata's query service."""
@@ -227,5 +227,5 @@ def _undamaged(call: Callable[[], T]) -> T:
 
 def check_run() -> None:
     """Raise Stopped, or CancelledError, where the run is over that this code is a part of."""
-    if brake := current_brake():
-        brake.check()
+    if cancellation := current_cancellation():
+        cancellation.check()

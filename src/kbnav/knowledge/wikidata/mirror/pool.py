@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from kbnav.models.cancellation import current_brake
+from kbnav.models.cancellation import current_cancellation
 
 Form = Literal["json", "xml", "csv", "tsv", "ntriples", "turtle", "rdfxml"]
 """How a result is written."""
@@ -122,12 +122,12 @@ class QueryPool:
         """
         request = {"query": text, "form": form, "graph_form": graph_form, "most_bytes": most_bytes}
         request |= {"union": self._union, "graph": graph}
-        stopped, brake = threading.Event(), current_brake()
+        stopped, cancellation = threading.Event(), current_cancellation()
 
         def unwanted() -> bool:
             return stopped.is_set() or (gone is not None and gone())
 
-        with brake.telling(stopped.set) if brake else nullcontext():
+        with cancellation.telling(stopped.set) if cancellation else nullcontext():
             self._wait(unwanted)
             try:
                 child = self._take()

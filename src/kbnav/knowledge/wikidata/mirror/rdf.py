@@ -1,4 +1,4 @@
-"""Values of statements, from Wikibase's JSON form to its RDF form and back.
+"""Entity documents and values of statements, from Wikibase's JSON form to the RDF of its export, and values back.
 
 A value is one simple term and, for times, quantities and coordinates, a value node that holds what the term cannot: a
 precision, a calendar, a unit, bounds, a globe. Decoding takes the node where there is one and says what can be said
@@ -317,8 +317,6 @@ def _julian_from_days(days: int) -> tuple[int, int, int]:
 
 
 _N = v.UNPLACED
-_INTEGER_entities = NamedNode(f"{v.XSD}integer")
-_DATE_TIME_entities = NamedNode(f"{v.XSD}dateTime")
 _SPECIAL_SITES = {
     "commonswiki": "commons.wikimedia.org",
     "specieswiki": "species.wikimedia.org",
@@ -492,9 +490,9 @@ def _counts(
     if document.get("lastrevid"):
         counts[v.VERSION] = int(document["lastrevid"])
     for predicate, count in counts.items():
-        yield Quad(subject, predicate, Literal(str(count), datatype=_INTEGER_entities))
+        yield Quad(subject, predicate, Literal(str(count), datatype=_INTEGER))
     if document.get("modified"):
-        yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME_entities))
+        yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME))
 
 
 def _claims(subject: NamedNode, claims: Mapping[str, Any]) -> Iterator[Quad]:

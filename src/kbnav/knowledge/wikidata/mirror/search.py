@@ -275,9 +275,6 @@ class Index:
             raise DataError(f"{file}: not a readable index: {error}") from error
         try:
             self._sqlite.execute("SELECT number FROM entity LIMIT 1").fetchone()
-            tables = self._sqlite.execute("SELECT 1 FROM sqlite_master WHERE name = 'value_words'")
-            self.has_values = tables.fetchone() is not None
-            """Whether values are indexed, as they were not by older versions."""
         except sqlite3.Error as error:
             self._sqlite.close()
             raise DataError(f"{file}: not a readable index: {error}") from error
@@ -367,11 +364,7 @@ _INSOURCE = re.compile(r'(?<!\S)insource:\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.I
 
 
 class BadKeyword(ValueError):
-    """A keyword that cannot be searched for here; the code is that of the action API."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    """A keyword that cannot be searched for here."""
 
 
 def by_keywords(index: Index, search: str, kinds: Sequence[str]) -> list[str] | None:
@@ -384,10 +377,7 @@ def by_keywords(index: Index, search: str, kinds: Sequence[str]) -> list[str] | 
     if not phrases_:
         return None
     if any(re.match(r"/.*/", phrase) for phrase in phrases_):
-        raise BadKeyword("badvalue", "insource: regular expressions are not searched for here, only words")
-    if not index.has_values:
-        info = "This mirror has no index of values; build it again with `kbnav mirror build`, which makes one."
-        raise BadKeyword("novalues", info)
+        raise BadKeyword("insource: regular expressions are not searched for here, only words")
     words = " ".join(_INSOURCE.sub(" ", search).split())
     found = [set(index.by_value(phrase)) for phrase in phrases_]
     if words:

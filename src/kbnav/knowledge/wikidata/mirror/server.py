@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -21,16 +20,13 @@ from kbnav.knowledge.wikidata.mirror.mirror import MEMORY_LIMIT, QUERY_TIMEOUT, 
 from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 from kbnav.settings.model import Endpoints
 
-DEFAULT_PORT = 7878
+_SPARQL_PATHS = ("/sparql", "/bigdata/namespace/wdq/sparql")
 _JSON = "application/json; charset=utf-8"
 _TURTLE = "text/turtle; charset=utf-8"
 
 
-class MirrorServer:
-    """Serves one mirror from threads of this process; a context manager, and closed at its end.
-
-    Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
-    """
+class MirrorServer(Listening):
+    """Serves the mirror in a folder."""
 
     def __init__(
         self,
@@ -43,25 +39,14 @@ class MirrorServer:
         workers: int = 4,
         names: Collection[str] = (),
     ) -> None:
-        """Open the mirror in the folder ``path`` and listen at once.
+        """Open the mirror and listen; limits are those of ``Mirror``, the rest is as ``Listening`` has it.
 
-        Args:
-            path: folder of the mirror.
-            host: address to listen on.
-            port: port to listen on; 0: one that is free.
-            query_timeout: seconds after which a query is stopped.
-            memory_limit: bytes of address space that one query may use; 0: no limit.
-            workers: queries that run at once.
-            names: under which names, beside addresses and ``localhost``, it may be asked.
+        Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
         """
         self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
         self.info = self.mirror.info
-        queries = [
-            sparql_route(one, self.mirror.pool, self.mirror.prefixes)
-            for one in ("/sparql", "/bigdata/namespace/wdq/sparql")
-        ]
         routes = [
-            *queries,
+            *(sparql_route(one, self.mirror.pool, self.mirror.prefixes) for one in _SPARQL_PATHS),
             Route("/w/api.php", self._api, methods=["GET", "POST"]),
             Route("/wiki/Special:EntityData/{name}", self._entity_data),
             Route("/wiki/{name}", self._page),
@@ -69,15 +54,10 @@ class MirrorServer:
             Route("/", self._about),
         ]
         try:
-            self._listening = Listening(routes, host, port, names)
+            super().__init__(routes, host, port, names)
         except UsageError:
             self.mirror.close()
             raise
-
-    @property
-    def url(self) -> str:
-        """Base URL, without a slash at its end."""
-        return self._listening.url
 
     @property
     def endpoints(self) -> Endpoints:
@@ -93,7 +73,7 @@ class MirrorServer:
     def close(self) -> None:
         """End the queries that run, and stop listening."""
         self.mirror.pool.close()
-        self._listening.close()
+        super().close()
         self.mirror.close()
 
     async def _api(self, request: Request) -> Response:
@@ -130,32 +110,6 @@ class MirrorServer:
 
     async def _about(self, request: Request) -> Response:  # noqa: ARG002 - as Starlette calls it
         return PlainTextResponse(_about(self.info))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def serve(
-    path: Path,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    *,
-    query_timeout: float = QUERY_TIMEOUT,
-    memory_limit: int = MEMORY_LIMIT,
-    names: Collection[str] = (),
-    ready: Callable[[MirrorServer], None] | None = None,
-) -> None:
-    """Serve a mirror until the process is interrupted; ``ready`` is called once it listens."""
-    with MirrorServer(path, host, port, query_timeout=query_timeout, memory_limit=memory_limit, names=names) as server:
-        if ready is not None:
-            ready(server)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
 
 
 def _dump(body: Any) -> bytes:

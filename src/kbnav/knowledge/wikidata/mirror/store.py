@@ -12,8 +12,6 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 
 FORMAT = 3
-READABLE = frozenset({1, 2, FORMAT})
-"""Format 1 does not find parts of Chinese and Japanese names in the full text; it and 2 have no index of values."""
 META = "meta.json"
 TRIPLES = "triples"
 NAMES = "names.sqlite"
@@ -57,7 +55,7 @@ def read_info(path: Path) -> MirrorInfo:
         raise UsageError(f"no mirror in {path}: build one with `kbnav mirror build`") from error
     except (ValidationError, OSError) as error:
         raise DataError(f"{meta}: not the description of a mirror: {error}") from error
-    if info.format not in READABLE:
+    if info.format != FORMAT:
         raise DataError(f"{path}: a mirror of format {info.format}, and this version reads {FORMAT}: build it again")
     for part in (TRIPLES, NAMES):
         if not (path / part).exists():

@@ -60,26 +60,12 @@ RANKS = {
 }
 ENTITY_TYPES = {"item": "Item", "property": "Property", "lexeme": "Lexeme"}
 
-DATATYPES = {
-    "wikibase-item": "WikibaseItem",
-    "wikibase-property": "WikibaseProperty",
-    "wikibase-lexeme": "WikibaseLexeme",
-    "wikibase-form": "WikibaseForm",
-    "wikibase-sense": "WikibaseSense",
-    "entity-schema": "WikibaseEntitySchema",
-    "string": "String",
-    "external-id": "ExternalId",
-    "url": "Url",
-    "commonsMedia": "CommonsMedia",
-    "geo-shape": "GeoShape",
-    "tabular-data": "TabularData",
-    "globe-coordinate": "GlobeCoordinate",
-    "monolingualtext": "Monolingualtext",
-    "quantity": "Quantity",
-    "time": "Time",
-    "math": "Math",
-    "musical-notation": "MusicalNotation",
-}
+_NAMES = (
+    "wikibase-item wikibase-property wikibase-lexeme wikibase-form wikibase-sense string external-id url commonsMedia "
+    "geo-shape tabular-data globe-coordinate monolingualtext quantity time math musical-notation"
+)
+DATATYPES = {name: "".join(part[0].upper() + part[1:] for part in name.split("-")) for name in _NAMES.split()}
+DATATYPES["entity-schema"] = "WikibaseEntitySchema"
 """Datatype names of the JSON form, and the local names of their IRIs in the RDF form."""
 
 LANGUAGE_CODES = {
