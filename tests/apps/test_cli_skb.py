@@ -347,3 +347,12 @@ class Embeddings(ModelStub):
 def embeddings() -> Iterator[Embeddings]:
     with Embeddings() as stub:
         yield stub
+
+
+def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
+    built(kbnav)
+    # "Ann Reed", "Bob Lisk", "The Mill description: A house with a wheel.", "Long Barn"
+    found = json.loads(kbnav("skb", "info", "v.skb", "--json")[1])
+    assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
+    assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
+    assert (found["largest_degree"], found["isolated"], found["indexed"]) == (2, 0, "plain")

@@ -7,72 +7,23 @@ dense`` wrote, and ``lsa`` is fitted on the texts themselves and needs no weight
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
+from kbnav.encoders.base import ONNX
+from kbnav.encoders.base import Encoder as Encoder
+from kbnav.encoders.base import TwoSided as TwoSided
+from kbnav.encoders.base import Vectors as Vectors
+from kbnav.encoders.base import Windowed as Windowed
+from kbnav.encoders.base import encode_queries as encode_queries
+from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
 
 MINILM = ("minilm", "minilm-int8", "minilm-long", "minilm-int8-long")
 """``int8``: computed in 8 bits, several times as fast; ``long``: a long text is read in windows and not cut."""
-ONNX = ("onnx", "onnxruntime", "tokenizers")
-"""What minilm needs beside its weights."""
 WITH_WEIGHTS = (*MINILM, "e5")
 """Encoders that need nothing but their name."""
-
-
-Vectors = npt.NDArray[np.float32]
-
-
-class Encoder(Protocol):
-    """What an index of vectors needs. Calls are made from several threads at once."""
-
-    @property
-    def name(self) -> str:
-        """Names the model and all that changes its vectors; vectors of different names are never compared."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
-
-        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
-        """
-        ...
-
-
-@runtime_checkable
-class Windowed(Protocol):
-    """An encoder that reads only the beginning of a long text, and can tell."""
-
-    def unread(self, text: str) -> int:
-        """Characters at the end of a text that it does not read."""
-        ...
-
-
-@runtime_checkable
-class TwoSided(Encoder, Protocol):
-    """An encoder that encodes questions otherwise than the documents that answer them; ``encode`` is for documents."""
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of questions, of the shape and length that ``encode`` gives."""
-        ...
-
-
-def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
-    """The vectors of questions, to be compared with those of documents."""
-    return encoder.encode_queries(texts) if isinstance(encoder, TwoSided) else encoder.encode(texts)
-
-
-def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
-    """The rows scaled to length 1; rows of zeros stay zeros."""
-    rows = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    scaled: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return scaled
 
 
 def same(name: str, other: str) -> bool:

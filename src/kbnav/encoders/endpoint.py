@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, ServiceError
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 

@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import DataError
 
 FILE = "lsa.npz"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders import ONNX, Vectors, normalised
+from kbnav.encoders.base import ONNX, Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 

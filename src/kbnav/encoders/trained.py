@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 

@@ -19,7 +19,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.stark import StarkSource
-from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
 from kbnav.knowledge.skb.store import SKB
 
 from .saved import plain, save_pickle, save_stark, save_tensor, tensor_pickle
@@ -376,3 +376,16 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     (folder / "edge_types.pt").unlink()
     with pytest.raises(UsageError, match=r"edge_types\.pt missing"):
         StarkSource(folder)
+
+
+def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
+    drug = prime.number("1")
+    assert get_doc_info(prime, drug, add_rel=False) == (
+        "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n  - state: solid\n"
+    )
+    assert get_rel_info(prime, drug) == (
+        "- relations:\n"
+        "\n  indication: {disease: (eczema),}"
+        "\n  off-label_use: {disease: (eczema, acne),}"
+        "\n  associated_with: {gene/protein: (PHYHIP),}"
+    )

@@ -15,9 +15,11 @@ from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
+    from kbnav.evaluation.datasets import Dataset as DatasetOf
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.evaluate import PlanScores
+    from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
@@ -61,7 +63,6 @@ def planner(
 
     Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
     """
-    from kbnav.apps.cli.train import LEFT_OUT, path_questions
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
@@ -232,3 +233,21 @@ def queries(name: str, settings: Settings, limit: int | None = None) -> list[Tra
     if not found:
         raise UsageError(f"no question of {name} has gold nodes")
     return found[:limit]
+
+
+LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
+
+
+def path_questions(dataset: DatasetOf, kb: SkbKB | None = None) -> list[LabelledQuestion]:
+    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
+    from kbnav.planning.training import LabelledQuestion, made_from
+
+    found = [
+        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
+        for one in dataset.questions
+        if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
+    ]
+    if not found:
+        where = f"an answer in {kb.skb.meta.name}" if kb else "gold nodes"
+        raise UsageError(f"no question of {dataset.name} has {where}")
+    return found

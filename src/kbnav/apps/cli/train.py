@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from kbnav.apps.cli.learned import LEFT_OUT, ended, path_questions, print_frozen, queries
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, load, open_skb
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
-    from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.settings.model import Settings
@@ -333,21 +333,6 @@ def _train_fuse(job: Job, options: Options) -> None:
     _print_card(job, card, head, "by the weights before and after")
 
 
-def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
-    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
-    from kbnav.planning.training import LabelledQuestion, made_from
-
-    found = [
-        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
-        for one in dataset.questions
-        if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
-    ]
-    if not found:
-        where = f"an answer in {kb.skb.meta.name}" if kb else "gold nodes"
-        raise UsageError(f"no question of {dataset.name} has {where}")
-    return found
-
-
 def _print_stage(stage: str, done: int, total: int) -> None:
     if done % _EVERY == 0 or done == total:
         print(f"{stage}: {done:,} of {total:,} questions", file=sys.stderr)
@@ -390,9 +375,6 @@ def _train_planner(job: Job, options: Options) -> None:
     )
 
 
-LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
-
-
 def _print_epoch(epoch: Epoch) -> None:
     held_out = "" if epoch.validation is None else f", on questions held out {epoch.validation:.3f}"
     print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}{held_out}", file=sys.stderr, flush=True)
@@ -400,7 +382,6 @@ def _print_epoch(epoch: Epoch) -> None:
 
 def _train_programs(job: Job, options: Options) -> None:
     """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
-    from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
