@@ -56,15 +56,6 @@ def test_a_release_is_cut_into_a_section_of_its_own(copied: Path):
         RELEASE["cut"](copied, "9.8.7", "2030-01-02")
 
 
-def test_continuous_integration_runs_everything_on_every_python_that_is_supported():
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    versions = jobs["everything"]["strategy"]["matrix"]["python"]
-    low, high = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project()["requires-python"]).groups()
-    assert versions == [f"3.{minor}" for minor in range(int(low), int(high))]
-    assert ".ci/run" in [step.get("run") for step in jobs["everything"]["steps"]]
-    assert "make site" in [step.get("run") for step in jobs["site"]["steps"]]
-
-
 def test_every_make_target_that_the_pages_name_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in ("README.md", "CONTRIBUTING.md"):

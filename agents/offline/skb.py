@@ -14,8 +14,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
-from kbnav.knowledge.skb.question_reading import Mention, Reading, one_is_asked, read
+from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.runs.trajectory import Step as Taken

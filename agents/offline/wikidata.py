@@ -83,7 +83,7 @@ _NAMED = re.compile(r"(?:^|[:>] |^- )([^:()\[\];\n]{1,80}) \((Q\d+)\)|\b(Q\d+) \
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHit:
     """One line of a search: an item, or a property with the datatype of its values."""
 
     id: str
@@ -101,8 +101,8 @@ class Search:
     query: str
     rung: Literal["exact", "shorter", "fulltext", "none"]
     matched: tuple[str, ...]
-    items: tuple[Found, ...]
-    properties: tuple[Found, ...]
+    items: tuple[SearchHit, ...]
+    properties: tuple[SearchHit, ...]
     suggestion: str = ""
     """What may have been meant, where nothing was found."""
 
@@ -180,8 +180,8 @@ def read_search(query: str, text: str) -> Search:
     """The observation of search_entities."""
     rung: Literal["exact", "shorter", "fulltext"] = "exact"
     matched: tuple[str, ...] = (query,)
-    items: list[Found] = []
-    properties: list[Found] = []
+    items: list[SearchHit] = []
+    properties: list[SearchHit] = []
     for line in text.splitlines():
         shorter = _SHORTER.fullmatch(line)
         if shorter:
@@ -192,7 +192,7 @@ def read_search(query: str, text: str) -> Search:
             continue
         found = _FOUND.fullmatch(line)
         if found:
-            one = Found(
+            one = SearchHit(
                 found["id"], found["label"] or "", found["about"] or "", found["type"] or "", found["alias"] or ""
             )
             (items if one.id.startswith("Q") else properties).append(one)
@@ -246,8 +246,8 @@ class Segment:
     named: bool = False
     noun: bool = False
     rung: str = "exact"
-    items: tuple[Found, ...] = ()
-    properties: tuple[Found, ...] = ()
+    items: tuple[SearchHit, ...] = ()
+    properties: tuple[SearchHit, ...] = ()
 
     @property
     def best(self) -> str:
@@ -267,7 +267,7 @@ class Segment:
             score -= 1.5 if any(fold(one.label) == wanted for one in relations[:1]) else 1.0 * bool(relations)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
 
-    def only_begins(self, item: Found) -> bool:
+    def only_begins(self, item: SearchHit) -> bool:
         """Whether an item was found because its label begins with the words and goes on."""
         return fold(item.label).startswith(fold(self.text)) and fold(item.label) != fold(self.text)
 
@@ -276,7 +276,7 @@ class Segment:
 class Hit:
     """A property that the search for a segment found; ``score`` is at most 1.5."""
 
-    found: Found
+    found: SearchHit
     score: float
     segment: Segment
 
@@ -303,14 +303,6 @@ class Relation:
         """It as a pattern."""
         one, two = (f"wd:{self.entity}", other) if self.direction == "out" else (other, f"wd:{self.entity}")
         return f"{one} wdt:{self.property_id} {two} ."
-
-
-@dataclass(frozen=True)
-class Focus:
-    """A segment taken for one of its items."""
-
-    segment: Segment
-    entity: str
 
 
 @dataclass(frozen=True)
@@ -385,7 +377,7 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
     return list(cut.values())
 
 
-def _share(part: str, parts: Sequence[str], found: Iterable[Found]) -> tuple[Found, ...]:
+def _share(part: str, parts: Sequence[str], found: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
     """What of a search for several parts belongs to one of them: that whose words the label has, else the first."""
     return tuple(one for one in found if max(parts, key=lambda each: _likeness(each, one.label)) == part)
 
@@ -473,18 +465,18 @@ class Reading:
             return Hypothesis(probe, thought)
         return Hypothesis(probe, thought, f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}")
 
-    def hypotheses(self, focus: Sequence[Focus]) -> Iterator[Hypothesis]:
+    def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
         The most specific come first: the last question about another name, a comparison, a superlative, a qualifier, a
         text that is a value, values narrowed by a second name or class or followed further, members, values.
         """
         question = self.question
-        if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0].segment):
+        if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
             about = _asked_about(self.last)
             if len(about) == 1:
-                again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].entity}", self.last.outcome.query)
-                yield Hypothesis(again, f"The last question again, about {focus[0].segment.text}.")
+                again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
+                yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
         if question.comparative and len(self.names) > 1:
             yield from self._comparisons(*question.comparative)
         if question.measure and self.kind:
@@ -497,8 +489,8 @@ class Reading:
             return
         for one in focus:
             yield from self._qualified(one)
-            yield from self._literals(one.segment)
-        names = {one.entity: one.segment for one in focus}
+            yield from self._literals(one)
+        names = {one.best: one for one in focus}
         for relation in ranked[:_RELATIONS]:
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, names[relation.entity])
@@ -507,16 +499,16 @@ class Reading:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
 
-    def _relations(self, focus: Focus) -> Iterator[Relation]:
+    def _relations(self, focus: Segment) -> Iterator[Relation]:
         """Properties of an entity that may answer the question.
 
         A property counts by how well its label fits the other words, by the searches that found it, and by whether its
         values are of the kind asked for.
         """
-        question, cut = self.question, self.besides(focus.segment)
+        question, cut = self.question, self.besides(focus)
         hits, what_it_is = property_hits(cut), self.words.each((INSTANCE_OF, SUBCLASS_OF))
         groups: dict[tuple[str, str], list[Edge]] = {}
-        for edge in self.seen.edges.get(focus.entity, []):
+        for edge in self.seen.edges.get(focus.best, []):
             groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
         for one, hit in hits.items():
             if (one, "out") not in groups and (one, "in") not in groups and hit.found.datatype == "wikibase-item":
@@ -525,7 +517,7 @@ class Reading:
         fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
         for ((one, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
             datatype = hits[one].found.datatype if one in hits else ""
-            relation = Relation(focus.entity, one, label, direction, tuple(edges), datatype)
+            relation = Relation(focus.best, one, label, direction, tuple(edges), datatype)
             score += hits[one].score if one in hits else 0.0
             dated = "time" in relation.kinds
             if score > 0 or (question.asks == "time" and dated):
@@ -538,7 +530,7 @@ class Reading:
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Of what a relation links: what a second name is linked to; what is of the class; what lies further on."""
         triple, label = relation.triple(), f"{relation.label} ({relation.property_id})"
-        for other in [one for one in self.names if one is not name and one.score >= _SURE][:1]:
+        for other in [one for one in self.names if one.text != name.text and one.score >= _SURE][:1]:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
         if self.kind:
@@ -572,7 +564,7 @@ class Reading:
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
                 yield self._values(pattern, f"The question names several relations: {names}.")
 
-    def _onward(self, segment: Segment, *, last: bool) -> Found | None:
+    def _onward(self, segment: Segment, *, last: bool) -> SearchHit | None:
         """The property that leads on from a value: a class asked for ("which country") only where it is one by name."""
         for hit in sorted(property_hits([segment]).values(), key=lambda one: -one.score):
             exact = fold(hit.found.label) == fold(segment.text)
@@ -582,14 +574,14 @@ class Reading:
                 return hit.found
         return None
 
-    def _members(self, focus: Sequence[Focus]) -> Iterator[Hypothesis]:
+    def _members(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of the class asked for: linked in any way to the names, or of the years, or simply all."""
         question = self.question
-        if not self.kind or question.measure or any(one.segment.score < _LIKELY for one in focus):
+        if not self.kind or question.measure or any(one.score < _LIKELY for one in focus):
             return
         if self.names and not focus:
             return
-        linked = "".join(f" ?answer ?link{number} wd:{one.entity} ." for number, one in enumerate(focus))
+        linked = "".join(f" ?answer ?link{number} wd:{one.best} ." for number, one in enumerate(focus))
         dates = self._measures("date")[:1]
         dated = f" ?answer wdt:{dates[0]} ?date ." if dates and question.years else ""
         if question.years and not (dated or linked):
@@ -598,31 +590,31 @@ class Reading:
         thought = f"Members of the class {self.kind} that have to do with what the question names."
         yield self._values(f"{self._of_kind} .{linked}{dated}{bounds}", thought)
 
-    def _qualified(self, focus: Focus) -> Iterator[Hypothesis]:
+    def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """Statements with qualifiers: a qualifier that is asked for, or a date that is given."""
         question, statement = self.question, "p:{0} ?statement . ?statement ps:{0}"
-        others = [one for one in self.names if one is not focus.segment]
+        others = [one for one in self.names if one.text != focus.text]
         named = {item.id for other in others for item in other.items}
-        rest = " ".join([*(segment.text for segment in self.besides(focus.segment)), question.hint])
-        edges = [edge for edge in self.seen.edges.get(focus.entity, []) if edge.qualifiers]
+        rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
+        edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
         fits = fit(rest, [f"{edge.fact.label} {edge.fact.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].fact.id in named)))
         for sign, year in question.years:
             dated = next(((e, d) for f, e in ranked if (d := _dated(e, year)) and (f > 0 or e.fact.id in named)), None)
             if dated and sign == "=" and question.asks != "time":
-                path = f"wd:{focus.entity} {statement.format(dated[0].fact.property_id)}"
+                path = f"wd:{focus.best} {statement.format(dated[0].fact.property_id)}"
                 yield self._values(
                     f"{path} ?answer ; pq:{dated[1].property_id} ?date . FILTER(YEAR(?date) = {year})",
                     f"A statement with {dated[0].fact.label} has {dated[1].label} {year}, which the question names.",
                 )
-        left = " ".join(segment.text for segment in self.besides(focus.segment, *others))
+        left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
             if not edge.fact.id or (edge.fact.id not in named and (score <= 0 or question.asks != "time")):
                 continue
             if wanted := _wanted_qualifier(question, edge, left):
                 path = statement.format(edge.fact.property_id)
                 yield self._values(
-                    f"wd:{focus.entity} {path} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
+                    f"wd:{focus.best} {path} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
                     f"The statement {edge.fact.label}: {edge.fact.text} says more: {wanted.label} is asked for.",
                 )
 
@@ -635,13 +627,13 @@ class Reading:
                 thought = f"{name.text} may be a value of {hit.found.label} ({hit.found.id})."
                 yield self._values(f"?answer wdt:{hit.found.id} {text_literal(name.text)} .", thought)
 
-    def _checks(self, focus: Focus, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
+    def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        name, one = focus.segment.text, f"wd:{focus.entity}"
-        own = [relation for relation in ranked if relation.entity == focus.entity]
-        others = [other for other in self.names if other is not focus.segment]
+        name, one = focus.text, f"wd:{focus.best}"
+        own = [relation for relation in ranked if relation.entity == focus.best]
+        others = [other for other in self.names if other.text != focus.text]
         if not others:
-            hits = sorted(property_hits(self.besides(focus.segment)).values(), key=lambda hit: -hit.score)
+            hits = sorted(property_hits(self.besides(focus)).values(), key=lambda hit: -hit.score)
             chosen = [*(relation.property_id for relation in own if relation.edges), *(hit.found.id for hit in hits)]
             for found in chosen[:1]:
                 either = f"{{ {one} wdt:{found} ?value }} UNION {{ ?value wdt:{found} {one} }}"
@@ -681,9 +673,9 @@ class Reading:
                 values = f"VALUES ?answer {{ wd:{first.best} wd:{second.best} }} ?answer wdt:{measure} ?value ."
                 yield Hypothesis(f"SELECT ?answer WHERE {{ {values} }} ORDER BY {order}(?value) LIMIT 1", thought)
 
-    def _superlatives(self, focus: Sequence[Focus], dimension: str, order: str) -> Iterator[Hypothesis]:
+    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
         """The member of a class with the most or the least of a quantity."""
-        linked = "".join(f"?answer ?link wd:{one.entity} . " for one in focus if one.segment.score >= _SURE)
+        linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
         for measure in self._measures(dimension)[:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
             yield Hypothesis(
@@ -750,7 +742,7 @@ def _as_meant(segment: Segment, meant: Mapping[str, str]) -> Segment:
     wanted = meant.get(fold(segment.text))
     if not wanted:
         return segment
-    known = [one for one in segment.items if one.id == wanted] or [Found(wanted, segment.text)]
+    known = [one for one in segment.items if one.id == wanted] or [SearchHit(wanted, segment.text)]
     return replace(segment, rung="exact", items=(*known, *(one for one in segment.items if one.id != wanted)))
 
 
@@ -759,7 +751,7 @@ def _asked_about(turn: Turn) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
 
 
-def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[Found, ...]:
+def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, ...]:
     """What a pronoun may stand for: what the last turn was about, or its answer.
 
     "She" and "he" are the one of them whose gender was seen, or the answer where the question was not about a person.
@@ -776,7 +768,7 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[Found, ...]
     names: dict[str, str] = {}
     for before, one, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
         names.setdefault(one or other, (before or after).strip())
-    return tuple(Found(one, names.get(one, one)) for one in order)
+    return tuple(SearchHit(one, names.get(one, one)) for one in order)
 
 
 def _path(words: Vocabulary, *first: str) -> str:
@@ -916,9 +908,9 @@ class _Plan(Plan):
         )
 
 
-def _says_itself(query: str, seen: Evidence, focus: Sequence[Focus]) -> bool:
+def _says_itself(query: str, seen: Evidence, focus: Sequence[Segment]) -> bool:
     """Whether the one row of a query about an entity is that entity, which answers nothing."""
-    about = {one.entity for one in focus if f"wd:{one.entity} " in query}
+    about = {one.best for one in focus if f"wd:{one.best} " in query}
     return seen.rows[query] == 1 and bool(about.intersection(seen.results[query]))
 
 
@@ -940,9 +932,9 @@ def _in_order(question: Question, phrases: Sequence[Phrase]) -> list[Phrase]:
     return sorted(phrases, key=lambda one: text.find(one.text) if one.text in text else len(text))
 
 
-def _lookups(focus: Focus, reading: Reading) -> Calls:
-    name, entity = focus.segment.text, focus.entity
-    rest = " ".join(segment.text for segment in reading.besides(focus.segment))
+def _lookups(focus: Segment, reading: Reading) -> Calls:
+    name, entity = focus.text, focus.best
+    rest = " ".join(segment.text for segment in reading.besides(focus))
     incoming = {"entity_id": entity, "query": rest or name, "direction": "in"}
     return [
         ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
@@ -950,10 +942,9 @@ def _lookups(focus: Focus, reading: Reading) -> Calls:
     ]
 
 
-def _targets(reading: Reading) -> list[list[Focus]]:
+def _targets(reading: Reading) -> list[list[Segment]]:
     """Entities to look at, in order: two sure names together, else the surest; then the next in line; then none."""
-    best = [Focus(name, name.best) for name in reading.names]
-    first = [one for one in best[:2] if one.segment.score >= _SURE] or best[:1]
-    groups = [first, best[len(first) :][:1]]
-    groups += [[Focus(one, one.items[1].id)] for one in reading.names[:1] if len(one.items) > 1]
+    first = [one for one in reading.names[:2] if one.score >= _SURE] or reading.names[:1]
+    groups = [[*first], [*reading.names[len(first) :][:1]]]
+    groups += [[replace(one, items=one.items[1:])] for one in reading.names[:1] if len(one.items) > 1]
     return [*[group for group in groups if group][:_TARGETS], []]

@@ -101,29 +101,6 @@ def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):
     assert full.gold == without.gold
 
 
-def test_an_ablation_of_the_skb_agent(kbnav, folder):
-    questions = [
-        {
-            "id": "own",
-            "question": "Which ship built by Marit Skarrow was painted yellow?",
-            "nodes": ["ship:keeper"],
-        },
-        {"id": "text", "question": "What groans when the air is moist?", "nodes": ["instrument:the-alderman"]},
-    ]
-    (folder / "demo.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
-    arguments = ["--system", "skb", "--kb", "demo", "demo.jsonl", "--without", "vector_query"]
-    code, out, error = kbnav("sweep", *arguments, "--out", "abl")
-    assert code == 0, error
-    assert "abl/without-vector_query against abl/full, 2 questions of both" in out
-    tools = {}
-    for name in ("full", "without-vector_query"):
-        records = read_saved_run(folder / "abl" / name).records.values()
-        tools[name] = {step.call.tool for record in records for step in record.run.steps}
-    assert "vector_query" in tools["full"]
-    assert tools["without-vector_query"]
-    assert "vector_query" not in tools["without-vector_query"]
-
-
 def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbnav, folder):
     for name in ("a", "b"):
         assert kbnav(*RUN, "--out", name, "--limit", "2")[0] == 0

@@ -134,22 +134,6 @@ def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begi
     assert not any(Path(folder, "questions.jsonl").exists() for folder in ("runs/n", "runs/b", "runs/t"))
 
 
-def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
-    from kbnav.knowledge.open import bundled_skb
-    from kbnav.knowledge.skb.store import SKB
-
-    with SKB.open(bundled_skb(tmp_path / "home")) as skb:
-        ids, names = list(skb.nodes.ids)[:5], list(skb.nodes.names)[:5]
-        one = next(n for n in range(5) if list(skb.nodes.names).count(names[n]) == 1)
-    (tmp_path / "q.csv").write_text(f"id,question,answers\n1,Which?,{ids[0]}\n2,What?,{names[one]}\n")
-    assert kbnav("run", "q.csv", "--kb", "demo", "--system", "bm25", "--out", "runs/s")[0] == 0
-    gold = read_saved_run(Path("runs/s")).gold
-    assert (gold["1"].nodes, gold["2"].nodes) == ((ids[0],), (ids[one],))
-    (tmp_path / "q.csv").write_text("id,question,answers\n1,Which?,nobody at all\n")
-    code, _, error = kbnav("run", "q.csv", "--kb", "demo", "--system", "bm25", "--out", "runs/u")
-    assert (code, "the answer 'nobody at all' is neither an id nor a name in demo" in error) == (2, True)
-
-
 def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, monkeypatch):
     monkeypatch.setenv("KBNAV_DATA", "data")
     (tmp_path / "data" / "spinach").mkdir(parents=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kbnav.runs.trajectory import load_run, save_run
 from tests.apps.parts import QUERY, QUESTION, curie, model
-from tests.models.stub import ModelStub, completion, failure
+from tests.models.stub import ModelStub, failure
 
 
 def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
@@ -20,18 +20,6 @@ def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
     assert "↶ search_entities Marie Curie (repeat)" in shown
     assert "↶ search_entities Marie Curie (rolled back)" in shown
     assert "2 taken back" in shown
-
-
-def test_a_finish_beside_other_calls_was_not_run_and_so_not_taken_back(kbnav):
-    search, _, finish, said = curie()
-    both = completion(None, [("execute_query", {"thought": "Ask.", "query": QUERY}), ("finish", {})])
-    with ModelStub([search, both, finish, said]) as stub:
-        _, out, _ = kbnav("ask", "-q", "--json", *model(stub), QUESTION)
-    answer = json.loads(out)
-    assert (answer["taken_back"], answer["not_run"]) == (0, 1)
-    _, shown, _ = kbnav("show", "last")
-    assert "3 steps, 1 not run," in shown
-    assert "taken back" not in shown
 
 
 def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):

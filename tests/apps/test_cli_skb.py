@@ -158,17 +158,6 @@ def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path
     )
 
 
-def test_names_of_rdf_by_a_property_of_ones_own(kbnav, tmp_path):
-    (tmp_path / "d.ttl").write_text(
-        '<http://x/1> <http://x/called> "Mere" . <http://x/2> <http://x/near> <http://x/1> .'
-    )
-    rdf = ["build", "--from", "rdf", "d.ttl", "--encoder", "none", "--no-sparql", "--out", "d.skb"]
-    _, _, error = kbnav("skb", *rdf)
-    assert "node without a name (kept, the end of its IRI is shown): 2 (http://x/1, http://x/2)" in error
-    _, _, error = kbnav("skb", *rdf, "--label-property", "http://x/called")
-    assert "the end of its IRI is shown): 1 (http://x/2)" in error
-
-
 def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
     names = 'rdfs:label "Mere"@en, "Meer"@de'
     (tmp_path / "lakes.ttl").write_text(TURTLE.replace('rdfs:label "Mere"', names))
@@ -233,27 +222,6 @@ def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):
     assert (code, out) == (2, "")
     assert message in error
     assert len(error.splitlines()) == 1
-
-
-def test_ask_prints_the_ranking_and_show_prints_it_again(kbnav):
-    built(kbnav)
-    code, out, _ = kbnav("ask", "--kb", "v.skb", QUESTION)
-    assert code == 0
-    assert "→ search_neighbors p1, owns, out" in out
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines() if line.startswith("│")]
-    assert rows == [["1", "The Mill", "h1", "house", "1.0"], ["2", "Long Barn", "h2", "house", "0.5"]]
-    code, shown, _ = kbnav("show", "last")
-    assert code == 0
-    assert "│    2 │ Long Barn │ h2 │ house │   0.5 │" in shown
-
-
-def test_a_saved_run_is_replayed_with_the_same_answer(kbnav, monkeypatch, tmp_path):
-    built(kbnav)
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
-    first = json.loads(kbnav("ask", "--kb", "v.skb", "--json", QUESTION)[1])
-    saved = tmp_path / "home" / "runs" / f"{first['run']}.json"
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--model", f"replay:{saved}", "--json", QUESTION)
-    assert (code, json.loads(out)["ranking"]) == (0, first["ranking"])
 
 
 def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):

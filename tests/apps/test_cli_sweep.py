@@ -13,9 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.walking import asker
-from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
-from kbnav.evaluation.sweep import variants
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Usage, side_by_side
@@ -70,29 +68,6 @@ def test_every_value_has_its_own_numbers_and_its_own_options(kbnav, tmp_path):
     table = (tmp_path / "sweep" / "sweep.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in table[2:]] == ["| planner=none", "| planner=ranker+trained=my.planner"]
     assert (tmp_path / "p" / "planner.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("vary", "problem"),
-    [
-        ("k", "takes name=value"),
-        ("k=", "takes name=value"),
-        ("k=3,3", "has k=3 twice"),
-        ("planner=ranker+trained", "behind + stands name=value"),
-    ],
-)
-def test_what_is_no_list_of_values_is_refused(vary, problem):
-    with pytest.raises(UsageError, match=problem.replace("+", r"\+")):
-        variants([vary], {})
-
-
-def test_fixed_options_go_to_every_value_and_own_ones_to_one(tmp_path):
-    found = variants(["planner=none,ranker+trained=a/b+k=3", "k=5"], {"rounds": "4"})
-    assert [(one.name, one.options) for one in found] == [
-        ("planner=none", {"rounds": "4", "planner": "none"}),
-        ("planner=ranker+trained=a_b+k=3", {"rounds": "4", "planner": "ranker", "trained": "a/b", "k": "3"}),
-        ("k=5", {"rounds": "4", "k": "5"}),
-    ]
 
 
 class Planning(ModelStub):

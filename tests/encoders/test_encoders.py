@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kbnav.encoders import default, encode_queries, load, normalised, same
+from kbnav.encoders import default, load, normalised, same
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.encoders.libraries import SentenceTransformers
 from kbnav.encoders.lsa import LSA
@@ -36,26 +36,6 @@ def test_rows_are_scaled_to_length_one_and_zeros_stay(rows: Any) -> None:
 def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name: str) -> None:
     with pytest.raises(UsageError, match=r"there are minilm, minilm-int8, .*, e5, lsa"):
         load(name)
-
-
-def test_questions_are_encoded_by_the_side_of_an_encoder_that_is_for_them() -> None:
-    class OneSided:
-        name = "one"
-
-        def encode(self, texts: Any) -> Any:
-            return np.ones((len(texts), 1), np.float32)
-
-    class TwoSided(OneSided):
-        def encode_queries(self, texts: Any) -> Any:
-            return np.zeros((len(texts), 1), np.float32)
-
-    assert encode_queries(OneSided(), ["a", "b"]).tolist() == [[1], [1]]
-    assert encode_queries(TwoSided(), ["a"]).tolist() == [[0]]
-
-
-def test_lsa_cannot_be_had_by_name() -> None:
-    with pytest.raises(UsageError, match="fitted"):
-        load("lsa")
 
 
 def test_the_default_is_minilm_where_it_is_installed_and_what_is_missing_is_said() -> None:
@@ -144,13 +124,6 @@ def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts: list[str], 
 
     assert len(vectors) == len(queries)
     assert all(length == 0 or length == pytest.approx(1, abs=1e-5) for length in lengths)
-
-
-def test_lsa_folds_case_and_accents_and_knows_nothing_of_unseen_words() -> None:
-    encoder = LSA.fit(["Façade of stone", "facade of wood"], dimensions=2)
-    same = encoder.encode(["FAÇADE", "facade", "zebra", ""])
-    assert (same[0] == same[1]).all()
-    assert not same[2:].any()
 
 
 def test_lsa_fits_on_a_part_of_many_texts() -> None:

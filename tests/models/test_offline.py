@@ -82,13 +82,6 @@ def test_its_runs_are_short_hold_no_rollback_and_end_by_a_finish_with_rows_or_wi
         assert all(step.call.thought for step in run.steps)
 
 
-def test_marie_curies_elements(agent: Agent) -> None:
-    run = asked(agent, "Which elements were discovered by Marie Curie?")
-    assert run.outcome.status == "answered"
-    assert found(run) == ["Q1128", "Q979"]
-    assert run.outcome.text == "polonium, radium"
-
-
 @pytest.mark.parametrize(
     ("first", "then", "answer"),
     [
@@ -237,16 +230,6 @@ def test_a_search_is_read_back_as_it_is_shown(items: list[Entity], properties: l
     ]
     if items or properties:
         assert (search.rung, search.matched) == ("shorter", ("a", "b"))
-
-
-def test_properties_that_an_entry_only_names_are_read_too() -> None:
-    text = "universe (Q1): all that is\n- age (P2): 14\nNot shown: has part (P527) ×2, whole (P3)."
-    facts = [edge.fact for edge in read_entry(text)]
-    assert [(fact.property_id, fact.label, fact.text, fact.kind) for fact in facts] == [
-        ("P2", "age", "14", "number"),
-        ("P527", "has part", "", ""),
-        ("P3", "whole", "", ""),
-    ]
 
 
 def test_a_failed_query_counts_as_one_without_rows() -> None:

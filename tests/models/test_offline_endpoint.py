@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.offline.endpoint import Search, read, read_rows, read_search, words_apart
+from kbnav.agents.offline.endpoint import Search, read, read_search, words_apart
 from kbnav.agents.offline.question import read_question
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.open import open_kb
@@ -104,12 +104,6 @@ def test_a_search_is_read_as_it_is_shown():
         ("data:p1", "Study Light", "thing"),
         ("<http://shop.example/v/fits>", "fits", "property"),
     ]
-
-
-def test_rows_are_read_as_they_are_shown():
-    assert read_rows("way\tp\tn\n1\tshop:fits (fits)\t3\nResult 2: 1 row.") == [["1", "shop:fits (fits)", "3"]]
-    assert read_rows("Result 1: True") == [["true"]]
-    assert read_rows("The query ran and returned no rows.") == []
 
 
 def test_words_of_a_phrase_that_nothing_is_called_are_looked_up_one_by_one():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.spinach import build_spinach, has_labels
+from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Understood
 from kbnav.sessions.session import ask
@@ -82,11 +82,6 @@ def test_what_a_name_stands_for_can_be_said(agent: Agent):
     assert ask(agent, "Who discovered polonium? (polonium: Q1128)").outcome.query == (
         "SELECT DISTINCT ?answer WHERE { wd:Q1128 wdt:P61 ?answer . }"
     )
-
-
-def test_it_is_known_whether_things_have_names_in_a_language(agent: Agent):
-    assert has_labels(agent.kb, "de")
-    assert not has_labels(agent.kb, "cs")
 
 
 def test_a_question_about_what_is_not_stated_is_not_answered_with_false(agent: Agent):

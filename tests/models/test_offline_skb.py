@@ -18,7 +18,7 @@ from kbnav.agents.skb import skb_offline
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.question_reading import read, singular
+from kbnav.knowledge.skb.questions import read
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.sessions.session import ask
@@ -151,29 +151,6 @@ def village_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SKB]:
     build(TableSource([folder / "n.jsonl"]), folder / "v.skb", Options(vectors=False, sparql=False))
     with SKB.open(folder / "v.skb") as skb:
         yield skb
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [("houses", "house"), ("bodies", "body"), ("boxes", "box"), ("classes", "class"), ("virus", "virus"),
-     ("diseases", "disease"), ("gas", "ga"), ("branches", "branch"), ("axis", "axis")],
-)  # fmt: skip
-def test_plurals_and_singulars_meet(word, expected):
-    assert singular(word) == expected
-    assert singular(singular(word)) == singular(word)
-
-
-def test_calls_are_a_function_of_the_state(demo_kb, tmp_path):
-    settings = Settings(home=tmp_path, kb="demo", language="en")
-    question = DEMO_QUESTIONS[1]["question"]
-    run = ask(skb_offline(demo_kb, settings), question)
-    again = skb_offline(demo_kb, settings)
-    context = again.context(question, "en").tools
-    for number, step in enumerate(run.path):
-        state = start(question, [], settings.budget)
-        state["path"] = [one for one in run.path if one.call.turn < step.call.turn]
-        calls = again.policy(state, context).calls
-        assert step.call in calls, number
 
 
 def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
+from kbnav.models.calls import BYTES_PER_TOKEN
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
-from tests.models.test_calls import Echo
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 
@@ -140,12 +139,6 @@ def test_where_no_score_can_be_read_the_order_stays_and_the_step_has_failed(rela
     assert not trace.steps[-1].ok
 
 
-def test_nothing_to_score_is_no_failure(related: SkbKB):
-    trace = Trace()
-    assert not Rerank(related.skb, Listening(), Script().calls, RerankOptions()).retrieve("?", 3, trace).ids
-    assert trace.steps[-1].ok
-
-
 def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
     fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
     return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
@@ -163,15 +156,6 @@ def test_a_call_that_fails_costs_one_candidate(related: SkbKB, tmp_path: Path):
     assert run.outcome.ranking is not None
     first, failed, last = run.path[0].nodes[:3]
     assert run.outcome.ranking.ids == [last, first, failed]
-
-
-def test_calls_for_one_query_are_under_way_at_once(related: SkbKB):
-    model = Echo(together=4)  # each of its calls waits for three others
-    system = Rerank(
-        related.skb, Listening("lark", "wren", "crow", "finch"), ModelCalls(model, "echo", jobs=4), RerankOptions()
-    )
-    system.retrieve(QUERY, 4)
-    assert (model.most, len(model.asked)) == (4, 4)
 
 
 def test_twenty_are_scored_unless_told_otherwise(related: SkbKB):

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kbnav.answers.tables import Ranking
@@ -22,14 +21,9 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import (
-    BM25,
     FILE,
-    VSS,
-    BM25Options,
     MultiVSS,
     MultiVSSOptions,
-    VSSOptions,
-    aggregated,
     chunks,
 )
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -59,25 +53,6 @@ def test_documents_with_relations_bring_what_neighbours_are_called(related: SkbK
     assert found["bob"] == pytest.approx(5 / 26**0.5, abs=1e-5)
     assert found["ann"] == pytest.approx(0.5, abs=1e-5)
     assert found["lark"] == pytest.approx(1, abs=1e-5)
-
-
-class ShortSighted(KeywordEncoder):
-    """Reads twenty characters."""
-
-    def unread(self, text: str) -> int:
-        return max(len(text) - 20, 0)
-
-
-def test_what_a_search_does_not_read_of_a_long_query_is_told(related_path: Path):
-    with SKB.open(related_path, ShortSighted()) as skb:
-        for query, told in (("letter", False), ("letter" * 9, True)):
-            trace = Trace()
-            VSS(SkbKB(skb), VSSOptions()).retrieve(query, 3, trace)
-            assert ("the last 34 characters of the query lie behind" in trace.steps[-1].observation) == told
-        for words, told in ((256, False), (259, True)):
-            trace = Trace()
-            BM25(SkbKB(skb), BM25Options()).retrieve(" ".join(f"w{n}" for n in range(words)), 3, trace)
-            assert ("\n3 words of the query were left out" in trace.steps[-1].observation) == told
 
 
 @pytest.mark.parametrize(("relations", "found"), [("true", {"mew", "ann", "bob"}), ("false", {"mew"})])
@@ -143,12 +118,6 @@ def test_multi_vss_puts_the_cosines_of_chunks_together(related, tmp_path, aggreg
     found = scores(related, "multi-vss", QUERY, tmp_path, k=3, aggregate=aggregate, relations="false")
     assert list(found) == list(wanted)
     assert found == pytest.approx(wanted, abs=1e-5)
-
-
-def test_aggregates_of_chunks():
-    cosines = np.array([0.1, 0.9, 0.5, 0.7], np.float32)
-    assert [aggregated(cosines, how) for how in ("max", "mean", "mean3")] == pytest.approx([0.9, 0.55, 0.7])
-    assert aggregated(cosines[:2], "mean3") == pytest.approx(0.5)
 
 
 def test_nodes_behind_the_first_follow_in_the_order_of_vss(related: SkbKB, tmp_path: Path):
@@ -372,10 +341,3 @@ def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
     )
     assert set(ranking.ids[: len(both)]) == both
     kb.close()
-
-
-def test_graph_rank_encodes_once_what_it_asks_of_documents(related_path: Path):
-    encoder = CountingEncoder()
-    with SKB.open(related_path, encoder) as skb:
-        GraphRank(SkbKB(skb), GraphRankOptions()).retrieve("Which guitar made by Ann Reed was lost?", 3)
-    assert encoder.asked == [["Which guitar made by Ann Reed was lost?", "lost"]]

@@ -33,11 +33,6 @@ def asked(page: str, *, own: bool = True, **options) -> list[tuple[str, str]]:
     return [(one.author, one.text) for one in questions("User talk:KB bot", page, bot=BOT, own=own, **options)]
 
 
-def test_the_first_comment_of_a_section_is_a_question_with_its_author():
-    page = f"Welcome! {ANN}\n\n== Radium ==\nWho discovered radium? {ANN}\n\n=== More ===\nAnd polonium? {BOB}\n"
-    assert asked(page) == [("Ann", "Who discovered radium?")]
-
-
 def test_elsewhere_only_what_follows_a_mention_is_asked():
     page = (
         f"== Radium ==\nWho discovered radium? {ANN}\n:[[User:KB bot]]: who was it? {BOB}\n"
@@ -124,11 +119,6 @@ def test_a_reply_stays_visible_where_something_is_never_closed(opening):
     assert asked(page) == [("Ann", "Who?")]
     (question,) = questions("P", page, bot=BOT, own=True)
     assert with_reply(page, question, ":R") == f"== A ==\nWho? {ANN}\n:R\n\n{opening} x\n== B ==\nWhat? {BOB}\n"
-
-
-def test_a_tag_that_is_never_closed_is_plain_text_and_a_heading_may_have_a_comment():
-    page = f"== A == <!-- old -->\nWhat is <pre>? {ANN}\n== B ==\nWho? {BOB}\n"
-    assert asked(page) == [("Ann", "What is <pre>?"), ("Bob x", "Who?")]
 
 
 @pytest.mark.parametrize("piece", ["<pre>", "<!--", "[[", "[[ ", "{{", "== ", "12:34, ", "{{bots|", "<nowiki>x", "\n:"])

@@ -29,7 +29,6 @@ from kbnav.retrieval.expansion import (
     HyDE,
     PRFOptions,
     SampledOptions,
-    shown,
     structures,
 )
 from kbnav.runs.trace import Trace
@@ -65,20 +64,6 @@ def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_so
     )
     with SKB.open(tmp_path / "s.skb") as many:
         assert structures(many) == {"guitar": ("name", "first", "middle", "last")}
-
-
-def test_documents_are_shown_in_one_line_each_without_stops_where_lines_were_broken(tmp_path: Path):
-    fields = {"full_name": "Lark\nthe First", "makers": ["Ann\nReed", "Bob"], "notes": {"on_it": "A letter\n\nof two"}}
-    (tmp_path / "n.jsonl").write_text(json.dumps({"id": "a", "type": "guitar", "name": "Lark", **fields}))
-    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
-    options = Options(vectors=False, sparql=False)
-    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]), tmp_path / "s.skb", options)
-    with SKB.open(tmp_path / "s.skb") as one:
-        line = (
-            "name: Lark. type: guitar. full name: Lark the First. makers: Ann Reed, Bob. notes: on it: A letter of two."
-        )
-        assert shown(one, 0) == line
-        assert structures(one) == {"guitar": ("name", "full name", "makers", "notes")}
 
 
 def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Said):

@@ -26,7 +26,7 @@ from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import save_run
 from kbnav.settings.model import Settings
-from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script
+from tests.retrieval.expand.conftest import QUERY, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
 Said = Callable[[Trace, str], list[str]]
@@ -189,19 +189,6 @@ def test_where_no_entity_can_be_read_the_query_stands_alone(skb: SKB, said: Said
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
 
 
-def test_a_query_that_finds_nothing_and_names_nothing_is_still_expanded(skb: SKB):
-    script = Script("[]", "one")
-    assert kar(skb, script, Listening()).expand(QUERY, Trace()) == ["one"]
-    assert documents(script.prompts[1]) == []
-
-
-def test_a_node_linked_to_nothing_is_shown_alone(skb: SKB, said: Said):
-    script, trace = Script("[]", "one"), Trace()
-    kar(skb, script, Listening("empty")).expand(QUERY, trace)
-    assert said(trace, "document_triples") == ["Nowhere (empty): 0 of 0 neighbours"]
-    assert documents(script.prompts[1]) == ["Found for the query itself: [1] name: Nowhere. type: town."]
-
-
 def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, said: Said):
     whole, less = Script(NAMES_ANN, "one"), Script(NAMES_ANN, "one")
     traces = Trace(), Trace()
@@ -227,19 +214,6 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
         "  0.7071 ←made by— Storm Crow (crow)\n"
         "  0.0000 —learned from→ Bob Reed (bob)"
     ]
-
-
-def test_unless_said_otherwise_the_graph_is_followed_two_hops_far_and_ten_neighbours_are_kept(tmp_path: Path):
-    """KAR, section 5.3: h = 2, k = 10. A chain of two, and sixteen nodes beside it."""
-    (tmp_path / "n.csv").write_text("id,type,name\n" + "".join(f"n{one},t,node{one}\n" for one in range(20)))
-    edges = ["n0,r,n1", "n1,r,n2", "n2,r,n3", *(f"n0,r,n{one}" for one in range(4, 20))]
-    (tmp_path / "e.csv").write_text("source,relation,target\n" + "\n".join(edges) + "\n")
-    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
-    with SKB.open(tmp_path / "x.skb") as chain:
-        trace = Trace()
-        KAR(chain, Listening("n0"), Script("[]").calls, similarity_for(chain, "vss"), KAROptions()).expand(QUERY, trace)
-        [step] = [step for step in trace.steps if step.call.tool == "document_triples"]
-        assert "10 of 18 neighbours" in step.observation  # n3 is three hops away
 
 
 def test_hops_and_edges_are_those_of_the_surroundings(skb: SKB, said: Said):
@@ -318,17 +292,6 @@ def test_ablations_reach_the_system_by_name(guitars: SkbKB):
         build_retriever("vss", guitars, leave_out(settings, ["kg"]))
     with pytest.raises(UsageError, match="kar: without"):
         build_retriever("kar", guitars, settings, {"without": "rollback"})
-
-
-def test_names_met_again_are_not_encoded_again(skb: SKB):
-    encoder = CountingEncoder()
-    with SKB.open(skb.place, encoder) as counted:
-        similarity = similarity_for(counted, "vss")
-        for nodes, expected in (([2, 3], ["storm", "Lark", "Wren"]), ([3, 5, 2], ["Storm Crow"])):
-            encoder.asked.clear()
-            scores = similarity.names("storm")(np.array(nodes, np.int32))
-            assert [text for batch in encoder.asked for text in batch] == expected
-        assert scores.tolist() == pytest.approx([0, 1, 0])
 
 
 def films(tmp_path: Path) -> SKB:

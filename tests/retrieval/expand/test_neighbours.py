@@ -75,14 +75,6 @@ def test_of_several_ways_that_over_the_best_node_is_told(tmp_path: Path):
         assert [link.node for link in best.links] == [middle, 3]
 
 
-def test_one_hop_and_three_hops_go_as_far_as_they_say(tmp_path: Path):
-    chain = graph_of(tmp_path / "g", 5, [(0, 0, 1), (1, 0, 2), (3, 0, 2), (3, 0, 4)])
-    for hops in (1, 2, 3, 4):
-        found = Surroundings(chain, hops=hops).best(0, scored([1, 1, 1, 1, 1]), 10)
-        assert [triple.tail for triple in found.triples] == list(range(1, hops + 1))
-        assert [len(triple.links) for triple in found.triples] == list(range(1, hops + 1))
-
-
 def test_too_many_edges_are_followed_from_the_best_nodes_only(tmp_path: Path):
     graph = graph_of(tmp_path / "g", 10, TREE)
     scores = scored([0, 0.1, 0.9, 0.8, 1, 1, 0.3, 0.3, 0.2, 0.2])

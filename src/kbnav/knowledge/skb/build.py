@@ -90,8 +90,6 @@ class Options(NamedTuple):
     """Also an approximate index of all vectors, with faiss."""
     workers: Workers | None = None
     """Who renders and encodes the texts; None: this process. What is built is the same."""
-    indexes: bool = True
-    """False: no texts and vectors, which are elsewhere; the names that go with texts are there."""
 
     @property
     def encoder_name(self) -> str:
@@ -184,7 +182,6 @@ def unfinished(source: Source, out: Path, options: Options) -> bool:
 def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
     wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
-    wanted += [] if options.indexes else ["without indexes"]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -279,12 +276,11 @@ class _Job:
         yield GRAPH, self._graph
         if options.sparql:
             yield TRIPLES, self._triples
-        if options.text and options.indexes:
-            yield TEXT, self._text
         if options.text:
+            yield TEXT, self._text
             yield NAMES, self._names
         for part, relations in ((VECTORS, False), (RELATIONAL_VECTORS, True)):
-            if not options.indexes or (relations and not options.relations):
+            if relations and not options.relations:
                 continue
             if relations and options.text:
                 yield RELATIONAL_TEXT, self._relational_text

@@ -80,10 +80,10 @@ def _relations(skb: SKB, node: int, n_rel: int = -1, *, directed: bool = False) 
     return _directed(skb, node, n_rel) if directed else get_rel_info(skb, node, n_rel=n_rel)
 
 
-def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *, n_rel: int = -1) -> str:
-    """The relations of a node as text, in the SKB's style; empty where it has none. Raises UnknownId."""
+def get_rel_info(skb: SKB, node: int, *, n_rel: int = -1) -> str:
+    """The relations of a node as text, in the SKB's style; empty where it has none."""
     render = {"stark-amazon": _amazon_relations, "stark-mag": _mag_relations}.get(skb.meta.style, _prime_relations)
-    text = render(skb, node, skb.relation_names if relations is None else relations, n_rel)
+    text = render(skb, node, n_rel)
     return f"- relations:\n{text}" if text else ""
 
 
@@ -99,13 +99,7 @@ def indexed_texts(skb: SKB, *, relations: bool = False, among: range | None = No
 
 def indexed_text(skb: SKB, node: int, *, relations: bool = False) -> str:
     """What the indexes hold of one node, with ``relations`` or without."""
-    return indexed_node(skb, node, relations=relations).document
-
-
-def indexed_node(skb: SKB, node: int, *, relations: bool = False) -> NodeText:
-    """One node as ``indexed_texts`` gives it."""
-    names = NodeText(node, skb.nodes.type_of(node), str(skb.nodes.names[node]), skb.nodes.aliases(node), "")
-    return _indexed(skb, names, skb.documents[node], relations=relations)
+    return next(indexed_texts(skb, relations=relations, among=range(node, node + 1))).document
 
 
 def _indexed(skb: SKB, node: NodeText, fields: Fields, *, relations: bool) -> NodeText:
@@ -159,6 +153,8 @@ def _directed(skb: SKB, node: int, n_rel: int) -> str:
 
 def _neighbors(skb: SKB, node: int, relation: str) -> list[int]:
     """Numbers of the neighbours by one relation, either way, in the order of their ids as STaRK numbers them."""
+    if relation not in skb.relation_names:
+        return []
     nodes: list[int] = skb.graph.neighbors(node, skb.relation_number(relation)).tolist()
     return sorted(nodes, key=lambda number: int(skb.id(number))) if skb.meta.style != "plain" else nodes
 
@@ -221,16 +217,14 @@ def _votes(review: Mapping[str, Any]) -> int:
     return int(float(votes)) if votes.replace(".", "", 1).isdigit() else 0
 
 
-def _amazon_relations(skb: SKB, node: int, relations: Sequence[str], n_rel: int) -> str:
+def _amazon_relations(skb: SKB, node: int, n_rel: int) -> str:
     text = ""
     for relation, head in (("also_buy", "products also purchased"), ("also_view", "products also viewed")):
-        titles = (
-            [_title(skb, other, "title") for other in _neighbors(skb, node, relation)] if relation in relations else []
-        )
+        titles = [_title(skb, other, "title") for other in _neighbors(skb, node, relation)]
         titles = titles[:n_rel] if n_rel > 0 else titles
         if titles:
             text += f"  {head}: \n" + "".join(f"#{number}: {title}\n" for number, title in enumerate(titles, 1))
-    brands = _neighbors(skb, node, "has_brand") if "has_brand" in relations else []
+    brands = _neighbors(skb, node, "has_brand")
     return text + (f"  brand: {_title(skb, brands[0], 'brand_name')}\n" if brands else "")
 
 
@@ -267,9 +261,9 @@ def _mag_venue(fields: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _mag_relations(skb: SKB, node: int, relations: Sequence[str], n_rel: int) -> str:
+def _mag_relations(skb: SKB, node: int, n_rel: int) -> str:
     text = ""
-    for relation in relations:
+    for relation in skb.relation_names:
         nodes = _neighbors(skb, node, relation)
         if not nodes:
             continue
@@ -324,9 +318,9 @@ def _prime_detail(kind: str, key: str, value: Any) -> str:
     return f"  - {key} ({_GENE_FIELDS[key]}): {value}\n"
 
 
-def _prime_relations(skb: SKB, node: int, relations: Sequence[str], n_rel: int) -> str:
+def _prime_relations(skb: SKB, node: int, n_rel: int) -> str:
     text = ""
-    for relation in relations:
+    for relation in skb.relation_names:
         by_type: dict[int, list[int]] = {}
         for other in _neighbors(skb, node, relation):
             by_type.setdefault(skb.nodes.type_of(other), []).append(other)

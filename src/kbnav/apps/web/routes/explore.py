@@ -31,7 +31,7 @@ from kbnav.apps.web.store import StoredEvent
 from kbnav.errors import NotOffered
 from kbnav.knowledge.skb.exploring import Explorer, NodePage
 from kbnav.knowledge.skb.kb import as_skb
-from kbnav.knowledge.skb.question_reading import read
+from kbnav.knowledge.skb.questions import read
 from kbnav.tools.show import cut
 
 router = APIRouter(include_in_schema=False)
