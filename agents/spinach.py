@@ -194,23 +194,18 @@ class _Parts:
     @classmethod
     def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
         options = SpinachOptions.model_validate(settings.options)
-        if kb_kind(kb) != "wikibase" and options.preset == "paper":
+        kind, paper = kb_kind(kb), options.preset == "paper"
+        if kind != "wikibase" and paper:
             raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
+        tools, prompt = (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
         if isinstance(kb, Joint):
             _refuse_skbs(kb)
-            offered = several_tools(kb)
-            tools = Toolbox.for_kb(kb, offered, without=settings.without_tools, more=settings.with_tools)
-            return cls(settings, options, tools, Shown(), "spinach/several.md")
-        if kb_kind(kb) == "sparql":
-            tools = Toolbox.for_kb(kb, ENDPOINT_TOOLS, without=settings.without_tools, more=settings.with_tools)
-            return cls(settings, options, tools, Shown(), "spinach/endpoint.md")
-        if options.preset == "paper":
-            toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools, more=settings.with_tools)
-            return cls(
-                paper_settings(settings), options, toolbox, Shown(whole_rows=0, profiles=False), "spinach/paper.md"
-            )
-        toolbox = Toolbox.for_kb(kb, WIKIDATA_TOOLS, without=settings.without_tools, more=settings.with_tools)
-        return cls(settings, options, toolbox, Shown(), "spinach/policy.md")
+            tools, prompt = several_tools(kb), "several"
+        elif kind == "sparql":
+            tools, prompt = ENDPOINT_TOOLS, "endpoint"
+        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
+        shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
+        return cls(paper_settings(settings) if paper else settings, options, toolbox, shown, f"spinach/{prompt}.md")
 
     def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:
         ending = QueryEnding(

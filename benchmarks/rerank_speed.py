@@ -23,7 +23,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever, numbers
-from kbnav.retrieval.cross import CrossScorer, Scores, shown
+from kbnav.retrieval.cross import CrossScorer, Scores, document_text
 from kbnav.settings.model import Settings
 from kbnav.training.models import cross_encoder, export
 from kbnav.training.task import quiet
@@ -43,7 +43,7 @@ def asked(skb: SKB, given: argparse.Namespace) -> list[Asked]:
     for one in load_file("jsonl", given.questions).questions[: given.limit]:
         nodes = numbers(skb, bm25.retrieve(one.text(), given.candidates))
         answers = [skb.nodes.ids.find(node) for node in one.nodes]
-        texts = [shown(skb, node, given.longest) for node in nodes]
+        texts = [document_text(skb, node, given.longest) for node in nodes]
         found.append(Asked(one.text(), texts, np.isin(nodes, answers)))
     return found
 

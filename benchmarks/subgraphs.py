@@ -22,7 +22,7 @@ from benchmarks._timing import show
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.cross import PER_SYSTEM, Candidates, Found
+from kbnav.retrieval.cross import PER_SYSTEM, CandidateList, Candidates
 from kbnav.retrieval.qagnn import Batch, Builder, Subgraph, together
 from kbnav.settings.model import Settings
 
@@ -50,7 +50,7 @@ def main() -> None:
             index.embed(text)  # the encoder's time is not the graph's
         made: list[Subgraph] = []
 
-        def build(one: tuple[str, Found]) -> None:
+        def build(one: tuple[str, CandidateList]) -> None:
             made.append(builder.build(*one))
 
         print(f"{skb.meta.name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges")
@@ -61,7 +61,7 @@ def main() -> None:
         def put(part: Sequence[Subgraph]) -> Batch:
             return together(part, index, len(skb.meta.relations))
 
-        def batch(part: Sequence[tuple[str, Found]]) -> Batch:
+        def batch(part: Sequence[tuple[str, CandidateList]]) -> Batch:
             return put([builder.build(*one) for one in part])
 
         built, kept = _each(batch, _parts(asked)), _each(put, _parts(made))

@@ -33,7 +33,7 @@ _QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "pr
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHit:
     """One line of a search; ``kind`` is ``class``, ``property`` or ``thing``."""
 
     id: str
@@ -45,10 +45,10 @@ class Found:
 class Search:
     """A search and what it found; ``part`` of the phrase, where not for all of it."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[SearchHit, ...] = ()
     part: str = ""
 
-    def first(self, kind: str) -> Found | None:
+    def first(self, kind: str) -> SearchHit | None:
         """The first of a kind."""
         return next((one for one in self.found if one.kind == kind), None)
 
@@ -94,7 +94,7 @@ def read_search(text: str) -> Search:
         if match:
             is_class = re.match(r"class(?:;|$)", match["about"] or "")
             kind = "property" if line.endswith(_PROPERTY) else "class" if is_class else "thing"
-            found.append(Found(match["id"], match["also"] or match["label"], kind))
+            found.append(SearchHit(match["id"], match["also"] or match["label"], kind))
     part = _PART.match(text)
     return Search(tuple(found), part[1] if part else "")
 
@@ -218,7 +218,7 @@ def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> li
 def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phrase] = ()) -> Reading:
     """Link the phrases: the class first, that behind "which" before others, then names; ``apart`` are single words."""
     everything = [phrase for phrase in (*question.phrases, *apart) if len(phrase.text) > 1]
-    target: Found | None = None
+    target: SearchHit | None = None
     anchors: list[Anchor] = []
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):

@@ -83,7 +83,7 @@ _NAMED = re.compile(r"(?:^|[:>] |^- )([^:()\[\];\n]{1,80}) \((Q\d+)\)|\b(Q\d+) \
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHit:
     """One line of a search: an item, or a property with the datatype of its values."""
 
     id: str
@@ -101,8 +101,8 @@ class Search:
     query: str
     rung: Literal["exact", "shorter", "fulltext", "none"]
     matched: tuple[str, ...]
-    items: tuple[Found, ...]
-    properties: tuple[Found, ...]
+    items: tuple[SearchHit, ...]
+    properties: tuple[SearchHit, ...]
     suggestion: str = ""
     """What may have been meant, where nothing was found."""
 
@@ -180,8 +180,8 @@ def read_search(query: str, text: str) -> Search:
     """The observation of search_entities."""
     rung: Literal["exact", "shorter", "fulltext"] = "exact"
     matched: tuple[str, ...] = (query,)
-    items: list[Found] = []
-    properties: list[Found] = []
+    items: list[SearchHit] = []
+    properties: list[SearchHit] = []
     for line in text.splitlines():
         shorter = _SHORTER.fullmatch(line)
         if shorter:
@@ -192,7 +192,7 @@ def read_search(query: str, text: str) -> Search:
             continue
         found = _FOUND.fullmatch(line)
         if found:
-            one = Found(
+            one = SearchHit(
                 found["id"], found["label"] or "", found["about"] or "", found["type"] or "", found["alias"] or ""
             )
             (items if one.id.startswith("Q") else properties).append(one)
@@ -246,8 +246,8 @@ class Segment:
     named: bool = False
     noun: bool = False
     rung: str = "exact"
-    items: tuple[Found, ...] = ()
-    properties: tuple[Found, ...] = ()
+    items: tuple[SearchHit, ...] = ()
+    properties: tuple[SearchHit, ...] = ()
 
     @property
     def best(self) -> str:
@@ -267,7 +267,7 @@ class Segment:
             score -= 1.5 if any(fold(one.label) == wanted for one in relations[:1]) else 1.0 * bool(relations)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
 
-    def only_begins(self, item: Found) -> bool:
+    def only_begins(self, item: SearchHit) -> bool:
         """Whether an item was found because its label begins with the words and goes on."""
         return fold(item.label).startswith(fold(self.text)) and fold(item.label) != fold(self.text)
 
@@ -276,7 +276,7 @@ class Segment:
 class Hit:
     """A property that the search for a segment found; ``score`` is at most 1.5."""
 
-    found: Found
+    found: SearchHit
     score: float
     segment: Segment
 
@@ -377,7 +377,7 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
     return list(cut.values())
 
 
-def _share(part: str, parts: Sequence[str], found: Iterable[Found]) -> tuple[Found, ...]:
+def _share(part: str, parts: Sequence[str], found: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
     """What of a search for several parts belongs to one of them: that whose words the label has, else the first."""
     return tuple(one for one in found if max(parts, key=lambda each: _likeness(each, one.label)) == part)
 
@@ -564,7 +564,7 @@ class Reading:
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
                 yield self._values(pattern, f"The question names several relations: {names}.")
 
-    def _onward(self, segment: Segment, *, last: bool) -> Found | None:
+    def _onward(self, segment: Segment, *, last: bool) -> SearchHit | None:
         """The property that leads on from a value: a class asked for ("which country") only where it is one by name."""
         for hit in sorted(property_hits([segment]).values(), key=lambda one: -one.score):
             exact = fold(hit.found.label) == fold(segment.text)
@@ -742,7 +742,7 @@ def _as_meant(segment: Segment, meant: Mapping[str, str]) -> Segment:
     wanted = meant.get(fold(segment.text))
     if not wanted:
         return segment
-    known = [one for one in segment.items if one.id == wanted] or [Found(wanted, segment.text)]
+    known = [one for one in segment.items if one.id == wanted] or [SearchHit(wanted, segment.text)]
     return replace(segment, rung="exact", items=(*known, *(one for one in segment.items if one.id != wanted)))
 
 
@@ -751,7 +751,7 @@ def _asked_about(turn: Turn) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
 
 
-def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[Found, ...]:
+def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, ...]:
     """What a pronoun may stand for: what the last turn was about, or its answer.
 
     "She" and "he" are the one of them whose gender was seen, or the answer where the question was not about a person.
@@ -768,7 +768,7 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[Found, ...]
     names: dict[str, str] = {}
     for before, one, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
         names.setdefault(one or other, (before or after).strip())
-    return tuple(Found(one, names.get(one, one)) for one in order)
+    return tuple(SearchHit(one, names.get(one, one)) for one in order)
 
 
 def _path(words: Vocabulary, *first: str) -> str:

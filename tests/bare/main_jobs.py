@@ -78,19 +78,12 @@ def the_page_is_served() -> None:
         process.wait(30)
 
 
-def runs_are_scored() -> None:
-    gold = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
-    Path("questions.jsonl").write_text(json.dumps({"id": "marie", "question": MARIE, "sparql": gold}) + "\n")
-    said("eval", "run", "--kb", "mini", "questions.jsonl", "--out", "run")
-    said("eval", "report", "run", "--html", "report.html")
-    scores = json.loads(Path("run/scores.json").read_text())
-    assert "f1" in json.dumps(scores)
-
-
 def what_an_extra_is_missing_is_said_in_one_form() -> None:
     import kbnav
 
     Path("nodes.parquet").write_bytes(b"PAR1")
+    gold = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
+    Path("questions.jsonl").write_text(json.dumps({"id": "marie", "question": MARIE, "sparql": gold}) + "\n")
     asked = {"id": "cold", "question": "Which drug treats sea cold?", "nodes": ["d1"]}
     Path("train.jsonl").write_text(json.dumps(asked) + "\n")
     answer = kbnav.ask(MARIE)
@@ -103,7 +96,7 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
     trained = ("train", "seq2seq", "--kb", "my.skb", "--dataset", "train.jsonl")
     os.environ["KBNAV_WEB__DATABASE"] = "postgresql://127.0.0.1/none"
     told += [
-        said("eval", "report", "run", "--plots", "plots", code=2),
+        said("eval", "run", "--kb", "mini", "questions.jsonl", "--out", "run", code=2),
         said(*build, "--ann", code=2),
         said(*build, "--encoder", "minilm", code=2),
         said(*parquet, code=2),
@@ -112,7 +105,7 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
         said("mcp", code=2),
     ]
     del os.environ["KBNAV_WEB__DATABASE"]
-    extras = ("pandas", "plot", "ann", "vectors", "parquet", "train", "postgres", "mcp")
+    extras = ("pandas", "eval", "ann", "vectors", "parquet", "train", "postgres", "mcp")
     for text, extra in zip(told, extras, strict=True):
         form = rf"needs [\w, ]+, which (is|are) not installed: pip install 'kbnav\[{extra}\]'"
         assert re.search(form, " ".join(text.split())), f"{extra}: {text}"
@@ -136,7 +129,6 @@ def main() -> None:
             questions_are_answered,
             an_skb_is_built_and_asked,
             the_page_is_served,
-            runs_are_scored,
             what_an_extra_is_missing_is_said_in_one_form,
             the_page_on_python_runs,
         ):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained import MODEL, Card, digests, kept
+from kbnav.encoders.trained import MODEL, Card, digests, question_digests
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -106,7 +106,7 @@ def folder(
 ) -> Path:
     assert market.skb.vectors is not None
     out = tmp_path_factory.mktemp("trained") / "market"
-    seen = kept((str(number), one.text) for number, one in enumerate(trained[1]))
+    seen = question_digests((str(number), one.text) for number, one in enumerate(trained[1]))
     encoder = market.skb.vectors.encoder
     save(out, market.skb, trained[0], encoder, data={"made": "0"}, training=seen, validation=(), seconds=1.0)
     return out
@@ -213,7 +213,7 @@ def cross(market: Market, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "base_sha256": "",
         "settings": {"longest": 64, "systems": []},
         "data": {},
-        "training": kept([("1", "Where is the bowl?")]),
+        "training": question_digests([("1", "Where is the bowl?")]),
         "validation": (),
         "epochs": 1.0,
         "best_epoch": 1.0,

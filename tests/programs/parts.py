@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbnav.encoders.trained import kept
+from kbnav.encoders.trained import question_digests
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import Centroids
@@ -43,8 +43,8 @@ def frozen_programs(kb: SkbKB, settings: Settings, folder: Path, *sources: str) 
     about = Description(
         skb=kb.name,
         bound=bound_to(kb, open_parts(kb, settings)),
-        training=kept([("t", SEEN)]),
-        validation=kept([("v", "another")]),
+        training=question_digests([("t", SEEN)]),
+        validation=question_digests([("v", "another")]),
         words=centroids.words,
         centroids=centroids.vectors,
         groups=tuple(records),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import Found
+from kbnav.retrieval.cross import CandidateList
 from kbnav.retrieval.qagnn import Builder, inside, together
 from tests.trained.halls import DOORS, names
 
@@ -13,7 +13,7 @@ from tests.trained.halls import DOORS, names
 def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=30)
-    found = Found([skb.number("t3-0"), skb.number("t3-1"), skb.number("t9-2")], np.zeros((3, 2), np.float32))
+    found = CandidateList([skb.number("t3-0"), skb.number("t3-1"), skb.number("t9-2")], np.zeros((3, 2), np.float32))
     graph = builder.build(f"What is behind the red door of {names()[3]}?", found)
     assert len(graph.nodes) <= 30
     assert graph.nodes[graph.candidates].tolist() == found.nodes
@@ -35,7 +35,7 @@ def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
 def test_a_mere_word_beside_a_quoted_name_is_no_node_that_is_named(hall: SkbKB):
     skb = hall.skb
     builder, (first, other) = Builder(skb, skb.vectors, most=30), names()[3:5]
-    found = Found([skb.number("t9-2")], np.zeros((1, 2), np.float32))
+    found = CandidateList([skb.number("t9-2")], np.zeros((1, 2), np.float32))
     both = builder.build(f"The red door of {first} and {other}?", found)
     one = builder.build(f'The red door of "{first}" and {other}?', found)
     assert both.nodes[both.roles == 0].tolist() == [skb.number("r3"), skb.number("r4")]
@@ -46,7 +46,9 @@ def test_subgraphs_are_put_together_with_a_question_node_each(hall: SkbKB):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=20)
     graphs = [
-        builder.build(f"{door} of {names()[one]}", Found([skb.number(f"t{one}-0")], np.full((1, 2), one, np.float32)))
+        builder.build(
+            f"{door} of {names()[one]}", CandidateList([skb.number(f"t{one}-0")], np.full((1, 2), one, np.float32))
+        )
         for one, door in ((4, "red door"), (7, "blue door"))
     ]
     batch = together(graphs, skb.vectors, len(DOORS))

@@ -22,7 +22,7 @@ from kbnav.planning.plan_fuse import open_reader, save, start_weights
 from kbnav.planning.plan_fuse import train as train_fuse
 from kbnav.planning.training import LabelledQuestion
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.cross import Found
+from kbnav.retrieval.cross import CandidateList
 from kbnav.retrieval.qagnn import Builder, tensors, together
 from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
@@ -76,7 +76,9 @@ def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
     torch.manual_seed(0)
     network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 2)).eval()
     graphs = [
-        builder.build(text, Found([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32)))
+        builder.build(
+            text, CandidateList([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32))
+        )
         for one, (_, text, _, _) in enumerate(asked(0, 4))
     ]
     with torch.no_grad():
@@ -110,7 +112,7 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
     torch.manual_seed(0)
     network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 1)).eval()
     graphs = [
-        builder.build(text, Found([skb.number(f"t{one}-0")], np.ones((1, 2), np.float32)))
+        builder.build(text, CandidateList([skb.number(f"t{one}-0")], np.ones((1, 2), np.float32)))
         for one, (_, text, _, _) in enumerate(asked(0, 2))
     ]
     batch = together(graphs, skb.vectors, relations)

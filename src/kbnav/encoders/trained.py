@@ -126,7 +126,7 @@ def digests(folder: Path) -> dict[str, str]:
     return found
 
 
-def kept(questions: Iterable[tuple[str, str]]) -> tuple[Question, ...]:
+def question_digests(questions: Iterable[tuple[str, str]]) -> tuple[Question, ...]:
     """Questions, by id and text, as they are kept."""
     return tuple(Question(id=name, text=text_digest(text)) for name, text in questions)
 

@@ -52,8 +52,8 @@ from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Plann
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Mask, Ranker, Training
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
-from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.retrieval.cross import CrossScorer, shown
+from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
+from kbnav.retrieval.cross import CrossScorer, document_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.runs.journal import write_whole
@@ -210,7 +210,7 @@ class CrossReader(Reader):
         check_files(folder / MODEL, card.files)
         longest = int(card.settings["longest"])
         self._scorer = CrossScorer(folder / MODEL, longest)
-        self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
+        self._text = lru_cache(_TEXTS_KEPT)(lambda node: document_text(kb.skb, node, longest))
         self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
 
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
@@ -717,7 +717,7 @@ class PlanFuse:
                 hits = self._weighed(query, planned)
             else:
                 hits = self._by_rank(query)
-            seen.text, seen.nodes = told(self._skb, hits[:k]), [self._skb.id(node) for node, _ in hits[:k]]
+            seen.text, seen.nodes = hits_text(self._skb, hits[:k]), [self._skb.id(node) for node, _ in hits[:k]]
         return as_ranking(self._skb, hits[:k])
 
     def _weighed(self, query: str, planned: Sequence[tuple[Clause, Plan]]) -> Hits:

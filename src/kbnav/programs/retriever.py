@@ -27,7 +27,7 @@ from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Parameter, Program
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
-from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, told
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -294,7 +294,7 @@ class AgentRetriever:
             calls = ", ".join(f"{name} {count}" for name, count in outcome.calls.items())
             seen.nodes = [node for node, _ in hits]
             seen.ok = outcome.ok
-            said = [told(self._skb, shown), f"called: {calls or 'nothing'}"]
+            said = [hits_text(self._skb, shown), f"called: {calls or 'nothing'}"]
             said += [f"debug: {outcome.debug}"] if outcome.debug else []
             if not outcome.ok:
                 said.insert(0, f"the program failed ({outcome.error}); the first stage's ranking stands")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbnav.encoders.trained import kept
+from kbnav.encoders.trained import question_digests
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
@@ -433,8 +433,8 @@ def check_questions(order: Order) -> None:
             raise UsageError(f"there are no questions with gold nodes to {name} on")
         if len({one.id for one in queries}) < len(queries):
             raise UsageError(f"several questions to {name} on have the same id")
-    held = {one.text for one in kept([(one.id, one.text) for one in order.validation])}
-    both = [one.id for one in kept([(one.id, one.text) for one in order.training]) if one.text in held]
+    held = {one.text for one in question_digests([(one.id, one.text) for one in order.validation])}
+    both = [one.id for one in question_digests([(one.id, one.text) for one in order.training]) if one.text in held]
     ids = {one.id for one in order.validation} & {one.id for one in order.training}
     if both or ids:
         raise UsageError(f"the question {(both or sorted(ids))[0]!r} is both to train and to validate on")
@@ -452,8 +452,8 @@ def _begin(folder: Path, order: Order) -> None:
         "models": order.models,
         "prompts": order.prompts,
         "grouping": order.grouping,
-        "training": [one.model_dump() for one in kept([(one.id, one.text) for one in order.training])],
-        "validation": [one.model_dump() for one in kept([(one.id, one.text) for one in order.validation])],
+        "training": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.training])],
+        "validation": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.validation])],
     }
     text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
     path = folder / TRAINING
@@ -510,8 +510,8 @@ def _freeze(
         models=dict(order.models),
         seed=order.plan.seed,
         without=tuple(sorted(order.plan.without)),
-        training=kept([(one.id, one.text) for one in order.training]),
-        validation=kept([(one.id, one.text) for one in order.validation]),
+        training=question_digests([(one.id, one.text) for one in order.training]),
+        validation=question_digests([(one.id, one.text) for one in order.validation]),
         oracle=round(context.bench.oracle(order.validation), 6),
         words=centroids.words,
         centroids=centroids.vectors,

@@ -120,7 +120,7 @@ def without_thought(reply: str) -> str:
     return _THOUGHT.sub("", reply).strip()
 
 
-def told(skb: SKB, hits: Hits, shown: int = 5) -> str:
+def hits_text(skb: SKB, hits: Hits, shown: int = 5) -> str:
     """The first few hits on a line each, for a step of the trace."""
     lines = [f"{score:.4f} {skb.nodes.label(node)} ({skb.id(node)})" for node, score in hits[:shown]]
     more = len(hits) - len(lines)

@@ -32,7 +32,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_retriever, numbers, told
+from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
@@ -88,7 +88,7 @@ PER_SYSTEM = 2
 """Features of each system."""
 
 
-class Found(NamedTuple):
+class CandidateList(NamedTuple):
     """Node numbers, the best first by the fusion of the systems' ranks, and their features [nodes, 2 x systems]."""
 
     nodes: list[int]
@@ -108,7 +108,7 @@ class Candidates:
         """Systems by name, each with its options. Raises as ``build_retriever``."""
         return cls(kb, [build_retriever(name, kb, settings, options.get(name, {})) for name in systems], depth)
 
-    def find(self, query: str, trace: Trace | None = None) -> Found:
+    def find(self, query: str, trace: Trace | None = None) -> CandidateList:
         """The first ``depth`` nodes of all systems together. Raises as their ``retrieve``."""
         trace = trace or Trace()
         lists, scores = [], []
@@ -117,7 +117,7 @@ class Candidates:
             lists.append(numbers(self._skb, ranking))
             scores.append([one.score for one in ranking.nodes])
         nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self.depth)]
-        return Found(nodes, _features(nodes, lists, scores))
+        return CandidateList(nodes, _features(nodes, lists, scores))
 
 
 def _features(nodes: Sequence[int], lists: Sequence[Sequence[int]], scores: Sequence[Sequence[float]]) -> Features:
@@ -218,7 +218,7 @@ class Cross(Reranked):
         super().__init__(kb, folder, card, candidates)
         longest = int(card.settings["longest"])
         self._scorer, self._head = CrossScorer(folder / MODEL, longest), Head.load(folder / MODEL)
-        self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
+        self._text = lru_cache(_TEXTS_KEPT)(lambda node: document_text(kb.skb, node, longest))
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
@@ -228,11 +228,11 @@ class Cross(Reranked):
             scores = self._scorer.score(query, [self._text(node) for node in found.nodes])
             final = self._head(scores, found.features).tolist()
             hits = by_score(found.nodes, final)
-            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits[:k])
 
 
-def shown(skb: SKB, node: int, longest: int) -> str:
+def document_text(skb: SKB, node: int, longest: int) -> str:
     """A document as the cross-encoder reads it: with a few of its relations, in one line."""
     text = get_doc_info(skb, node, add_rel=True, compact=True, n_rel=_NEIGHBORS)
     return text[: longest * _CHARACTERS]

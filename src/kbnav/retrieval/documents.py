@@ -23,7 +23,15 @@ from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorIndex, VectorSearch
 from kbnav.models.calls import Blobs
-from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, followed, numbers, told
+from kbnav.retrieval.base import (
+    NO_PROMPTS,
+    RetrievalOptions,
+    as_ranking,
+    candidate_ranges,
+    followed,
+    hits_text,
+    numbers,
+)
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -60,7 +68,7 @@ class BM25:
         """See ``Retriever``; nodes that share no word with the query are left out."""
         with (trace or Trace()).step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self._index.search(query, limit=k, ranges=self._ranges, name_weight=self._name_weight)
-            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
             if left_out := self._index.unread(query):
                 seen.text += f"\n{left_out} words of the query were left out: it is too long"
         return as_ranking(self._skb, hits)
@@ -105,7 +113,7 @@ class VSS:
         """The nodes nearest to a vector [d] of length 1 that stands for the query."""
         with trace.step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
-            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
             encoder = self.index.encoder
             if isinstance(encoder, Windowed) and (left_out := encoder.unread(query)):
                 seen.text += f"\nthe last {left_out} characters of the query lie behind what {encoder.name} reads"
@@ -176,7 +184,7 @@ class MultiVSS:
             scores = [aggregated(part, self._options.aggregate) for part in parts]
             order = sorted(range(len(first)), key=lambda place: -scores[place])
             hits = [(first[place], scores[place]) for place in order]
-            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
             cut = [
                 f"{self._skb.id(node)} ({len(texts)} chunks)"
                 for node, texts in zip(first, whole, strict=True)

@@ -34,8 +34,8 @@ from kbnav.retrieval.base import (
     Retriever,
     as_ranking,
     build_stage,
+    hits_text,
     numbers,
-    told,
     without_thought,
 )
 from kbnav.retrieval.documents import VSS
@@ -173,7 +173,7 @@ class ExpandedRetriever:
             return Ranking(found.nodes[:k])
         fused = reciprocal_rank_fusion([numbers(self._skb, found), list(nodes)], weights=[1.0, _NODES])[:k]
         with trace.step("candidates", nodes=len(nodes)) as seen:
-            seen.text, seen.nodes = told(self._skb, fused), [self._skb.id(node) for node, _ in fused]
+            seen.text, seen.nodes = hits_text(self._skb, fused), [self._skb.id(node) for node, _ in fused]
         return as_ranking(self._skb, fused)
 
 
@@ -228,7 +228,7 @@ class RAR(HyDE):
     def _first(self, texts: list[str], trace: Trace) -> list[str]:
         """The documents that the texts find first, each once."""
         ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
-        return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
+        return [document_line(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
 
 
 class AGR(RAR):
@@ -308,7 +308,7 @@ def _fields(skb: SKB, node: int) -> Sequence[str]:
     return ["name", *(key.replace("_", " ") for key in keys)]
 
 
-def shown(skb: SKB, node: int) -> str:
+def document_line(skb: SKB, node: int) -> str:
     """A node's document for a prompt, without relations, in one line."""
     return get_doc_info(skb, node, add_rel=False, compact=True)
 

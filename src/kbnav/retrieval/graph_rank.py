@@ -27,7 +27,7 @@ from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextSearch
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 
@@ -62,7 +62,7 @@ class GraphRankOptions(RetrievalOptions):
     """Nodes that a hop may lead to; the search ends there."""
 
 
-class _Followed(NamedTuple):
+class _NamePaths(NamedTuple):
     """The paths followed from one name, the best first, and how sure it is that it is one."""
 
     paths: Sequence[Path]
@@ -74,7 +74,7 @@ class _Followed(NamedTuple):
         return self.paths[0].score
 
 
-class _Asked(NamedTuple):
+class _TextQuery(NamedTuple):
     """A text, the indexes that are asked with it, and its vector where it has been encoded."""
 
     text: str
@@ -113,13 +113,13 @@ class GraphRank:
         scores = self._reached(followed, rest_asked, depth, trace)
         with trace.step("describe", query=query) as seen:
             whole = self._fitting(asked, depth, ranges=self._ranges_for(reading))
-            seen.text = told(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
+            seen.text = hits_text(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
         for node, score in whole.items():
             scores[node] = scores.get(node, 0.0) + self._options.query_weight * score
         hits = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
         return as_ranking(self._skb, hits)
 
-    def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_Followed], str]:
+    def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_NamePaths], str]:
         """The query read, the paths to follow from its names, and what it says besides of a node that answers it."""
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
@@ -128,7 +128,7 @@ class GraphRank:
             longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[: self._options.mentions]
             again = [reading.afterthought] if reading.afterthought else []
             followed = [
-                _Followed(paths, 1.0 if one in sure or not sure else self._options.plain)
+                _NamePaths(paths, 1.0 if one in sure or not sure else self._options.plain)
                 for one in (*longest, *again)
                 if (paths := self._proposed(reading, one))
             ]
@@ -153,7 +153,7 @@ class GraphRank:
     def _edges(self, path: Path) -> int:
         return min(self._counts[step.relation] for step in path.steps)
 
-    def _reached(self, followed: Sequence[_Followed], rest: _Asked, depth: int, trace: Trace) -> dict[int, float]:
+    def _reached(self, followed: Sequence[_NamePaths], rest: _TextQuery, depth: int, trace: Trace) -> dict[int, float]:
         """The best nodes at the paths' ends, with their scores."""
         with trace.step("follow", text=rest.text) as seen:
             reached = self._followed(followed)
@@ -164,10 +164,10 @@ class GraphRank:
                 for node, score in self._fitting(rest, depth, among=list(scores)).items():
                     scores[node] += self._options.text_weight * score
             best = sorted(scores.items(), key=lambda pair: -pair[1])[:depth]
-            seen.text, seen.nodes = told(self._skb, best), [self._skb.id(node) for node, _ in best]
+            seen.text, seen.nodes = hits_text(self._skb, best), [self._skb.id(node) for node, _ in best]
         return scores
 
-    def _followed(self, followed: Sequence[_Followed]) -> Scores:
+    def _followed(self, followed: Sequence[_NamePaths]) -> Scores:
         """For each node the weighted mean, over names, of how well the best path fits that leads to it from there."""
         whole = np.zeros(self._skb.meta.nodes)
         best = max((one.score for one in followed), default=0.0)
@@ -193,14 +193,14 @@ class GraphRank:
             inside |= (nodes >= first) & (nodes < end)
         return nodes[inside]
 
-    def _asked(self, rest: str, query: str) -> tuple[_Asked, _Asked]:
+    def _asked(self, rest: str, query: str) -> tuple[_TextQuery, _TextQuery]:
         """What is asked of documents, and of those with relations where there are some; encoded together if it can be.
 
         A batch of two texts takes an encoder little longer than one.
         """
         skb = self._skb
-        of_rest = _Asked(rest, skb.text, skb.vectors)
-        of_query = _Asked(query, skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
+        of_rest = _TextQuery(rest, skb.text, skb.vectors)
+        of_query = _TextQuery(query, skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
         if of_rest.vectors is None or of_query.vectors is None or not of_rest.vectors.count:
             return of_rest, of_query
         if of_rest.vectors.encoder_name != of_query.vectors.encoder_name:
@@ -210,7 +210,7 @@ class GraphRank:
 
     def _fitting(
         self,
-        asked: _Asked,
+        asked: _TextQuery,
         depth: int,
         *,
         ranges: list[tuple[int, int]] | None = None,

@@ -42,8 +42,8 @@ from kbnav.retrieval.expansion import (
     ExpandedRetriever,
     Expansions,
     SampledOptions,
+    document_line,
     entities,
-    shown,
     structures,
     write_documents,
 )
@@ -241,7 +241,7 @@ class KAR:
             if node in given:
                 return f"[{given[node]}] {self._skb.nodes.label(node)}"
             given[node] = len(given) + 1
-            return f"[{given[node]}] {shown(self._skb, node)}"
+            return f"[{given[node]}] {document_line(self._skb, node)}"
 
         found: dict[int, list[str]] = {}
         for one in linked:

@@ -24,8 +24,8 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import as_ranking, told
-from kbnav.retrieval.cross import Candidates, Found, Reranked, RerankedOptions, by_score
+from kbnav.retrieval.base import as_ranking, hits_text
+from kbnav.retrieval.cross import CandidateList, Candidates, Reranked, RerankedOptions, by_score
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -73,7 +73,7 @@ class Builder:
         self._matcher = NodeMatcher(skb, "exact")
         self._type_end = np.array(skb.nodes.type_start[1:])
 
-    def build(self, question: str, found: Found) -> Subgraph:
+    def build(self, question: str, found: CandidateList) -> Subgraph:
         """The subgraph of a question and its candidates."""
         vector = self._index.embed(question)
         cosines = self._index.scorer(vector)
@@ -251,7 +251,7 @@ class QAGNN(Reranked):
                 final = self._network(**tensors(batch))["scores"].tolist()
             hits = by_score(found.nodes, final)
             size = f"{len(graph.nodes)} nodes and {len(graph.sources)} edges"
-            seen.text = f"{size}\n{told(self._skb, hits)}"
+            seen.text = f"{size}\n{hits_text(self._skb, hits)}"
             seen.nodes = [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits[:k])
 

@@ -20,8 +20,8 @@ from kbnav.retrieval.base import (
     as_ranking,
     build_stage,
     followed,
+    hits_text,
     numbers,
-    told,
     without_thought,
 )
 from kbnav.runs.trace import Trace
@@ -86,7 +86,7 @@ class Rerank:
             hits = self._ranked(few, scores)
             seen.nodes = [self._skb.id(node) for node, _ in hits]
             bad = [self._skb.id(node) for node, score in zip(few, scores, strict=True) if score is None]
-            seen.text = told(self._skb, hits, len(hits))
+            seen.text = hits_text(self._skb, hits, len(hits))
             seen.text += f"\nno score could be read for {', '.join(bad)}" if bad else ""
             seen.ok = len(bad) < len(few) or not few
         return as_ranking(self._skb, followed(hits, others)[:k])

@@ -14,7 +14,7 @@ from kbnav.errors import FATAL, StopRun, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.search import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_stage, numbers, told
+from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_stage, hits_text, numbers
 from kbnav.runs.trace import Observed, Trace
 from kbnav.settings.model import Settings
 
@@ -79,7 +79,7 @@ class RRF:
                 limit=k,
                 constant=self._options.constant,
             )
-            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits)
 
     def _asked(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:

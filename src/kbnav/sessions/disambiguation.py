@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kbnav.agents.common.answering import plain_answer
-from kbnav.agents.offline.wikidata import Found, read_search
+from kbnav.agents.offline.wikidata import SearchHit, read_search
 from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
@@ -32,8 +32,8 @@ class Meaning:
     """A name that several things have: the one that the answer is about, and the others."""
 
     name: str
-    taken: Found
-    others: tuple[Found, ...]
+    taken: SearchHit
+    others: tuple[SearchHit, ...]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class OtherAnswer:
     """What the answer were if a name meant another thing: the query with it, its result, and that in words."""
 
     name: str
-    taken: Found
-    meant: Found
+    taken: SearchHit
+    meant: SearchHit
     query: str
     table: AnswerTable
     text: str
@@ -52,7 +52,7 @@ class OtherAnswer:
         return f"{asked} ({self.name}: {self.meant.id})"
 
 
-def named(one: Found) -> str:
+def named(one: SearchHit) -> str:
     """A thing by its name and what it is."""
     return f"{one.label or one.id} ({one.about or one.id})"
 
@@ -107,7 +107,7 @@ def _about(run: Run) -> set[str]:
     return {node for node in seen if any(node in text for text in texts)}
 
 
-def _in_searches(run: Run) -> Iterator[tuple[str, Sequence[Found]]]:
+def _in_searches(run: Run) -> Iterator[tuple[str, Sequence[SearchHit]]]:
     for step in run.steps:
         if step.call.tool == _SEARCH and step.ok:
             query = str(step.call.arguments.get("query", ""))
@@ -115,10 +115,10 @@ def _in_searches(run: Run) -> Iterator[tuple[str, Sequence[Found]]]:
             yield query, [one for one in items if fold(query) in (fold(one.label), fold(one.alias))]
 
 
-def _in_skb(run: Run, kb: SkbKB) -> Iterator[tuple[str, Sequence[Found]]]:
+def _in_skb(run: Run, kb: SkbKB) -> Iterator[tuple[str, Sequence[SearchHit]]]:
     for step in run.steps:
         if step.call.tool == _SEARCH and step.ok and step.nodes:
             query = str(step.call.arguments.get("query", ""))
             known: Mapping[str, Entity] = kb.entities(step.nodes)
             same = [known[node] for node in step.nodes if node in known and fold(known[node].label) == fold(query)]
-            yield query, [Found(one.id, one.label, one.description or one.kind) for one in same]
+            yield query, [SearchHit(one.id, one.label, one.description or one.kind) for one in same]

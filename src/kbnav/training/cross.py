@@ -19,10 +19,10 @@ import numpy.typing as npt
 from kbnav.encoders.trained import MODEL, Card, check_schema, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import SYSTEMS, Candidates, CrossScorer, Head, Scores, shown
+from kbnav.retrieval.cross import SYSTEMS, Candidates, CrossScorer, Head, Scores, document_text
 from kbnav.training.data import Listed, Split, means, plain_trainer, read_lists
 from kbnav.training.models import base_folder, cross_encoder, export, weights_sha256
-from kbnav.training.task import Task, Told, Work
+from kbnav.training.task import CardFacts, Task, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _RIDGE = 0.01
@@ -60,7 +60,7 @@ def train_cross(task: Task, options: CrossOptions) -> Card | None:
     work = Work(task, options, machine, base_sha256, {"teacher": teacher.digest if teacher else ""})
     args = work.arguments(_arguments())
     found = work.prepared(args, partial(_prepare, task, options, candidates))
-    texts = partial(shown, kb.skb, longest=options.longest)
+    texts = partial(document_text, kb.skb, longest=options.longest)
     at_once = task.schedule.mini_batch
     lists = read_lists(found["validation"], task.split.validation)
     rows = _rows(found["learned"], task.split, texts)
@@ -70,7 +70,7 @@ def train_cross(task: Task, options: CrossOptions) -> Card | None:
     scores = [_scored(trainer.model, one, texts, at_once) for one in lists]
     head = fit_head(scores, lists)
     after = means(lists, [head(given, one.features) for given, one in zip(scores, lists, strict=True)])
-    told = Told("cross", options.base, base_sha256, True, options.depth, _PACKAGES, after=after)
+    told = CardFacts("cross", options.base, base_sha256, True, options.depth, _PACKAGES, after=after)
     return work.finish(ended, partial(_save, trainer.model, head), told)
 
 
@@ -95,7 +95,7 @@ def _prepare(task: Task, options: CrossOptions, candidates: Candidates) -> dict[
         nodes = [*right, *wrong][: max(options.listed, len(right) + 1)]
         labels = [1.0] * len(right) + [0.0] * (len(nodes) - len(right))
         if scorer:
-            texts = [shown(kb.skb, node, _longest(teacher)) for node in nodes]
+            texts = [document_text(kb.skb, node, _longest(teacher)) for node in nodes]
             labels = scorer.score(one.text, texts).tolist()
         if wrong:
             learned.append({"question": place, "nodes": nodes, "labels": labels})

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders.trained import Question, kept
+from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.knowledge.skb.kb import SkbKB
@@ -53,7 +53,9 @@ class Split:
     @cached_property
     def seen(self) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions of both parts, as a card keeps them."""
-        training, validation = (kept((one.id, one.text) for one in part) for part in (self.training, self.validation))
+        training, validation = (
+            question_digests((one.id, one.text) for one in part) for part in (self.training, self.validation)
+        )
         return training, validation
 
 
@@ -83,8 +85,8 @@ def split(
         count = max(1, round(held_out * len(training)))
         chosen = set(random.Random(seed).sample(range(len(training)), min(count, len(training))))
         validation = [one for place, one in enumerate(training) if place in chosen]
-    apart = {one.text for one in kept((one.id, one.text) for one in validation)}
-    digests = kept((one.id, one.text) for one in training)
+    apart = {one.text for one in question_digests((one.id, one.text) for one in validation)}
+    digests = question_digests((one.id, one.text) for one in training)
     learned = [one for one, digest in zip(training, digests, strict=True) if digest.text not in apart]
     if not learned:
         raise UsageError(

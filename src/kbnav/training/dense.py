@@ -17,7 +17,7 @@ from typing import Any
 from kbnav.encoders.trained import Card
 from kbnav.training.data import Documents, Miner, Row, Split, answer_free, draw_pool, positives, validation
 from kbnav.training.models import base_folder, bi_encoder, export_encoders, weights_sha256
-from kbnav.training.task import Schedule, Task, Told, Work
+from kbnav.training.task import CardFacts, Schedule, Task, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _CHARACTERS = 16
@@ -69,7 +69,7 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
         trainer.model.save_pretrained(str(part), create_model_card=False)
         export_encoders(trainer.model, part)
 
-    told = Told("dense", options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
+    told = CardFacts("dense", options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
     return work.finish(ended, save, told)
 
 

@@ -17,12 +17,12 @@ from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.schema import Progress
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.cross import PER_SYSTEM, SYSTEMS, Candidates, Found, Scores
+from kbnav.retrieval.cross import PER_SYSTEM, SYSTEMS, CandidateList, Candidates, Scores
 from kbnav.retrieval.documents import document_vectors
 from kbnav.retrieval.qagnn import MOST_NODES, WEIGHTS, Builder, Subgraph, tensors, together
 from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.models import weights_sha256
-from kbnav.training.task import Task, Told, Work
+from kbnav.training.task import CardFacts, Task, Work
 
 _BUILT = 20_000
 """Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
@@ -56,13 +56,13 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     builder = Builder(kb.skb, index, most=options.nodes)
     lists = read_lists(found["validation"], split.validation)
     learned = _telling(found["training"], split)
-    built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, Found(list(one.nodes), one.features)))
+    built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, CandidateList(list(one.nodes), one.features)))
     make = partial(_collate, built=built, index=index, relations=len(kb.skb.meta.relations))
     ended = work.run(_trainer(network, args, learned, lists, make, task.schedule.batch))
     if ended is None:
         return None
     kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
-    told = Told("qagnn", "", drawn, options.relations, options.depth, ("torch", "transformers"), kept)
+    told = CardFacts("qagnn", "", drawn, options.relations, options.depth, ("torch", "transformers"), kept)
     return work.finish(ended, partial(_save, network), told)
 
 

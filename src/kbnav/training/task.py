@@ -99,7 +99,7 @@ class Ended(NamedTuple):
         return max((one for one in self.points if one.step), key=lambda one: (one.scores[CHOSEN_BY], -one.step))
 
 
-class Told(NamedTuple):
+class CardFacts(NamedTuple):
     """What the card says of one kind of training: ``pool`` as in ``Card``, ``after`` where not the best point's."""
 
     kind: Kind
@@ -303,7 +303,7 @@ class Work:
         found = [path.parent for path in self._folder.work.glob(f"checkpoint-*/{_WHOLE}")]
         return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
-    def finish(self, ended: Ended, save: Callable[[Path], object], told: Told) -> Card:
+    def finish(self, ended: Ended, save: Callable[[Path], object], told: CardFacts) -> Card:
         """Let ``save`` write the model into a folder, put the card beside it, and remove the place of work."""
         task, meta = self.task, self.task.kb.skb.meta
         files = self._folder.put(save)

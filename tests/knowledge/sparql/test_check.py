@@ -46,7 +46,7 @@ def test_no_recorded_query_that_ran_live_is_blocked_and_every_one_with_a_syntax_
     shared_data: Path,
 ) -> None:
     recorded = real.recorded(shared_data)
-    for strict, passed in ((False, 659), (True, 657)):  # two use geof:, which needs ``functions`` on a strict store
+    for strict, passed in ((False, 659), (True, 657)):  # two use geof:
         assert verdicts([text for status, text in recorded if status == "ok"], strict=strict)["ok"] == passed
         broken = verdicts([text for status, text in recorded if status == "syntax_error"], strict=strict)
         assert broken == {"QuerySyntaxError": 12}
@@ -181,12 +181,6 @@ def test_a_name_given_twice_is_found_behind_other_binds_and_many_binds_take_no_p
     assert "BIND gives ?y a value" in str(error)
     # A parse for each of them took a minute here.
     assert "unexpected `.`" in str(error_of(f"SELECT ?x {{ {binds} ?x . }}"))
-
-
-def test_a_function_the_store_has_passes() -> None:
-    query = "SELECT ?x { ?x ?p ?y FILTER(geof:distance(?x, ?y) > xsd:integer(1)) }"
-    distance = "http://www.opengis.net/def/geosparql/function/distance"
-    assert check(query, services=(), strict=True, functions=[distance]) == "SELECT"
 
 
 def test_extensions_pass_to_a_live_service_and_so_does_what_only_blazegraph_allows() -> None:

@@ -24,15 +24,20 @@ def asked() -> list[str]:
 
 
 @pytest.fixture
-def ask(asked: list[str]) -> Callable[[str], bool]:
+def run() -> Callable[[str], object]:
     store = ox.Store()
     store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in STANDARD_PREFIXES.items()) + FACTS)
+    return lambda query: store.query(query, prefixes=dict(STANDARD_PREFIXES))
 
-    def run(query: str) -> bool:
-        asked.append(query)
-        return bool(store.query(query, prefixes=dict(STANDARD_PREFIXES)))
 
-    return run
+@pytest.fixture
+def ask(asked: list[str], run: Callable[[str], object]) -> Callable[[str], bool]:
+    return lambda query: asked.append(query) or bool(run(query))  # type: ignore[func-returns-value]
+
+
+@pytest.fixture
+def count(run) -> Callable[[str], int]:
+    return lambda query: int(next(iter(run(query)))[0].value)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +60,6 @@ def test_the_part_that_leaves_no_rows_is_named(
 ) -> None:
     assert words in (diagnose_empty(query, ask) or "")
     assert len(asked) <= 9
-
-
-@pytest.fixture
-def count(ask: Callable[[str], bool]) -> Callable[[str], int]:
-    store = ox.Store()
-    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in STANDARD_PREFIXES.items()) + FACTS)
-    return lambda query: int(next(iter(store.query(query, prefixes=dict(STANDARD_PREFIXES))))[0].value)
 
 
 @pytest.mark.parametrize(

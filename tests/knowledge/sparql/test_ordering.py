@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import NamedNode, Quad, QueryBoolean, Store
 
@@ -177,7 +177,6 @@ queries = st.one_of(
 graphs = st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(EDGES), st.sampled_from(NODES)), max_size=12)
 
 
-@settings(max_examples=300)
 @given(graphs, queries)
 def test_any_query_gives_the_same_rows_on_any_graph(edges, query):
     store = store_of(edges | {(node, "known", node) for node in NODES})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import Literal, NamedNode, Quad, Store
 
@@ -79,7 +79,6 @@ def rows(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
     )
 
 
-@settings(max_examples=150)
 @given(graphs, queries)
 def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph: list[Quad], query: str) -> None:
     store = Store()

@@ -299,7 +299,7 @@ def _print_card(job: Job, card: Card, head: str, how: str) -> None:
 
 
 def _train_fuse(job: Job, options: Options) -> None:
-    from kbnav.encoders.trained import CARD, kept, refuse_seen
+    from kbnav.encoders.trained import CARD, question_digests, refuse_seen
     from kbnav.planning.plan_fuse import encoder_for, open_reader, save, train
 
     if (job.out / CARD).exists():
@@ -325,8 +325,8 @@ def _train_fuse(job: Job, options: Options) -> None:
             found,
             encoder,
             data={one.name: one.sha256 for one in (*learned, *judged)},
-            training=tuple({one.text: one for one in (*seen, *kept(asked))}.values()),
-            validation=kept(chosen_by),
+            training=tuple({one.text: one for one in (*seen, *question_digests(asked))}.values()),
+            validation=question_digests(chosen_by),
             seconds=time.monotonic() - begun,
         )
     head = f"{job.out}: learned from {len(card.training):,} questions in {card.seconds:,.0f} s, with {card.base}"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.agents.offline.wikidata import Found
+from kbnav.agents.offline.wikidata import SearchHit
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, charts, events, points
@@ -120,7 +120,7 @@ def _readings(run: Run, served: Served) -> list[dict[str, Any]]:
     if served.settings.ask_back != "never":
         texts = {(one.name, one.meant.id): one.text for one in other_answers(run, served.kb)}
 
-    def data(one: Found) -> dict[str, str]:
+    def data(one: SearchHit) -> dict[str, str]:
         return {"id": one.id, "label": one.label or one.id, "about": one.about, "href": served.link(one.id)}
 
     return [

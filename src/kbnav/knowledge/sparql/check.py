@@ -40,7 +40,7 @@ class QueryForm(StrEnum):
     DESCRIBE = "DESCRIBE"
 
 
-def check(query: str, *, services: Collection[str], strict: bool, functions: Collection[str] = ()) -> QueryForm:
+def check(query: str, *, services: Collection[str], strict: bool) -> QueryForm:
     """Check a query before it is sent, and say which form it has.
 
     Args:
@@ -48,7 +48,6 @@ def check(query: str, *, services: Collection[str], strict: bool, functions: Col
         services: IRIs that SERVICE may name.
         strict: whether the query is for a store that knows the SPARQL standard, the label service and what
             ``expand_aliases`` rewrites only. Otherwise it is for Blazegraph, and its extensions pass.
-        functions: IRIs of functions beyond the standard's that the store has; it matters where ``strict``.
 
     Raises:
         QueryRefused: the query changes data, names a dataset, or names a SERVICE that is not allowed.
@@ -64,7 +63,7 @@ def check(query: str, *, services: Collection[str], strict: bool, functions: Col
         raise syntax_error(query, found[0].start, detail)
     for index in split.calls() if strict else ():
         iri, call = split.iri(index), split.tokens[index]
-        if iri not in functions and not iri.startswith(STANDARD_PREFIXES["xsd"]):
+        if not iri.startswith(STANDARD_PREFIXES["xsd"]):
             detail = f"the function {call.text} is an extension that this query service does not have"
             raise syntax_error(query, call.start, detail)
     text = without_services(query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -69,46 +69,43 @@ def _geosparql(namespace: str) -> Mapping[GeoFunction, str]:
 GEO_WIKIDATA = _geosparql(GEOF_WIKIDATA)
 """Functions as Wikidata's query service has them."""
 
-_WIKIDATA_FUNCTIONS = frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"})
-
+_WDQS = Dialect(
+    "wdqs",
+    "Blazegraph, as Wikidata's query service has it",
+    blazegraph=True,
+    geo=GEO_WIKIDATA,
+    functions=frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"}),
+)
+# Its own points, made from text; ResultSetMaxRows is 10,000 on most public endpoints, and told in a header.
+_VIRTUOSO = Dialect(
+    "virtuoso",
+    "Virtuoso",
+    geo=MappingProxyType(
+        {
+            "distance": "<bif:st_distance>(<bif:st_geomfromtext>(STR({0})), <bif:st_geomfromtext>(STR({1})))",
+            "latitude": "<bif:st_y>(<bif:st_geomfromtext>(STR({0})))",
+            "longitude": "<bif:st_x>(<bif:st_geomfromtext>(STR({0})))",
+        }
+    ),
+    text="virtuoso",
+    row_limit=10_000,
+)
 AUTO = "auto"
 """What the settings say where the dialect is to be found out."""
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
-        "wdqs": Dialect(
-            "wdqs",
-            "Blazegraph, as Wikidata's query service has it",
-            blazegraph=True,
-            geo=GEO_WIKIDATA,
-            functions=_WIKIDATA_FUNCTIONS,
-        ),
-        # What `kbnav sparql serve` serves: it rewrites what is written for Wikidata's service by itself.
-        "kbnav": Dialect(
-            "kbnav",
-            "Oxigraph, as kbnav serves it",
-            blazegraph=True,
-            geo=GEO_WIKIDATA,
-            functions=_WIKIDATA_FUNCTIONS,
-        ),
-        # docs.qlever.dev, pages on text search and GeoSPARQL, 2026: kilometres where no unit is given.
-        "qlever": Dialect("qlever", "QLever", geo=_geosparql(GEOF_STANDARD), text="qlever"),
-        # Its own points, made from text; ResultSetMaxRows is 10,000 on most public endpoints, and told in a header.
-        "virtuoso": Dialect(
-            "virtuoso",
-            "Virtuoso",
-            geo=MappingProxyType(
-                {
-                    "distance": "<bif:st_distance>(<bif:st_geomfromtext>(STR({0})), <bif:st_geomfromtext>(STR({1})))",
-                    "latitude": "<bif:st_y>(<bif:st_geomfromtext>(STR({0})))",
-                    "longitude": "<bif:st_x>(<bif:st_geomfromtext>(STR({0})))",
-                }
-            ),
-            text="virtuoso",
-            row_limit=10_000,
-        ),
-        "oxigraph": Dialect("oxigraph", "Oxigraph", lateral=True, narrow_integers=False),
-        "sparql11": Dialect("sparql11", "SPARQL 1.1", narrow_integers=False),
+        one.name: one
+        for one in (
+            _WDQS,
+            # What `kbnav sparql serve` serves: it rewrites what is written for Wikidata's service by itself.
+            replace(_WDQS, name="kbnav", engine="Oxigraph, as kbnav serves it"),
+            # docs.qlever.dev, pages on text search and GeoSPARQL, 2026: kilometres where no unit is given.
+            Dialect("qlever", "QLever", geo=_geosparql(GEOF_STANDARD), text="qlever"),
+            _VIRTUOSO,
+            Dialect("oxigraph", "Oxigraph", lateral=True, narrow_integers=False),
+            Dialect("sparql11", "SPARQL 1.1", narrow_integers=False),
+        )
     }
 )
 

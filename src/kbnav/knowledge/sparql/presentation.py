@@ -1,4 +1,4 @@
-"""A query's text laid out for reading: a pattern a line, indented by its brackets. Nothing but white space changes."""
+"""A query for people: laid out a pattern a line, with labels as comments, and as a link that opens it."""
 
 from __future__ import annotations
 
