@@ -10,11 +10,11 @@ from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     WalkEnding,
     answer_lines,
-    asked,
     call_for,
     describer,
     fixed_agent,
     open_walking_models,
+    question_in_chat,
 )
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
@@ -41,7 +41,7 @@ class DirectPolicy:
         if state["path"]:
             said = "The model's own knowledge."
             return call_for(state, self.toolbox, [(FINISH, said, {"nodes": list(state["path"][-1].nodes)})])
-        text, usage = self.ask(render("direct/answer.md", question=asked(state)), "answer")
+        text, usage = self.ask(render("direct/answer.md", question=question_in_chat(state)), "answer")
         names = list(dict.fromkeys(answer_lines(text)))
         return call_for(state, self.toolbox, [("recall", "Nothing is looked up.", {"answers": names})], usage)
 

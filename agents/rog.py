@@ -17,11 +17,11 @@ from kbnav.agents.common.walking import (
     WalkEnding,
     Wanted,
     answer_lines,
-    asked,
     call_for,
     known_nodes,
     need_all_tools,
     open_walking_models,
+    question_in_chat,
     room,
 )
 from kbnav.knowledge.base import KnowledgeBase
@@ -73,7 +73,12 @@ class RogPolicy:
         kept, left_out = within(walks, self.options.tokens)
         texts, more = within([texts], self.options.tokens - sum(map(tokens, kept)))
         prompt = render(
-            "rog/answer.md", question=asked(state), paths=kept, left_out=left_out + more, texts=texts, cut=cut
+            "rog/answer.md",
+            question=question_in_chat(state),
+            paths=kept,
+            left_out=left_out + more,
+            texts=texts,
+            cut=cut,
         )
         reply, usage = self.ask(prompt, "answer")
         shown = [node for step in retrieved for node in step.nodes]

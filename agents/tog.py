@@ -29,7 +29,6 @@ from kbnav.agents.common.walking import (
     WalkEnding,
     Wanted,
     answer_lines,
-    asked,
     call_for,
     describer,
     is_entity,
@@ -38,6 +37,7 @@ from kbnav.agents.common.walking import (
     names_of,
     need_all_tools,
     open_walking_models,
+    question_in_chat,
     room,
 )
 from kbnav.answers.relevance import relevance, words
@@ -57,13 +57,13 @@ from kbnav.tools.walking import (
     Ask,
     PlanningTools,
     excerpts,
+    fact_line,
     fact_text,
     follow_relations,
     fresh,
     recall,
     relation_text,
     search_relations,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ class TogPolicy:
             return links, Scored({}, "drawn at random")
         texts = [fact_words(fact) for fact in found]
         about = excerpts(self.kb, (fact.target for fact in found), state["question"])
-        lines = [told(fact, about.get(fact.target, "")) for fact in found]
+        lines = [fact_line(fact, about.get(fact.target, "")) for fact in found]
         scored = self._scored(state, "tog/entities.md", texts, _LINKS, earlier, facts=lines)
         weighed = [
             Weighed(found[place], ways.get((found[place].source, found[place].relation), 0.0) * score)
@@ -432,7 +432,7 @@ class TogPolicy:
         prompt = render(
             "tog/enough.md",
             demonstrations=self.demonstrations.of(state["question"]),
-            question=asked(state),
+            question=question_in_chat(state),
             known=chains(earlier, kept) if chained else [fact_text(fact) for fact in known],
             documents=[(names[node], line) for node, line in about.items()],
         )
@@ -447,7 +447,7 @@ class TogPolicy:
         known = kept_facts(state["path"])
         if room(state, self.budget) < 1:
             return Reply(usage=usage)
-        prompt = render("tog/recall.md", question=asked(state), known=[fact_text(fact) for fact in known])
+        prompt = render("tog/recall.md", question=question_in_chat(state), known=[fact_text(fact) for fact in known])
         text, cost = self.ask(prompt, "recall")
         answers = list(dict.fromkeys(answer_lines(text)))
         thought = "What the knowledge base shows does not suffice; asking what the model knows itself."
@@ -466,7 +466,9 @@ class TogPolicy:
             return Scored(_shares(values), f"scored by {self.options.prune}")
         facts = [fact_text(fact) for fact in known]
         shown = self.demonstrations.of(state["question"])
-        asked_for = render(prompt, question=asked(state), known=facts, most=most, demonstrations=shown, **lists)
+        asked_for = render(
+            prompt, question=question_in_chat(state), known=facts, most=most, demonstrations=shown, **lists
+        )
         text, usage = self.ask(asked_for, f"score {next(iter(lists))}", temperature=self._temperature)
         scores = {number - 1: score for number, score in read_scores(text, len(texts)).items()}
         if not scores:

@@ -94,7 +94,7 @@ class WalkingTools:
             fact_of(found.entity, edge)._replace(qualifiers=more)
             for edge, more in zip(found.edges, qualified, strict=True)
         ]
-        lines = [told(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
+        lines = [fact_line(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
         if paged:
             places: Sequence[int] = range(len(facts))[offset:]
             usage = Usage()
@@ -176,7 +176,7 @@ def fact_text(fact: Fact) -> str:
     return f"{first} {name} --> {last}{more}" + (" [generated]" if fact.generated else "")
 
 
-def told(fact: Fact, line: str) -> str:
+def fact_line(fact: Fact, line: str) -> str:
     """A fact with a line on the node at its far end, which is named where it does not stand last."""
     if not line:
         return fact_text(fact)
@@ -380,7 +380,7 @@ def search_further(context: Context, thought: str, entity_ids: list[str]) -> Obs
         found = neighborhood(context, entity_id, "", "both", context.question, _FURTHER)
         for edge in found.edges:
             facts.append(fact_of(found.entity, edge))
-            lines.append(f"- {told(facts[-1], edge.neighbor.description)}")
+            lines.append(f"- {fact_line(facts[-1], edge.neighbor.description)}")
         if found.total > len(found.edges):
             lines.append(f"  ({found.total - len(found.edges)} more links of {found.entity.label or entity_id})")
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
@@ -731,6 +731,6 @@ def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observa
         lines.append(f"{head}.")
         for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
             fact = fact_of(found.entity, edge)._replace(qualifiers=more)
-            lines.append(f"- {told(fact, edge.neighbor.description)}")
+            lines.append(f"- {fact_line(fact, edge.neighbor.description)}")
             facts.append(fact)
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))

@@ -105,7 +105,7 @@ def fixed_agent(
     )
 
 
-def asked(state: State) -> str:
+def question_in_chat(state: State) -> str:
     """The question as prompts outside of a conversation have it: with what was asked and answered just before."""
     if not state["history"]:
         return state["question"]

@@ -1,4 +1,4 @@
-"""``kbnav planner``: train on questions with gold nodes, then judge."""
+"""``kbnav train ranker`` and ``kbnav eval planner``: train on questions with gold nodes, then judge."""
 
 from __future__ import annotations
 

@@ -408,11 +408,16 @@ def closed_with_the_run() -> Iterator[_Connections]:
 
 def open_session(user_agent: str, encodings: str = "gzip, deflate") -> requests.Session:
     """A session of requests that says who asks, and whose connections ``closed_with_the_run`` closes."""
-    session = requests.Session()
+    session = _Session()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": encodings})
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter())
     return session
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: ``send`` follows redirects, and reads their addresses by itself."""
 
 
 class _Adapter(HTTPAdapter):

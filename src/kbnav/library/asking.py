@@ -196,7 +196,7 @@ class Event:
     answer: Answer | None = None
 
 
-class Asked(TypedDict, total=False):
+class AskOptions(TypedDict, total=False):
     """What answers, and how; what these mean says ``ask``."""
 
     model: str | BaseChatModel | None
@@ -258,7 +258,7 @@ def ask(
     on_step: Callable[[Step], None] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    **how: Unpack[Asked],
+    **how: Unpack[AskOptions],
 ) -> Answer:
     """Ask a question and wait for its answer. The run is saved, as the command line does: ``kbnav show last``.
 
@@ -291,7 +291,7 @@ async def aask(
     on_step: Callable[[Step], None] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    **how: Unpack[Asked],
+    **how: Unpack[AskOptions],
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
     cancellation = Cancellation(asyncio.get_running_loop())
@@ -310,7 +310,7 @@ def stream(
     kb: AnyKB | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
-    **how: Unpack[Asked],
+    **how: Unpack[AskOptions],
 ) -> Iterator[Event]:
     """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()

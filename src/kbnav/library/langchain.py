@@ -17,7 +17,7 @@ from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
-from kbnav.library.asking import AnyKB, Asked, How
+from kbnav.library.asking import AnyKB, AskOptions, How
 from kbnav.runs.trajectory import new_id
 from kbnav.sessions.session import language_of, serializer, turns_of, use
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbnav.tools.toolbox import Tool
 
 
-def langchain_tools(kb: AnyKB | None = None, **how: Unpack[Asked]) -> list[BaseTool]:
+def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[BaseTool]:
     """The tools with which a system navigates a knowledge base, for any agent that takes LangChain tools.
 
     A tool gives text for a model; the ``artifact`` of its message is the whole AnswerTable where a query ran. What a
@@ -93,7 +93,7 @@ class Conversation(State):
 
 
 def graph(
-    kb: AnyKB | None = None, *, checkpointer: Checkpointer = None, **how: Unpack[Asked]
+    kb: AnyKB | None = None, *, checkpointer: Checkpointer = None, **how: Unpack[AskOptions]
 ) -> CompiledStateGraph[Conversation, None, Question, Conversation]:
     """A system as a LangGraph graph: ``invoke``, ``ainvoke``, ``stream``, callbacks and tracing as on any other.
 

@@ -84,6 +84,7 @@ def pair() -> Iterator[Pair]:
 @example("http:\\\\OTHER/")
 @example("http://OTHER#@OWN/")
 @example("http://OTHER?@OWN/")
+@example("http://OWNhttp:")
 def test_no_address_leads_to_another_place(pair: Pair, location: str) -> None:
     if any(ord(one) < 32 for one in location):
         location = location.replace("\x00", "%00").replace("\t", "%09")  # no header can hold them

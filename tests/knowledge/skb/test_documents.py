@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from kbnav.errors import DataError
 from kbnav.knowledge.skb import nodes as documents_module
 from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments
-from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -66,18 +65,6 @@ def test_hetionet_documents_are_the_records_without_id_name_and_kind(
         fields = {key: value for key, value in record.items() if key not in ("id", "name", "kind")}
         assert hetionet.documents[number] == fields
         assert hetionet.nodes.aliases(number) == tuple(dict.fromkeys(record.get("synonyms", [])))
-
-
-def test_texts_come_in_number_order_and_leave_name_and_aliases_out(hetionet: SKB) -> None:
-    number = hetionet.number("Gene::1")
-    texts = list(indexed_texts(hetionet))
-    text = texts[number]
-    assert text.name == "A1BG"
-    assert text.aliases == ("A1B", "ABG", "GAB", "HYST2477")
-    assert text.type == hetionet.type_number("Gene")
-    assert text.text.splitlines()[0] == "full name: alpha-1-B glycoprotein"
-    assert "HYST2477" not in text.text
-    assert [text.number for text in texts] == list(range(47_031))
 
 
 def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:

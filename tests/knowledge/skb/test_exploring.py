@@ -74,11 +74,3 @@ def test_the_shortest_ways_are_as_long_as_breadth_first_search_says_and_made_of_
                 at = tie.node.id
             assert at == end
     assert explorer.ways(MS, MS, 3).ways == ((),)
-
-
-def test_walks_of_two_hops_differ_in_their_relations_and_are_the_same_for_a_seed(explorer: Explorer):
-    walks = explorer.two_hops(MS, 5, "a")
-    kinds = [tuple(tie.relations for tie in walk) for walk in walks]
-    assert 2 <= len(walks) == len(set(kinds)) <= 5
-    assert all(len(walk) == 2 and walk[1].node.id != MS for walk in walks)
-    assert explorer.two_hops(MS, 5, "a") == walks

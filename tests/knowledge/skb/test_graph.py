@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -66,19 +65,6 @@ def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(
     capped = graph.expand(np.array(nodes, np.int32), Hop(2, direction, (3, 9)), limit=2)  # type: ignore[arg-type]
     assert len(capped) == min(2, len(expected))
     assert set(capped.tolist()) <= expected
-
-
-def test_a_metapath_may_come_back_only_where_cycles_are_wanted(tmp_path: Path) -> None:
-    graph = graph_of([(0, 0, 1), (1, 0, 2), (1, 0, 0), (2, 0, 0), (0, 0, 0)], 3, 1, tmp_path)
-    hops = [Hop(0, "out")] * 3
-    assert list(graph.paths(0, hops)) == []
-    assert list(graph.paths(0, hops[:2])) == [(0, 1, 2)]
-    with_cycles = set(graph.paths(0, hops, cycles=True))
-    expected = {(0, a, b, c) for a in range(3) for b in range(3) for c in range(3)}
-    edges = {(0, 1), (1, 2), (1, 0), (2, 0), (0, 0)}
-    expected = {path for path in expected if all(pair in edges for pair in pairwise(path))}
-    assert with_cycles == expected
-    assert graph.ends(0, hops).tolist() == sorted({path[-1] for path in expected})
 
 
 def test_a_node_with_200000_neighbours(tmp_path: Path) -> None:

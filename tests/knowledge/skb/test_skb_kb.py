@@ -70,14 +70,6 @@ def test_nodes_are_found_by_name_by_misspelled_name_and_by_text(
         assert found.entities[0].kind == "Disease"
 
 
-def test_relations_are_found_by_the_types_they_link(clinic: SkbKB) -> None:
-    found = clinic.search_entities("which symptom", limit=8)
-    assert "DpS" in [relation.id for relation in found.properties]
-    assert len(found.properties) <= 4
-    described = {relation.id: relation.description for relation in found.properties}
-    assert described["DpS"] == "Disease -> Symptom: 3357 edges"
-
-
 def test_an_entry_has_the_document_and_the_edges_both_ways(
     clinic: SkbKB, clinic_edges: Edges, names: dict[str, str], hetionet_records: Records
 ) -> None:

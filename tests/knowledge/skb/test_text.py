@@ -236,7 +236,6 @@ def test_fusion_by_scores_keeps_how_far_ahead_the_first_are() -> None:
         ("b", pytest.approx((1 / 3 + 0.5) / 1.5)),
         ("c", pytest.approx(1 / 6)),
     ]
-    assert relative_score_fusion([words, meaning], weights=[1, 0.5], depth=10, limit=1) == fused[:1]
     cut_off = relative_score_fusion([[("a", 9.0), ("b", 5.0), ("c", 1.0)]], weights=[2], depth=3)
     assert cut_off == [("a", 1.0), ("b", 0.5), ("c", 0.0)], "of a ranking that was cut off the last counts nothing"
     assert relative_score_fusion([[("a", 2.0), ("b", 2.0)]], weights=[1], depth=2) == [("a", 1.0), ("b", 1.0)]

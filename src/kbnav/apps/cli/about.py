@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -230,15 +229,9 @@ def config(
     print("\nwhat is followed by ( ) is set; the others have their defaults. docs/settings.md says what each one is")
 
 
-class Shell(StrEnum):
-    """Shells that can complete kbnav's commands."""
-
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-
-
-def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
     """Print the script that completes kbnav's commands, options and names in a shell.
 
     For bash and zsh put eval "$(kbnav completion bash)", or zsh, at the end of ~/.bashrc or ~/.zshrc; for fish, kbnav
@@ -248,4 +241,4 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bas
 
     from kbnav.apps.cli.root import COMPLETE, PROGRAM
 
-    print(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell.value))
+    print(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell))

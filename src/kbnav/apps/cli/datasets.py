@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,22 +16,13 @@ from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, st
 from kbnav.errors import UsageError
 
 
-class Subject(StrEnum):
-    """What statistics are of."""
-
-    queries = "queries"
-    words = "words"
-    pairs = "pairs"
-    threads = "threads"
-
-
 def stats(
     datasets: Annotated[
         list[str],
         typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads."),
     ],
     of: Annotated[
-        Subject,
+        Literal["queries", "words", "pairs", "threads"],
         typer.Option(
             "--of",
             help="queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
@@ -40,7 +30,7 @@ def stats(
             "them (STaRK, Table 6); threads: lengths of a forum's conversations about queries, from a folder of "
             "talk pages as wikitext (SPINACH, Table 8).",
         ),
-    ] = Subject.queries,
+    ] = "queries",
     together: Annotated[
         bool, typer.Option("--together", help="Count datasets as one, as the splits of a set.")
     ] = False,
@@ -58,11 +48,11 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Print statistics of datasets, as in kbnav eval dataset stats questions.jsonl."""
-    if of is Subject.queries:
+    if of == "queries":
         _query_stats(datasets, together, histograms, as_json)
-    elif of is Subject.words:
+    elif of == "words":
         _word_stats(datasets, tokens, as_json)
-    elif of is Subject.pairs:
+    elif of == "pairs":
         _pairs(datasets, count, as_json)
     else:
         _threads(datasets, as_json)

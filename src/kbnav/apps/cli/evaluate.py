@@ -67,13 +67,13 @@ class Benchmark(Asking):
     retry_failed: Retry = False
     on: Annotated[
         Place, typer.Option("--on", help="Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = Place.here
+    ] = "here"
     workers: Workers = None
 
     @contextmanager
     def builder(self) -> Iterator[Build]:
         """What builds the system where the questions are asked. Raises UsageError."""
-        if self.on is Place.here:
+        if self.on == "here":
             from kbnav.evaluation.runner import build_system
 
             yield build_system

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,26 +27,14 @@ if TYPE_CHECKING:
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
 
 
-class Planner(StrEnum):
-    """Planners of relation paths."""
-
-    in_context = "in-context"
-    ranker = "ranker"
-    seq2seq = "seq2seq"
-
-
-class Matching(StrEnum):
-    """How the nodes of a question are found."""
-
-    exact = "exact"
-    embedding = "embedding"
-    hybrid = "hybrid"
+Planner = Literal["in-context", "ranker", "seq2seq"]
+Matching = Literal["exact", "embedding", "hybrid"]
 
 
 def planner(
     questions: Dataset,
     kb: Skb,
-    planner: Annotated[Planner, typer.Option("--planner", help="What is judged.")] = Planner.ranker,
+    planner: Annotated[Planner, typer.Option("--planner", help="What is judged.")] = "ranker",
     trained: Annotated[
         Path | None, typer.Option("--trained", metavar="FOLDER", help="Folder of the trained planner.")
     ] = None,
@@ -71,13 +58,13 @@ def planner(
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, model=model, base_url=base_url)
-    in_training = read_description(trained).get("matching", "") if trained else ""
-    how: Variant = Matching(matching or in_training or "hybrid").value
+    in_training: Variant | None = read_description(trained).get("matching") if trained else None
+    how: Variant = matching or in_training or "hybrid"
     for note in trained_for(trained, how) if trained else ():
         print(f"note: {note}", file=sys.stderr)
     with open_skb(settings, "a planner") as opened:
         skb = opened.skb
-        chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
+        chosen = open_planner(planner, skb, trained=trained, calls=lambda: open_calls(settings))
         asked = path_questions(find_dataset(questions, settings.data))
         found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
     if as_json:
@@ -86,7 +73,7 @@ def planner(
     print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
     if left_out := len(asked) - found.planner.questions:
         print(LEFT_OUT.format(count=left_out))
-    print(_line("ranker, untrained" if planner is Planner.ranker and trained is None else planner.value, found.planner))
+    print(_line("ranker, untrained" if planner == "ranker" and trained is None else planner, found.planner))
     if found.text_only.questions:
         print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
         print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -125,11 +124,8 @@ Workers = Annotated[
 ]
 
 
-class Place(StrEnum):
-    """Where work is done."""
-
-    here = "here"
-    ray = "ray"
+Place = Literal["here", "ray"]
+"""Where work is done."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -47,13 +47,6 @@ Version = Annotated[
 Ann = Annotated[
     bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann; on LanceDB its own).")
 ]
-
-
-class Kind(StrEnum):
-    """What an SKB is stored in."""
-
-    files = "files"
-    lance = "lance"
 
 
 class Format(StrEnum):
@@ -126,7 +119,7 @@ class Builders:
 
     on: Annotated[
         Place, typer.Option("--on", help="Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = Place.here
+    ] = "here"
     workers: Workers = None
     gpus: Annotated[
         float, typer.Option("--gpus", metavar="N", min=0, help="With --on ray, GPUs of each worker that embeds.")
@@ -135,7 +128,7 @@ class Builders:
     @contextmanager
     def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
         """The options of a build with its workers. Raises as ``on_ray``, and UsageError for workers of no cluster."""
-        if self.on is Place.here:
+        if self.on == "here":
             if self.workers or self.gpus:
                 raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
             yield options
@@ -190,8 +183,9 @@ def build(
     ] = False,
     ann: Ann = False,
     store: Annotated[
-        Kind, typer.Option("--store", help="What it is stored in: files, or tables of LanceDB (extra lance).")
-    ] = Kind.files,
+        Literal["files", "lance"],
+        typer.Option("--store", help="What it is stored in: files, or tables of LanceDB (extra lance)."),
+    ] = "files",
     base_url: BaseUrl = None,
     language: Annotated[
         str,
@@ -229,7 +223,7 @@ def build(
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
-    write = _build_tables if store is Kind.lance else _build_files
+    write = _build_tables if store == "lance" else _build_files
     with by.join(options, base_url) as options:
         meta = write(source, out, options, console)
     _print_losses(console, meta)

@@ -52,7 +52,6 @@ def relative_score_fusion(
     *,
     weights: Sequence[float],
     depth: int,
-    limit: int | None = None,
 ) -> list[tuple[Id, float]]:
     """Sum the scores of rankings, each scaled so that its best counts its weight; the sum of the weights gives 1.
 
@@ -67,8 +66,7 @@ def relative_score_fusion(
         reach = scored[0][1] - floor if scored else 0.0
         for item, score in scored:
             sums[item] += weight * ((score - floor) / reach if reach else 1.0) / sum(weights)
-    ordered = sorted(sums.items(), key=lambda pair: -pair[1])
-    return ordered if limit is None else ordered[:limit]
+    return sorted(sums.items(), key=lambda pair: -pair[1])
 
 
 CANDIDATES = 200

@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
@@ -51,14 +50,8 @@ VENUES: Mapping[str, tuple[str, int, int]] = {
 """Of each field: the table, the column of ``Papers`` with the number in it, and that of the name in the table."""
 _ENDS = {relation: (name.split("___")[0], name.split("___")[2]) for relation, name in MAG_RELATIONS.items()}
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Which entities become nodes; arrays by type."""
-
-    positions: Mapping[str, Numbers]
-    """By an entity's place in ogbn-mag the number of its node, -1 where it becomes none."""
+Positions = Mapping[str, Numbers]
+"""By type, and by an entity's place in ogbn-mag, the number of its node; -1 where it becomes none."""
 
 
 class MagSource:
@@ -86,7 +79,7 @@ class MagSource:
         given = {name: _first(folder, (".txt.gz", ".txt"), name, f"mag_mapping/{name}") for name in names}
         self._tables = {name: path for name, path in given.items() if path}
         self._language, self._memory = language, memory
-        self._kept: _Kept | None = None
+        self._positions: Positions = {}
 
     @property
     def description(self) -> str:
@@ -107,26 +100,25 @@ class MagSource:
         entities = {kind: self._entities(kind, losses) for kind in self.types}
         papers = entities["paper"]
         with Grouped(len(papers) or 1) as texts:
-            kept = self._read_texts(papers, texts, losses)
+            positions = self._read_texts(papers, texts, losses)
             for kind in self.types:
                 with Grouped(len(entities[kind]) or 1) as described:
-                    self._describe(kind, entities[kind], kept.positions[kind], described)
+                    self._describe(kind, entities[kind], positions[kind], described)
                     said = zip(described, texts, strict=True) if kind == "paper" else ((one, []) for one in described)
                     for place, (lines, text) in zip(range(len(entities[kind])), said, strict=False):
-                        number = int(kept.positions[kind][place])
+                        number = int(positions[kind][place])
                         if number >= 0:
                             yield self._node(number, kind, int(entities[kind][place]), [*lines, *text])
 
     def edges(self, losses: Losses) -> Iterator[EdgeArrays]:  # noqa: ARG002  # what is left out, a node lacks
         """The edges between what is kept, a relation after the other. Raises DataError."""
-        if self._kept is None:
+        if not self._positions:
             papers = self._entities("paper", Losses())
             with Grouped(len(papers) or 1) as texts:
                 self._read_texts(papers, texts, Losses())
-        assert self._kept is not None
         for relation, (source, target) in _ENDS.items():
             for edges in self._blocks(relation):
-                ends = self._kept.positions[source][edges[:, 0]], self._kept.positions[target][edges[:, 1]]
+                ends = self._positions[source][edges[:, 0]], self._positions[target][edges[:, 1]]
                 both = (ends[0] >= 0) & (ends[1] >= 0)
                 yield EdgeArrays(ends[0][both], np.full(int(both.sum()), relation), ends[1][both])
 
@@ -143,7 +135,7 @@ class MagSource:
             raise DataError(f"{path}: places that are not 0, 1, 2 …")
         return np.array([number for _, number in found], np.int64)
 
-    def _read_texts(self, papers: Numbers, into: Grouped, losses: Losses) -> _Kept:
+    def _read_texts(self, papers: Numbers, into: Grouped, losses: Losses) -> Positions:
         """Titles and abstracts of the papers, put ``into`` it, and what is kept."""
         places = {number: place for place, number in enumerate(papers.tolist())}
         for path in self._texts:
@@ -160,8 +152,8 @@ class MagSource:
                 losses.add(f"paper in another language than {self._language}", f"{papers[place]} {text[:60]}")
             else:
                 wanted[place] = True
-        self._kept = self._connected(wanted)
-        return self._kept
+        self._positions = self._connected(wanted)
+        return self._positions
 
     def _lines(self, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         """Number and texts of each paper of a file."""
@@ -182,7 +174,7 @@ class MagSource:
             except (ValueError, csv.Error) as error:
                 raise DataError(f"{path}: {error}") from error
 
-    def _connected(self, papers: npt.NDArray[np.bool_]) -> _Kept:
+    def _connected(self, papers: npt.NDArray[np.bool_]) -> Positions:
         """What hangs together with the papers."""
         kept = {"paper": papers}
         for relation, kind in ((3, "author"), (2, "field_of_study"), (0, "institution")):
@@ -193,12 +185,10 @@ class MagSource:
                 found[edges[kept[known][edges[:, at]], other]] = True
             kept[kind] = found
         first = [0, *accumulate(int(kept[kind].sum()) for kind in self.types)]
-        return _Kept(
-            {
-                kind: np.where(kept[kind], first[number] + np.cumsum(kept[kind]) - 1, -1)
-                for number, kind in enumerate(self.types)
-            }
-        )
+        return {
+            kind: np.where(kept[kind], first[number] + np.cumsum(kept[kind]) - 1, -1)
+            for number, kind in enumerate(self.types)
+        }
 
     def _blocks(self, relation: int) -> Iterator[Numbers]:
         """The edges of a relation, shape [edges, 2], some at a time."""
