@@ -102,7 +102,7 @@ def _reads_elsewhere(one: str, two: str, database: str) -> None:
         f"/api/runs/{run['id']}/evidence?row=0",
         f"/api/shared/{share}/evidence?row=1",
         *(f"/api/sessions/{session}/{form}" for form in ("html", "md", "ipynb")),
-        *(f"/api/results/{run['id']}/{form}" for form in ("csv", "tsv", "json", "nt", "xlsx")),
+        *(f"/api/results/{run['id']}/{form}" for form in ("csv", "tsv", "json", "xlsx")),
         f"/share/{share}",
     ]
     here = [visit("GET", path) for path in paths]
