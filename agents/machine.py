@@ -33,7 +33,8 @@ from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
 from kbnav.settings.model import Budget, Checks, Price
-from kbnav.tools.context import Context, Observation, note_lines
+from kbnav.tools.context import Context, Observation
+from kbnav.tools.notes import note_lines
 from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:

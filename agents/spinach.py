@@ -21,8 +21,9 @@ from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.systems import Options, kb_kind
-from kbnav.tools.context import Context, Observation, Shown, read_notes
+from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
+from kbnav.tools.notes import read_notes
 from kbnav.tools.prune import pruner
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
 from kbnav.tools.wikidata import get_entry, get_property_examples, run_query, search_entities

@@ -17,10 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 QUESTION = "Which elements were discovered by Marie Curie?"
 THINK = "agents/machine.py Machine.think"
 AFTER = re.compile(
-    r"agents/machine\.py Machine\.(think|act|rollback|report)|agents/offline/\w+\.py \w+Policy\.__call__"
-    r"|tools/wikidata\.py (search_entities|get_entry|execute_query|finish)"
-    r"|src/kbnav/knowledge/wikidata/kb\.py WikidataKB\.(search_entities|get_entry|execute_query)"
+    r"agents/machine\.py Machine\.(think|act|rollback|report)|agents/offline/\w+\.py \w+Policy\.(__call__|plan)"
+    r"|agents/offline/wikidata\.py Reading\.hypotheses|tools/toolbox\.py Toolbox\.run"
+    r"|tools/wikidata\.py (search_entities|get_entry|get_property_examples|search_neighbors|execute_query|finish)"
+    r"|src/kbnav/knowledge/wikidata/kb\.py WikidataKB\.(search_entities|get_entry|search_neighbors|execute_query)"
+    r"|src/kbnav/knowledge/wikidata/mirror/mirror\.py Local(Api\.call|Queries\.run)"
     r"|agents/common/answering\.py (QueryEnding\.conclude|write_plainly)|agents/common/checks\.py with_doubts"
+    r"|src/kbnav/runs/trajectory\.py save_run|src/kbnav/apps/cli/ask\.py print_outcome"
 )
 
 

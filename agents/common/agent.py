@@ -19,7 +19,8 @@ from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import GIVEN
-from kbnav.tools.context import Context, Notes, Pruner, Shown, read_notes
+from kbnav.tools.context import Context, Pruner, Shown
+from kbnav.tools.notes import Notes, read_notes
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 

@@ -19,7 +19,8 @@ from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
-from kbnav.tools.context import NO_NOTES, Context, Notes
+from kbnav.tools.context import Context
+from kbnav.tools.notes import NO_NOTES, Notes
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
 

@@ -254,7 +254,7 @@ def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_p
         first = Chat(skb_offline(demo_kb, settings), "s", saver).ask("Which ship built by Marit Skarrow was yellow?")
         assert first.outcome.ranking is not None
         ship = first.outcome.ranking.nodes[0]
-        run = Chat(skb_offline(demo_kb, settings), "s", saver).ask("Which materials were carried?")
+        run = Chat(skb_offline(demo_kb, settings), "s", saver).ask("Which materials were carried by it?")
     carried = {target for source, relation, target in EDGES if (source, relation) == (ship.id, "carried")}
     assert carried
     assert run.outcome.ranking is not None

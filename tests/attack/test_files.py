@@ -228,17 +228,6 @@ def test_a_refused_file_leaves_nothing_that_looks_like_an_skb(tmp_path: Path):
     assert not (tmp_path / "out.skb" / "meta.json").exists()
 
 
-def test_the_setting_bounds_what_a_record_may_take(tmp_path: Path):
-    (tmp_path / "n.jsonl").write_text(json.dumps({"id": "1", "name": "x" * MIB}) + "\n")
-    command = [sys.executable, "-m", "kbnav", "skb", "build", "--nodes", str(tmp_path / "n.jsonl"), "--encoder", "none"]
-    environment = {**os.environ, "KBNAV_LIMITS__IMPORT_MEMORY": "0.02"}
-    told = subprocess.run(
-        [*command, "--out", str(tmp_path / "out.skb")], capture_output=True, text=True, env=environment
-    )
-    assert told.returncode == 2
-    assert "n.jsonl,line1:longerthan0.64MiB" in "".join(told.stderr.split())
-
-
 class Runs:
     """What a malicious pickle holds: a call."""
 

@@ -157,12 +157,10 @@ def test_the_guide_says_how_much_there_is():
     guide = re.sub(r"\s+", " ", (ROOT / "docs" / "demo-skb.md").read_text(encoding="utf-8"))
     kinds = Counter(node["type"] for node in NODES.values())
     relations = Counter(relation for _, relation, _ in EDGES)
-    words = sum(len(node["description"].split()) for node in NODES.values())
-    assert f"{len(NODES)} nodes of {len(kinds)} types and {len(EDGES)} edges of {len(relations)} relations" in guide
-    assert f"{words // 100 * 100:,} words" in guide
+    for count in (f"{len(NODES)} nodes of {len(kinds)} types", f"{len(EDGES)} edges of {len(relations)} relations"):
+        assert count in guide
     for name, count in (*kinds.items(), *relations.items()):
         assert f"{name} | {count} |" in guide, name
-    assert f"has {len(QUESTIONS)} questions" in guide
 
 
 def test_it_is_built_once_and_holds_the_files(demo_home: Path):

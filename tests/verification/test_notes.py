@@ -13,7 +13,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.context import Note, Notes, Solved, read_notes
+from kbnav.tools.notes import Note, Notes, Solved, read_notes
 
 LIKE = Solved(question="Which elements did Pierre Curie discover?", query="SELECT ?x { ?x wdt:P61 wd:Q37463 }")
 UNLIKE = Solved(question="Who painted Guernica?", query="SELECT ?x { wd:Q175036 wdt:P170 ?x }")

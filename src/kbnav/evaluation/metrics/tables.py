@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def row_major(predicted: Answer, gold: Answer) -> RowMajor:
         return RowMajor(1.0, 1.0, 0.0, 0.0, 0.0, 0, 0, 0)
     else:
         pairs = _matched(_bindings(predicted), _bindings(gold))
-    tp = math.fsum(count * common / size for (common, size), count in pairs.items())
+    tp = float(sum(Fraction(count * common, size) for (common, size), count in pairs.items()))
     full = sum(count for (common, size), count in pairs.items() if common == size)
     matched, (rows, gold_rows) = pairs.total(), sizes
     fp, fn = rows - matched, gold_rows - tp
