@@ -12,7 +12,7 @@ kept, and what is in the file already is not measured again; the table has those
 little. Memory is the most that is not pages of mapped files, which the kernel takes back; 170 MiB of it are the made-up
 words. The law of a figure is y = c n^p, fitted by least squares of the logarithms; "off" is the most that a measured
 figure differs from it. --arithmetic works out from saved figures, and from the assumptions in
-benchmarks/scale_assumptions.json, what larger knowledge bases need. Tables are printed as docs/scale.md has them.
+benchmarks/scale_assumptions.json, what larger knowledge bases need. Its tables are in benchmarks/results/scale.md.
 """
 
 from __future__ import annotations
