@@ -73,17 +73,13 @@ def test_that_no_language_model_answers_is_always_said(page: Page, server: Serve
     other.context.close()
 
 
-def test_words_that_are_left_over_are_refused_with_a_question_that_works(page: Page, server: Server):
+def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
     page.goto(server.url)
     ask(page, TOO_MUCH)
     wait_for_the_end(page)
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
     assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".unused")
-    page.click(".read .choice")
-    wait_for_the_end(page, 1)
-    assert page.locator(".question").last.inner_text() == "What is the spouse of Marie Curie?"
-    assert page.locator(".answer .text").last.inner_text() == "Pierre Curie"
 
 
 def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(page: Page, namesakes: Server):
