@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbnav.errors import KbnavError as KbnavError
+    from kbnav.library.asking import KB as KB
     from kbnav.library.asking import Answer as Answer
     from kbnav.library.asking import Event as Event
     from kbnav.library.asking import aask as aask
     from kbnav.library.asking import ask as ask
+    from kbnav.library.asking import open as open
     from kbnav.library.asking import stream as stream
-    from kbnav.library.kb import KB as KB
-    from kbnav.library.kb import open as open
     from kbnav.library.langchain import graph as graph
     from kbnav.library.langchain import langchain_tools as langchain_tools
     from kbnav.settings.model import Settings as Settings
@@ -38,14 +38,14 @@ __all__ = [
 _WHERE = {
     "Answer": "kbnav.library.asking",
     "Event": "kbnav.library.asking",
-    "KB": "kbnav.library.kb",
+    "KB": "kbnav.library.asking",
     "KbnavError": "kbnav.errors",
     "Settings": "kbnav.settings.model",
     "aask": "kbnav.library.asking",
     "ask": "kbnav.library.asking",
     "graph": "kbnav.library.langchain",
     "langchain_tools": "kbnav.library.langchain",
-    "open": "kbnav.library.kb",
+    "open": "kbnav.library.asking",
     "stream": "kbnav.library.asking",
 }
 

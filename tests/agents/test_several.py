@@ -12,7 +12,7 @@ from kbnav.agents.spinach import spinach_with
 from kbnav.errors import BadArguments, QueryRefused, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.library.kb import open as open_named
+from kbnav.library.asking import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run, saved_runs
 from kbnav.sessions.session import ask

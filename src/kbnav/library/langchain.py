@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langgraph.types import Checkpointer
 
     from kbnav.agents.common.agent import Agent
-    from kbnav.library.kb import KB
+    from kbnav.library.asking import KB
     from kbnav.tools.toolbox import Tool
 
 
