@@ -16,8 +16,9 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.planning.open import open_planner
 from kbnav.planning.paths import Plan, Planner, answers
-from kbnav.planning.planners import Name, PlanOptions, open_planner
+from kbnav.planning.planners import Name, PlanOptions
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

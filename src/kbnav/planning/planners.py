@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending
-from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, Planner, parse_paths, path_text
+from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, parse_paths, path_text
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trace import Trace
 from kbnav.settings.systems import Options
@@ -96,57 +96,6 @@ def matched_otherwise(trained: str, matching: str) -> str:
 
 Name = Literal["none", "in-context", "ranker", "seq2seq"]
 NAMES: tuple[str, ...] = get_args(Name)
-
-
-def open_planner(
-    name: str,
-    skb: SKB,
-    *,
-    trained: Path | None = None,
-    calls: Callable[[], ModelCalls] | None = None,
-    matching: str = "",
-) -> Planner:
-    """A planner of an open SKB.
-
-    Args:
-        name: One of NAMES.
-        skb: What is planned for.
-        trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
-        calls: Opens the model that ``in-context`` asks.
-        matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
-
-    Raises:
-        UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
-        DataError: The trained planner is damaged.
-    """
-    if name == "none":
-        return NoPlanner()
-    if name == "ranker":
-        from kbnav.planning.ranker import Ranker
-
-        encoder = encoder_of(skb)
-        return (
-            Ranker.load(trained, skb, encoder, trained_for(trained, matching))
-            if trained
-            else Ranker.untrained(skb, encoder)
-        )
-    if name == "in-context":
-        if calls is None:
-            raise UsageError("the planner in-context needs a model")
-        return InContext(skb, calls())
-    if name == "seq2seq":
-        from kbnav.planning.seq2seq import Seq2Seq
-
-        if trained is None:
-            raise UsageError("the planner seq2seq must be trained first: kbnav train seq2seq")
-        return Seq2Seq.load(trained, skb, trained_for(trained, matching))
-    raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
-
-
-def trained_for(folder: Path, matching: str) -> tuple[str, ...]:
-    """What must be said of a trained planner whose nodes will be matched so. Raises as ``read_description`` does."""
-    trained = read_description(folder).get("matching", "")
-    return tuple(filter(None, [matched_otherwise(trained, matching)])) if matching else ()
 
 
 def encoder_of(skb: SKB) -> Encoder:

@@ -146,3 +146,7 @@ def build_stage(name: str, kb: KnowledgeBase, settings: Settings, options: Compo
     Raises as ``build_retriever``.
     """
     return build_retriever(name, kb, settings, {"candidates": options.candidates, **options.stages.get(name, {})})
+
+
+ROLES = 3
+"""Roles of a node in a question's graph (QAGNN): named, a candidate, between them."""

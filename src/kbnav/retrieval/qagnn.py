@@ -24,7 +24,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import as_ranking, hits_text
+from kbnav.retrieval.base import ROLES, as_ranking, hits_text
 from kbnav.retrieval.cross import CandidateList, Candidates, Reranked, RerankedOptions, by_score
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trace import Trace
@@ -34,7 +34,6 @@ from kbnav.settings.plugins import missing
 MOST_NODES, HOPS = 200, 1
 MATCHED, CANDIDATE, BETWEEN = 0, 1, 2
 """What a node is in the subgraph; a candidate that is named too is ``MATCHED``."""
-ROLES = 3
 _MOST_MATCHED = 20
 _ROW = 512
 """Neighbours of a node that are looked at, in one direction: a hub's are no hint."""

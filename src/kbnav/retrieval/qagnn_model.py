@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from kbnav.retrieval.qagnn import ROLES
+from kbnav.retrieval.base import ROLES
 
 
 class Sizes(NamedTuple):

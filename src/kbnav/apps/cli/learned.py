@@ -54,7 +54,8 @@ def planner(
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.planners import open_planner, read_description, trained_for
+    from kbnav.planning.open import open_planner, trained_for
+    from kbnav.planning.planners import read_description
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, model=model, base_url=base_url)

@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kbnav.answers.tables import encodable
-from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId, UsageError
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.program import BadProgram, Entry, Failure, FailureKind, Outcome, Parameter, Problem, Program
 from kbnav.runs.trace import Trace
-from kbnav.settings.plugins import did_you_mean
 
 SEED = 0
 """Of a program's random numbers."""
@@ -200,19 +199,3 @@ def _is_finite(score: float) -> bool:
         return math.isfinite(float(score))
     except OverflowError:
         return False
-
-
-SANDBOXES = ("monty", "bubblewrap")
-
-
-def open_sandbox(name: str = "monty", limits: SandboxLimits | None = None) -> Sandbox:
-    """A sandbox by its name, to be used in a ``with`` statement. Raises UsageError where it cannot be had here."""
-    if name == "monty":
-        from kbnav.programs.sandbox.monty import MontySandbox
-
-        return MontySandbox(limits)
-    if name == "bubblewrap":
-        from kbnav.programs.sandbox.bubblewrap import BubblewrapSandbox
-
-        return BubblewrapSandbox(limits)
-    raise UsageError(f"no sandbox {name!r}; there are {', '.join(SANDBOXES)}{did_you_mean(name, SANDBOXES)}")
