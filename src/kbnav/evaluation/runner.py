@@ -49,7 +49,7 @@ _LIVE_EVERY, _LIVE_TOUCH, _LIVE_WIDTH = 0.5, 2.0, 400
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
     ("api_key", "cache_age", "contact", "data", "endpoints", "home", "journal", "kb", "model_endpoints",
-     "model_retries", "model_timeout", "prices", "shared", "skb_graph")
+     "model_retries", "model_timeout", "prices", "shared")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
 
