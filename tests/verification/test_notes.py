@@ -39,7 +39,7 @@ def test_a_note_comes_once_with_the_first_result_that_shows_its_thing_and_like_e
     ]
     model = ScriptedModel(replies=replies)
     settings = Settings(home=tmp_path, model="scripted", language="en", notes=(file,))
-    agent = completed(settings, lambda one: spinach_with(model, None, mini_kb, one))
+    agent = completed(spinach_with(model, None, mini_kb, settings), settings)
     run = ask(agent, "Which elements did Marie Curie discover?")
     first, second, _ = run.path
     assert f"Note on P61: {NOTE.text}" in first.observation

@@ -56,7 +56,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "compare": "scores:compare",
                 "report": "scores:report",
                 "view": "human:view",
-                "calibrate": "scores:calibrate",
                 "dataset": (
                     "Look at the datasets.",
                     {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
