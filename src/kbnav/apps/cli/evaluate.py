@@ -22,7 +22,6 @@ from kbnav.apps.cli.options import (
     MaxCost,
     Only,
     Place,
-    Plots,
     Retry,
     Seed,
     Workers,
@@ -172,7 +171,6 @@ def sweep(
         typer.Option("--without", metavar="PART", help=f"A run without it, beside one that is whole: {_PARTS}"),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs of each variant.")] = 1,
-    plots: Plots = None,
     as_json: Json = False,
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
@@ -193,8 +191,6 @@ def sweep(
     rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
     write_whole(out / "sweep.csv", sweeps.to_csv(rows))
     write_whole(out / "sweep.md", sweeps.markdown(rows))
-    if plots:
-        sweeps.write_sweep_plots(rows, plots)
     if as_json:
         print_json(csv_rows(sweeps.to_csv(rows)))
         return
