@@ -15,7 +15,6 @@ import typer
 from kbnav.apps.cli.options import (
     Asking,
     Dataset,
-    Estimate,
     Jobs,
     Json,
     Limit,
@@ -132,22 +131,13 @@ def run(
     ],
     of: Benchmark,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {_PARTS}")] = None,
-    estimate: Estimate = False,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C.
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
-    from kbnav.evaluation.evaluate import estimate_plan
-
-    plan = of.plan(dataset, of.settings())
-    if estimate:
-        print(estimate_plan(plan, out))
-        return
-    if not as_json:
-        print(estimate_plan(plan, out), file=sys.stderr)
-    ended = of.run(plan, ",".join(without or ()), out, quiet=as_json)
+    ended = of.run(of.plan(dataset, of.settings()), ",".join(without or ()), out, quiet=as_json)
     if as_json:
         print_json(_record(out, ended))
     raise typer.Exit(0 if ended == "done" else 1)

@@ -302,25 +302,6 @@ def calibrate(
     )  # fmt: skip
 
 
-def replay(
-    source: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
-    as_json: Json = False,
-) -> None:
-    """Put a run's recorded actions and observations through the state machine again: no model, no network."""
-    from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.replay import replay_run
-    from kbnav.runs.trajectory import to_json
-
-    replay_run(source, out)
-    scores = score_folder(out)
-    if as_json:
-        print(to_json(scores))
-    else:
-        print_scores(str(out), read_saved_run(out), scores)
-
-
 def import_(
     predictions: Annotated[
         Path,
