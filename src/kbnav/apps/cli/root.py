@@ -55,7 +55,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "score": "scores:score",
                 "compare": "scores:compare",
                 "report": "scores:report",
-                "view": "human:view",
                 "calibrate": "scores:calibrate",
                 "dataset": (
                     "Look at the datasets.",
