@@ -1,4 +1,4 @@
-"""``kbnav eval collect`` and ``judge``: questions that people write, and opinions."""
+"""``kbnav eval collect`` and ``judge``: questions that people write, and what they think of questions."""
 
 from __future__ import annotations
 

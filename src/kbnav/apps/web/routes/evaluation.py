@@ -1,4 +1,4 @@
-"""Pages for evaluation: questions that people write or rate."""
+"""Pages for the human evaluation: questions that people write, and samples that they rate."""
 
 from __future__ import annotations
 
