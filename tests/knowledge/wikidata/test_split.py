@@ -258,22 +258,24 @@ class Virtuoso(HttpClient):
         return read(Reply(200, body, {"content-type": ROWS, "server": "Virtuoso/08.03.3332 (Linux)"}))
 
 
-def test_an_engine_that_is_not_known_by_its_address_is_found_out_once(tmp_path):
+def test_an_engine_that_is_not_known_by_its_address_is_found_out_once():
     endpoints = Endpoints(sparql="https://wikidata.example.org/sparql", scholarly="")
     query = (
         'SELECT ?p ?pLabel { wd:Q937 wdt:P19 ?p . SERVICE wikibase:label { bd:serviceParam wikibase:language "en" } }'
     )
     counts = []
+    asked = Virtuoso()
+    services = QueryServices(endpoints, (), STANDARD_PREFIXES, asked, {})
     for _ in range(2):
-        asked = Virtuoso()
-        QueryServices(endpoints, (), STANDARD_PREFIXES, asked, tmp_path).run(query)
+        asked.sent.clear()
+        services.run(query)
         counts.append(len(asked.sent))
         assert "wikibase:label" not in asked.sent[-1]
     assert 1 < counts[0] <= 7
     assert counts[1] == 1
     unasked = Virtuoso()
     said = endpoints.model_copy(update={"dialect": "wdqs"})
-    QueryServices(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, tmp_path).run(query)
+    QueryServices(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, {}).run(query)
     assert len(unasked.sent) == 1
     assert "wikibase:label" in unasked.sent[0]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kbnav.apps.cli.options import Dataset, Jobs, Json, Plots, RunFolder, Seed, load
+from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, load
 from kbnav.apps.cli.terminal import emit, print_json
 from kbnav.errors import UsageError
 
@@ -156,7 +156,6 @@ def report(
     csv_folder: Annotated[
         Path | None, typer.Option("--csv", metavar="FOLDER", help="Folder for summary.csv and questions.csv.")
     ] = None,
-    plots: Plots = None,
     compat: StarkCompat = False,
     kb: Annotated[
         str | None,
@@ -215,11 +214,10 @@ def report(
         files |= {csv_folder / "summary.csv": reports.summary_csv, csv_folder / "questions.csv": reports.questions_csv}
     for path, write in files.items():
         write_whole(path, write(found))
-    written = [*files, *(reports.write_plots(found, plots) if plots else ())]
     if as_json:
-        print_json({"written": [str(path) for path in written], "runs": csv_rows(reports.summary_csv(found))})
-    elif written:
-        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in written)
+        print_json({"written": [str(path) for path in files], "runs": csv_rows(reports.summary_csv(found))})
+    elif files:
+        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in files)
         print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
     else:
         print(reports.markdown_report(found, tables), end="")
@@ -271,25 +269,6 @@ def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
         *(f"  {label:<14} {meaning}" for label, meaning in LABELS.items()),
         f"or any other; then kbnav eval report {run} has them",
     )
-
-
-def replay(
-    source: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
-    as_json: Json = False,
-) -> None:
-    """Put a run's recorded actions and observations through the state machine again: no model, no network."""
-    from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.replay import replay_run
-    from kbnav.runs.trajectory import to_json
-
-    replay_run(source, out)
-    scores = score_folder(out)
-    if as_json:
-        print(to_json(scores))
-    else:
-        print_scores(str(out), read_saved_run(out), scores)
 
 
 def import_(

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.base import Meter
-from kbnav.knowledge.probing import any_status, dialect_at
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
+from kbnav.knowledge.probing import dialect_at
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
-from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
+from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
 from kbnav.knowledge.wikidata.split import (
@@ -79,19 +78,19 @@ class QueryServices:
         allowed: Collection[str],
         prefixes: Mapping[str, str],
         http: HttpClient,
-        home: Path | None = None,
+        probed: dict[str, Dialect] | None = None,
     ) -> None:
-        """``home`` is where it is kept which engines were found; None: an unknown one is taken for Wikidata's."""
+        """``probed`` takes the engines that are found out; None: an unknown one is taken for Wikidata's."""
         self._endpoints = endpoints
         self._allowed = allowed
         self._prefixes = prefixes
         self._http = http
-        self._home = home
+        self._probed = probed
 
     def metered(self, meter: Meter) -> QueryServices:
         """The same services, their requests counted."""
         http = self._http.metered(meter)
-        return QueryServices(self._endpoints, self._allowed, self._prefixes, http, self._home)
+        return QueryServices(self._endpoints, self._allowed, self._prefixes, http, self._probed)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query, with a note where it comes from elsewhere than the main service.
@@ -173,14 +172,11 @@ class QueryServices:
     def _dialect(self, url: str) -> Dialect:
         """What a service understands; one that is not known is found out once, by a few small queries."""
         known = dialect_of(url, self._endpoints.dialect if url == self._endpoints.sparql else "auto")
-        if known or not self._home:
+        if known or self._probed is None:
             return known or DIALECTS["wdqs"]
-
-        def probe(query: str) -> Reply:
-            # Posted, so that no cache keeps the error that an engine answers with.
-            return self._http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
-
-        return dialect_at(url, "auto", self._home, probe)
+        if url not in self._probed:
+            self._probed[url] = dialect_at(url, AUTO, self._http)
+        return self._probed[url]
 
     def ask(self, url: str, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL at one service."""
