@@ -128,7 +128,7 @@ def answered(
         system = agent_system(build_agent(kb, chosen, entrant.system))
         for question in questions:
             begin = time.perf_counter()
-            run = system.ask(question, {}, lambda *_: None).run
+            run = system.ask(question, {}).run
             seconds.append(time.perf_counter() - begin)
             ranking = run.outcome.ranking
             steps = [(step.call.tool, str(step.call.arguments), step.observation) for step in run.path]

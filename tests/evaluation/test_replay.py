@@ -35,7 +35,7 @@ SCRIPTS: dict[str, list[AIMessage]] = {
 
 
 def scripted(home: Path) -> System:
-    def ask(question: str, given: object, on_step: object) -> Attempt:
+    def ask(question: str, given: object) -> Attempt:
         agent = agent_of(SCRIPTS[question], home)
         return attempt(agent, question)
 
