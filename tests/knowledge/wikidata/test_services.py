@@ -87,22 +87,24 @@ def test_queries_are_written_for_the_engine_that_gets_them():
     assert "wikibase:label" not in served.asked[0].params["query"]
 
 
-def test_an_engine_that_is_not_known_by_its_address_is_found_out_once(tmp_path):
+def test_an_engine_that_is_not_known_by_its_address_is_found_out_once():
     endpoints = Endpoints(sparql="https://wikidata.example.org/sparql")
     query = (
         'SELECT ?p ?pLabel { wd:Q937 wdt:P19 ?p . SERVICE wikibase:label { bd:serviceParam wikibase:language "en" } }'
     )
     counts = []
+    asked = Answers(ONE, VIRTUOSO)
+    service = QueryService(endpoints, (), STANDARD_PREFIXES, asked, {})
     for _ in range(2):
-        asked = Answers(ONE, VIRTUOSO)
-        QueryService(endpoints, (), STANDARD_PREFIXES, asked, tmp_path).run(query)
+        asked.sent.clear()
+        service.run(query)
         counts.append(len(asked.sent))
         assert "wikibase:label" not in asked.sent[-1]
     assert 1 < counts[0] <= 7
     assert counts[1] == 1
     unasked = Answers(ONE, VIRTUOSO)
     said = endpoints.model_copy(update={"dialect": "wdqs"})
-    QueryService(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, tmp_path).run(query)
+    QueryService(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, {}).run(query)
     assert len(unasked.sent) == 1
     assert "wikibase:label" in unasked.sent[0]
 

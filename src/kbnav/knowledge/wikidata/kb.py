@@ -107,7 +107,7 @@ class WikidataKB:
         from kbnav.knowledge.wikidata.services import QueryService
 
         http, endpoints = http or open_http(settings), settings.endpoints
-        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)
+        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http, {})
         api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
         return cls(endpoints, api, queries, http=http, site=site, about=about)
 

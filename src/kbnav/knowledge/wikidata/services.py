@@ -10,17 +10,16 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import Meter
-from kbnav.knowledge.probing import any_status, dialect_at
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
+from kbnav.knowledge.probing import dialect_at
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
-from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
+from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
 from kbnav.settings.model import Endpoints
@@ -83,15 +82,15 @@ class QueryService:
         allowed: Collection[str],
         prefixes: Mapping[str, str],
         http: HttpClient,
-        home: Path | None = None,
+        probed: dict[str, Dialect] | None = None,
     ) -> None:
-        """``home`` is where it is kept which engine was found; None: an unknown one is taken for Wikidata's."""
+        """``probed`` takes the engine that is found out; None: an unknown one is taken for Wikidata's."""
         self._endpoints, self._allowed, self._prefixes = endpoints, allowed, prefixes
-        self._http, self._home = http, home
+        self._http, self._probed = http, probed
 
     def metered(self, meter: Meter) -> QueryService:
         """The same service, its requests counted."""
-        return QueryService(self._endpoints, self._allowed, self._prefixes, self._http.metered(meter), self._home)
+        return QueryService(self._endpoints, self._allowed, self._prefixes, self._http.metered(meter), self._probed)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query, with a note where it may lack scholarly articles.
@@ -124,14 +123,11 @@ class QueryService:
         """What the service understands; where that is not known, it is found out once by a few small queries."""
         url = self._endpoints.sparql
         known = dialect_of(url, self._endpoints.dialect)
-        if known or not self._home:
+        if known or self._probed is None:
             return known or DIALECTS["wdqs"]
-
-        def probe(query: str) -> Reply:
-            # Posted, so that no cache keeps the error that an engine answers with.
-            return self._http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
-
-        return dialect_at(url, "auto", self._home, probe)
+        if url not in self._probed:
+            self._probed[url] = dialect_at(url, AUTO, self._http)
+        return self._probed[url]
 
     def _fetch(self, text: str, accept: str) -> AnswerTable:
         request = Request("sparql", self._endpoints.sparql, {"query": text}, accept)
