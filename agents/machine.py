@@ -29,8 +29,7 @@ from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
 from kbnav.settings.model import Budget, Price
-from kbnav.tools.context import Context, Observation
-from kbnav.tools.notes import note_lines
+from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -394,11 +393,13 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
-    notes = context.notes.on(f"{call.arguments.get('query', '')}\n{seen.text}", context.seen) if seen.ok else []
+    shown = f"{call.arguments.get('query', '')}\n{seen.text}"
+    notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
+    lines = "\n".join(f"Note on {one.about}: {one.text}" for one in notes)
     step = Step(
         number,
         call,
-        encodable("\n\n".join(filter(None, (seen.text, note_lines(notes))))),
+        encodable("\n\n".join(filter(None, (seen.text, lines)))),
         seen.ok,
         seen.rows,
         seconds,

@@ -21,7 +21,6 @@ from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.notes import read_notes
 from kbnav.tools.prune import pruner
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
 from kbnav.tools.wikidata import get_entry, get_property_examples, run_query, search_entities
@@ -92,7 +91,6 @@ def spinach_with(
         parts.prompt,
         parts.settings.budget,
         about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) in ("sparql", "several") else None,
-        notes=read_notes(settings.notes),
         partial=is_mirror(kb.state()),
         to_class=words.to_class,
         ended=words.each(_ENDED),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -18,8 +19,7 @@ from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import GIVEN
-from kbnav.tools.context import Context, Pruner, Shown
-from kbnav.tools.notes import Notes, read_notes
+from kbnav.tools.context import Context, Note, Pruner, Shown, read_notes
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 
@@ -48,7 +48,7 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
-    notes: Notes = Notes()
+    notes: Sequence[Note] = ()
     """Notes that come with results."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
@@ -91,9 +91,11 @@ class Agent:
         return self._graphs[checkpointer]  # type: ignore[no-any-return]
 
     def prompt_hashes(self) -> dict[str, str]:
-        """SHA-256 of the agent's prompt files, and of the examples in them."""
+        """SHA-256 of the agent's prompt files, of the examples in them and of the notes."""
         files = prompt_hashes(".", *self.prompts) if self.prompts else {}
-        return {**files, **self.notes.hashes, **(self.demonstrations.hashes if self.demonstrations else {})}
+        notes = "\n".join(one.model_dump_json() for one in self.notes)
+        own = {"notes": hashlib.sha256(notes.encode()).hexdigest()} if notes else {}
+        return {**files, **own, **(self.demonstrations.hashes if self.demonstrations else {})}
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:

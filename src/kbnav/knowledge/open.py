@@ -222,7 +222,7 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
 def _by_qlever(settings: Settings) -> Settings:
     """Live Wikidata with QLever's public query service in place of Wikidata's: one graph, and no time limit of 60 s."""
-    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever", "scholarly": ""}
+    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
     return settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
 
 
@@ -319,7 +319,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
-        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
+        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:
             site = _site_of(mirror, settings)

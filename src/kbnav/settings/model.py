@@ -65,21 +65,10 @@ class Endpoints(Strict):
     query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
     entity_page: Address = "https://www.wikidata.org/wiki/"
-    scholarly: Address = "https://query-scholarly.wikidata.org/sparql"
-    """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
-    fallbacks: tuple[Address, ...] = ()
-    """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
     vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
-
-
-def is_split(endpoints: Endpoints) -> bool:
-    """Whether scholarly articles are behind another endpoint: Wikidata's own two, or two that were both set."""
-    host = urlsplit(endpoints.sparql).hostname or ""
-    set_by_hand = endpoints.scholarly != Endpoints().scholarly
-    return bool(endpoints.scholarly) and (set_by_hand or host.endswith(".wikidata.org"))
 
 
 class SparqlSource(Strict):
@@ -371,7 +360,7 @@ class Settings(BaseSettings):
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
     notes: tuple[Path, ...] = ()
-    """Files of notes and solved examples of the knowledge base."""
+    """Files of notes on the knowledge base."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()
