@@ -55,7 +55,7 @@ class Script:
     def system(self) -> System:
         return System("scripted", "script", self._ask)
 
-    def _ask(self, question: str, given: object, on_step: object) -> Attempt:
+    def _ask(self, question: str, given: object) -> Attempt:
         with self._lock:
             self.asked.append(question)
             self._under_way += 1

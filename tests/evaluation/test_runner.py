@@ -10,9 +10,7 @@ import pytest
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
-from kbnav.evaluation.runner import Limits, Progress, begin_run, build_system, check_limits, run_questions
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.trajectory import Call, Step
+from kbnav.evaluation.runner import Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
 
@@ -159,18 +157,3 @@ def test_a_cost_limit_needs_a_price():
     check_limits(Limits(cost=1.0), "gpt-4o", ["gpt-4o"])
     check_limits(Limits(cost=1.0), "offline", [])
     check_limits(Limits(), "gpt-4o", [])
-
-
-@pytest.mark.parametrize("name", ["skb", "rrf"])
-def test_a_system_tells_of_each_step_while_it_answers(name: str, demo_kb: KnowledgeBase, demo_home: Path):
-    system = build_system(name, demo_kb, Settings(kb="demo", home=demo_home, language="en"))
-    told: list[tuple[Call, Step | None]] = []
-    question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
-    run, failure = system.ask(question, {}, lambda call, step: told.append((call, step)))
-    assert failure is None
-    assert [step.number for _, step in told if step] == [step.number for step in run.steps] != []
-    for call, step in told:
-        assert step is None or step.call == call
-    begun = [call for call, step in told if step is None]
-    assert begun == ([step.call for step in run.steps] if name == "skb" else [])
-    assert system.ask(question, {}, lambda call, step: None).run.outcome.ranking == run.outcome.ranking

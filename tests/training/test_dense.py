@@ -126,8 +126,8 @@ def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
     (tmp_path / "card.json").write_text(json.dumps(card))
     with pytest.raises(DataError, match="not those that were written"):
         Trained.load(tmp_path)
-    with pytest.raises(UsageError, match="trained as dense, not as cross"):
-        read_card(trained, "cross")
+    with pytest.raises(UsageError, match="trained as dense, not as qagnn"):
+        read_card(trained, "qagnn")
 
 
 def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothing_written(

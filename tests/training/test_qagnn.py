@@ -22,8 +22,7 @@ from kbnav.planning.plan_fuse import open_reader, save, start_weights
 from kbnav.planning.plan_fuse import train as train_fuse
 from kbnav.planning.training import LabelledQuestion
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.cross import CandidateList
-from kbnav.retrieval.qagnn import Builder, tensors, together
+from kbnav.retrieval.qagnn import Builder, CandidateList, tensors, together
 from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split, examples, split

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.runner import Build, StepListener, System, build_system
+from kbnav.evaluation.runner import Build, System, build_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import connected, share_of
@@ -185,7 +185,7 @@ class Worker:
     def ask(self, question: str, given: Mapping[str, str]) -> Attempt | Exception:
         """An answer, or what asking for it raised, which Ray would wrap."""
         try:
-            return self._system.ask(question, given, lambda call, step: None)  # noqa: ARG005
+            return self._system.ask(question, given)
         except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
             return error
 
@@ -213,7 +213,7 @@ class _Workers:
         """Have questions left out of the examples in prompts."""
         self._left_out.extend(questions)
 
-    def ask(self, question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:  # noqa: ARG002
+    def ask(self, question: str, given: Mapping[str, str]) -> Attempt:
         """The answer of the worker with least to do. Raises as the system, and RayError where a worker died twice."""
         with self._lock:
             if not self._under_way:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,24 +25,16 @@ from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
-    from kbnav.agents.machine import Event
     from kbnav.retrieval.base import Retriever
-    from kbnav.runs.trajectory import Attempt, Call, Step
+    from kbnav.runs.trajectory import Attempt
 
 T = TypeVar("T")
 R = TypeVar("R")
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]
-StepListener = Callable[["Call", "Step | None"], None]
-"""Gets a call when it begins, and with its step once that is over."""
-Ask = Callable[[str, Mapping[str, str], StepListener], "Attempt"]
-"""Answers a question; with entities of its gold answer (labels by id, usually none), reporting each step."""
+Ask = Callable[[str, Mapping[str, str]], "Attempt"]
+"""Answers a question; with entities of its gold answer (labels by id, usually none)."""
 PATIENCE = 10
 """Failures in a row after which a service is taken to be down."""
-LIVE = "live.json"
-"""The questions under way, in a run's folder, as long as it goes on; a kill leaves an old one behind."""
-ALIVE = 5.0
-"""Seconds after its last change at which LIVE is taken to be of a run that was killed."""
-_LIVE_EVERY, _LIVE_TOUCH, _LIVE_WIDTH = 0.5, 2.0, 400
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
     ("api_key", "cache_age", "contact", "data", "endpoints", "home", "journal", "kb", "model_endpoints",
@@ -82,14 +71,8 @@ def agent_system(agent: Agent) -> System:
     """Any agent as a system."""
     from kbnav.sessions.session import attempt
 
-    def ask(question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:
-        def on_event(event: Event) -> None:
-            if event.call:
-                on_step(event.call, None)
-            for step in event.steps if event.kind != "dropped" else ():
-                on_step(step.call, step)
-
-        return attempt(agent, question, given=given, on_event=on_event)
+    def ask(question: str, given: Mapping[str, str]) -> Attempt:
+        return attempt(agent, question, given=given)
 
     system = System(agent.name, agent.model, ask, agent.prompt_hashes(), takes_gold=True)
     return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
@@ -98,8 +81,8 @@ def agent_system(agent: Agent) -> System:
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
     """Any retriever as a system."""
 
-    def ask(question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:  # noqa: ARG001
-        return attempt_ranking(retriever, kb, settings, question, k=k, on_step=lambda step: on_step(step.call, step))
+    def ask(question: str, given: Mapping[str, str]) -> Attempt:  # noqa: ARG001
+        return attempt_ranking(retriever, kb, settings, question, k=k)
 
     model, check = model_name(retriever, settings), partial(refuse_seen, retriever)
     return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
@@ -115,7 +98,7 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     if systems.built_kind(name, built) == "agent":
         from kbnav.agents.common.agent import completed
 
-        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
+        return agent_system(completed(built, settings))
     return retrieval_system(built, kb, settings)
 
 
@@ -222,7 +205,7 @@ def run_questions(
         if record.run.cost is not None:
             cost = (cost or 0.0) + record.run.cost
 
-    with opened(folder / QUESTIONS) as journal, _live_file(folder) as live:
+    with opened(folder / QUESTIONS) as journal:
         old = read_records(folder)
         kept = {name: one for name, one in old.items() if name in questions and not (retry_failed and one.error)}
         for record in kept.values():
@@ -235,8 +218,7 @@ def run_questions(
             return "interrupted" if stopped() else _limit_reached(progress(), limits)
 
         def ask(name: str) -> Attempt:
-            with live(name, questions[name]) as on_step:
-                return system.ask(questions[name], (given or {}).get(name, {}), on_step)
+            return system.ask(questions[name], (given or {}).get(name, {}))
 
         if listener:
             listener(progress())
@@ -314,64 +296,3 @@ class Patience:
                 f"{PATIENCE} failures in a row, so the run was stopped; run it again with --retry-failed "
                 f"when this is mended: {failure}"
             )
-
-
-@contextmanager
-def _live_file(folder: Path) -> Iterator[Callable[[str, str], Any]]:
-    """Keeps LIVE in a folder; gives a context of a question under way, by id and text, which gives its listener."""
-    lock, over = threading.Lock(), threading.Event()
-    under_way: dict[str, dict[str, Any]] = {}
-
-    def tell(name: str, call: Call, step: Step | None) -> None:
-        arguments = {key: str(value)[:_LIVE_WIDTH] for key, value in call.arguments.items() if value}
-        last: dict[str, Any] = {"tool": call.tool, "thought": call.thought[:_LIVE_WIDTH], "arguments": arguments}
-        if step:
-            last |= {"observation": step.observation[:_LIVE_WIDTH], "ok": step.ok}
-        with lock:
-            if one := under_way.get(name):
-                under_way[name] = {**one, "steps": one["steps"] + (step is not None), "step": last}
-
-    @contextmanager
-    def question(name: str, text: str) -> Iterator[StepListener]:
-        with lock:
-            under_way[name] = {"id": name, "question": text, "began": time.time(), "steps": 0, "step": None}
-        try:
-            yield partial(tell, name)
-        finally:
-            with lock:
-                under_way.pop(name, None)
-
-    def write() -> None:
-        before, written = "", 0.0
-        part = (folder / LIVE).with_suffix(".part")  # one process writes a run, and what a kill left is written over
-        while not over.is_set():
-            with lock:
-                text = json.dumps(list(under_way.values()), ensure_ascii=False)
-            if text != before or time.monotonic() - written > _LIVE_TOUCH:
-                before, written = text, time.monotonic()
-                with suppress(OSError):
-                    part.write_text(text, encoding="utf-8", errors="replace")
-                    part.replace(folder / LIVE)
-            over.wait(_LIVE_EVERY)
-
-    thread = threading.Thread(target=write, daemon=True, name="kbnav-live")
-    thread.start()
-    try:
-        yield question
-    finally:
-        over.set()
-        thread.join()
-        with suppress(OSError):
-            (folder / LIVE).unlink(missing_ok=True)
-
-
-def under_way(folder: Path) -> list[dict[str, Any]] | None:
-    """The questions under way in a run's folder; None where the run does not go on."""
-    path = folder / LIVE
-    try:
-        if time.time() - path.stat().st_mtime > ALIVE:
-            return None
-        found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found

@@ -340,10 +340,6 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "training",
     ),
     _retriever(
-        "cross", "Ranks what several systems find again, by a trained cross-encoder.", "cross:build_cross",
-        "CrossOptions", "training", uses=("vectors",),
-    ),
-    _retriever(
         "qagnn", "Ranks what several systems find again, by a trained graph network.", "qagnn:build_qagnn",
         "QAGNNOptions", "training", "vectors",
     ),

@@ -17,9 +17,20 @@ from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.schema import Progress
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.cross import PER_SYSTEM, SYSTEMS, CandidateList, Candidates, Scores
 from kbnav.retrieval.documents import document_vectors
-from kbnav.retrieval.qagnn import MOST_NODES, WEIGHTS, Builder, Subgraph, tensors, together
+from kbnav.retrieval.qagnn import (
+    MOST_NODES,
+    PER_SYSTEM,
+    SYSTEMS,
+    WEIGHTS,
+    Builder,
+    CandidateList,
+    Candidates,
+    Floats,
+    Subgraph,
+    tensors,
+    together,
+)
 from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.models import weights_sha256
 from kbnav.training.task import CardFacts, Task, Work
@@ -137,11 +148,11 @@ def _trainer(network: Any, args: Any, learned: Sequence[Listed], lists: Sequence
     return Graphs(model=network, args=args, train_dataset=list(learned), eval_dataset=list(lists), data_collator=make)
 
 
-def _scored(network: Any, lists: Sequence[Listed], make: Any, batch: int, device: Any) -> list[Scores]:
+def _scored(network: Any, lists: Sequence[Listed], make: Any, batch: int, device: Any) -> list[Floats]:
     """The network's scores of the candidates of some questions, as it is now."""
     import torch
 
-    found: list[Scores] = []
+    found: list[Floats] = []
     was, _ = network.training, network.eval()
     with torch.no_grad():
         for first in range(0, len(lists), batch):

@@ -100,7 +100,7 @@ class Ended(NamedTuple):
 
 
 class CardFacts(NamedTuple):
-    """What the card says of one kind of training: ``pool`` as in ``Card``, ``after`` where not the best point's."""
+    """What the card says of one kind of training: ``pool`` as in ``Card``."""
 
     kind: Kind
     base: str
@@ -109,7 +109,6 @@ class CardFacts(NamedTuple):
     pool: int
     packages: Sequence[str]
     settings: Mapping[str, Any] = {}
-    after: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -323,7 +322,7 @@ class Work:
             best_epoch=ended.best.epoch,
             pool=told.pool,
             before=dict(ended.points[0].scores),
-            after=dict(ended.best.scores if told.after is None else told.after),
+            after=dict(ended.best.scores),
             seconds=ended.seconds,
             device=f"{self.device}, {self._dtype}",
             versions={name: version(name) for name in ("kbnav", *told.packages)},

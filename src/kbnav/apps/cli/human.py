@@ -1,4 +1,4 @@
-"""``kbnav eval view``, ``collect`` and ``judge``: runs on a page, questions that people write, and opinions."""
+"""``kbnav eval collect`` and ``judge``: questions that people write, and what they think of questions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,6 @@ from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.settings.model import Settings
-
-
-def view(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of runs, or of one run.")],
-    host: Host = None,
-    port: Port = None,
-) -> None:
-    """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
-    from kbnav.apps.web.routes.evaluation import view_router
-    from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.monitoring import Monitor
-
-    settings = at(load(), host, port)
-    following = Monitor(folder)
-    _serve(settings, lambda: small_app(settings, [view_router], following=following), "Runs")
 
 
 def collect(

@@ -52,14 +52,6 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Folders of a ``cross`` encoder and of a graph network, ``qagnn``, that were trained: evidence too."""
-
-    cross: Path | None = None
-    qagnn: Path | None = None
-
-
-@dataclass(frozen=True)
 class Labels:
     """How questions get their paths.
 
@@ -142,7 +134,6 @@ class Kind(StrEnum):
     """What is trained."""
 
     dense = "dense"
-    cross = "cross"
     qagnn = "qagnn"
     fuse = "fuse"
     ranker = "ranker"
@@ -174,8 +165,8 @@ def train(
         Kind,
         typer.Argument(
             metavar="KIND",
-            help="dense (the retriever of STaRK), cross (a cross-encoder) and qagnn (a graph network; both rank again "
-            "what others find), all three with the extra train; fuse (the weights of plan-fuse); ranker or seq2seq "
+            help="dense (the retriever of STaRK) and qagnn (a graph network that ranks again what others find), both "
+            "with the extra train; fuse (the weights of plan-fuse); ranker or seq2seq "
             "(planners of relation paths; seq2seq with the extra train); programs (of agent-retriever); or embed (the "
             "vectors of an SKB by the encoder in --out, as after an update).",
         ),
@@ -224,7 +215,6 @@ def _train_model(job: Job, options: Options) -> None:
 
     module, function = {
         Kind.dense: ("dense", "train_dense"),
-        Kind.cross: ("cross", "train_cross"),
         Kind.qagnn: ("qagnn", "train_qagnn"),
     }[job.kind]
     shape, which, schedule = shapes_of(job.kind)[-1], options.read(Questions), options.read(Schedule)
@@ -232,7 +222,7 @@ def _train_model(job: Job, options: Options) -> None:
         own: dict[str, Any] = {}
         if "negatives" in options:
             own["negatives"] = tuple(read_sources(options["negatives"]).items())
-        if job.kind is not Kind.cross and "relations" not in options:
+        if "relations" not in options:
             own["relations"] = kb.skb.relational_vectors is not None
         chosen: Any = options.read(shape, **own)
         learned, apart = job.datasets(job.learned), job.datasets(job.validation)
@@ -298,9 +288,9 @@ def _print_card(job: Job, card: Card, head: str, how: str) -> None:
     emit(job.as_json, {"out": str(job.out), **record}, head, line, *scores)
 
 
-def _train_fuse(job: Job, options: Options) -> None:
-    from kbnav.encoders.trained import CARD, question_digests, refuse_seen
-    from kbnav.planning.plan_fuse import encoder_for, open_reader, save, train
+def _train_fuse(job: Job, _: Options) -> None:
+    from kbnav.encoders.trained import CARD, question_digests
+    from kbnav.planning.plan_fuse import encoder_for, save, train
 
     if (job.out / CARD).exists():
         raise UsageError(f"{job.out} holds something trained already; name another folder")
@@ -311,21 +301,15 @@ def _train_fuse(job: Job, options: Options) -> None:
         learned, judged = job.datasets(job.learned), job.datasets(job.validation)
         encoder = encoder_for(kb.skb)
         asked, chosen_by = ([(q.id, q.text()) for one in sets for q in one.questions] for sets in (learned, judged))
-        evidence = options.read(Evidence)
-        folders = [folder for folder in (evidence.cross, evidence.qagnn) if folder]
-        readers = [open_reader(kb, folder, job.settings) for folder in folders]
-        for reader, folder in zip(readers, folders, strict=True):
-            refuse_seen(folder, f"the evidence {reader.kind}", reader.card.training, chosen_by)
         to_learn, to_judge = ([path_questions(one, kb) for one in some] for some in (learned, judged))
-        found = train(kb.skb, encoder, to_learn, to_judge, _print_stage, readers=readers)
-        seen = [question for one in readers for question in (*one.card.training, *one.card.validation)]
+        found = train(kb.skb, encoder, to_learn, to_judge, _print_stage)
         card = save(
             job.out,
             kb.skb,
             found,
             encoder,
             data={one.name: one.sha256 for one in (*learned, *judged)},
-            training=tuple({one.text: one for one in (*seen, *question_digests(asked))}.values()),
+            training=tuple({one.text: one for one in question_digests(asked)}.values()),
             validation=question_digests(chosen_by),
             seconds=time.monotonic() - begun,
         )
@@ -442,9 +426,8 @@ def _race(step: Step) -> str:
 _COURSE = (Questions, "kbnav.training.task:Schedule")
 _KINDS: dict[Kind, tuple[tuple[type | str, ...], Callable[[Job, Options], None]]] = {
     Kind.dense: ((*_COURSE, "kbnav.training.dense:DenseOptions"), _train_model),
-    Kind.cross: ((*_COURSE, "kbnav.training.cross:CrossOptions"), _train_model),
     Kind.qagnn: ((*_COURSE, "kbnav.training.qagnn:QAGNNOptions"), _train_model),
-    Kind.fuse: ((Evidence,), _train_fuse),
+    Kind.fuse: ((), _train_fuse),
     Kind.ranker: ((Labels,), _train_planner),
     Kind.seq2seq: ((Labels, Base, "kbnav.planning.seq2seq:Schedule"), _train_planner),
     Kind.programs: ((Questions, "kbnav.programs.train:Plan", "kbnav.programs.train:TrainingRequest"), _train_programs),

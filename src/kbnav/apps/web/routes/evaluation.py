@@ -1,12 +1,10 @@
-"""Pages for evaluation: runs of benchmarks while they go on, questions that people write or rate."""
+"""Pages for the human evaluation: questions that people write, and samples that they rate."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from http.cookies import CookieError, SimpleCookie
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -17,12 +15,8 @@ from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import LOGGED_IN, PartsOf
 from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.service import Served
-from kbnav.errors import StopRun
 from kbnav.evaluation.human_evaluation import ASPECTS, HIGHEST, LOWEST, Collection, Judging
-from kbnav.evaluation.monitoring import Monitor, MonitoredRun
-from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
-view_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
 collect_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
 judge_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
 COOKIE = "kbnav_name"
@@ -31,7 +25,6 @@ LONGEST_TEXT = 2000
 TWO_HOPS = 8
 """Ways of two hops that are shown of a node."""
 _AGE = 30 * 24 * 3600
-Name = Annotated[str, Query(max_length=1000)]
 Batch = Annotated[int, Query(ge=0, le=10_000)]
 
 
@@ -71,106 +64,6 @@ def take_name(request: Request, form: FormOf) -> Response:
     cookie = f"{COOKIE}={quote(name, safe='')}; Path=/; Max-Age={_AGE}; HttpOnly; SameSite=Lax{marks}"
     response.headers.append("Set-Cookie", cookie)
     return response
-
-
-# Runs of benchmarks
-
-
-def _run(request: Request, name: str) -> MonitoredRun:
-    following: Monitor = request.app.state.following
-    found = following.runs().get(name)
-    if found is None:
-        raise HTTPException(404, f"no run {name!r}")
-    return found
-
-
-@view_router.get("/")
-def runs_page(request: Request) -> Response:
-    """All runs."""
-    return page(request, "view.html", folder=request.app.state.following.folder.name)
-
-
-@view_router.get("/run")
-def run_page(request: Request, name: Name) -> Response:
-    """One run: its questions under way, and those answered."""
-    return page(request, "view_run.html", name=name, info=_run(request, name).info)
-
-
-@view_router.get("/sample")
-def sample_page(request: Request, run: Name, id: Name) -> Response:
-    """One question of a run: its gold answer, its answer and every step, or what it is at."""
-    followed = _run(request, run)
-    record, gold = followed.sample(id)
-    at = next((one for one in followed.open or () if one["id"] == id), None)
-    if record is None and at is None and id not in followed.info.questions:
-        raise HTTPException(404, f"{run} has no question {id!r}")
-    outcome = record.run.outcome if record else None
-    score = next((one.score for one in followed.samples() if one.id == id), None)
-    return page(
-        request,
-        "view_sample.html",
-        name=run,
-        id=id,
-        record=record,
-        gold=gold,
-        at=at,
-        score=score,
-        metric=followed.metric,
-        wanted=gold_table(gold) if gold else None,
-        found=answer_table(outcome, gold) if outcome else None,
-        query=undeclared(outcome.query) if outcome else "",
-    )
-
-
-@view_router.get("/api/runs")
-def runs(request: Request, parts: PartsOf) -> list[dict[str, Any]]:
-    """What is known of every run now."""
-    documents = []
-    for name, followed in request.app.state.following.runs().items():
-        try:
-            documents.append(_sums(name, followed))
-        except StopRun as error:
-            documents.append({"name": name, "problem": parts.hide.hidden(str(error))})
-    return documents
-
-
-@view_router.get("/api/run")
-def one_run(request: Request, name: Name, after: int = 0) -> dict[str, Any]:
-    """One run, with the samples that came behind a version of it."""
-    followed = _run(request, name)
-    samples = followed.samples(after)
-    return {
-        **_sums(name, followed),
-        "version": followed.version,
-        "open": followed.open or [],
-        "samples": [asdict(one) for one in samples],
-        "now": time.time(),
-    }
-
-
-def _sums(name: str, followed: MonitoredRun) -> dict[str, Any]:
-    """Sums over what was answered."""
-    info, samples, going = followed.info, followed.samples(), followed.open
-    done = len(samples)
-    costs = [one.cost for one in samples if one.cost is not None]
-    scores = [one.score for one in samples if one.score is not None]
-    return {
-        "name": name,
-        "system": info.called,
-        "model": info.model,
-        "dataset": info.dataset,
-        "started": info.started,
-        "total": len(info.questions),
-        "done": done,
-        "failed": sum(bool(one.error) for one in samples),
-        "under_way": len(going or ()),
-        "state": "live" if going is not None else "over" if done >= len(info.questions) else "stopped",
-        "cost": sum(costs) if costs else None,
-        "tokens": sum(one.tokens for one in samples),
-        "seconds": sum(one.seconds for one in samples) / done if done else None,
-        "metric": followed.metric,
-        "score": sum(scores) / len(scores) if scores else None,
-    }
 
 
 # Questions of nodes that were drawn for people (STaRK, section 2.6 and appendix D)
