@@ -222,7 +222,7 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
 def _by_qlever(settings: Settings) -> Settings:
     """Live Wikidata with QLever's public query service in place of Wikidata's: one graph, and no time limit of 60 s."""
-    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever", "scholarly": ""}
+    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
     return settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
 
 
@@ -260,30 +260,13 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     """
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
-    from kbnav.knowledge.probing import any_status, dialect_at
-    from kbnav.knowledge.replies import Reply, Request
+    from kbnav.knowledge.probing import dialect_at
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
     source = source.model_copy(update={"services": (*settings.services, *source.services)})
 
-    def ask(query: str) -> Reply:
-        # Posted, so that no cache keeps the error that an engine answers with.
-        return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
-
-    index = _name_index(settings, source.index)
-    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, settings.home, ask), index, name)
-
-
-def _name_index(settings: Settings, folder: str) -> SkbKB | None:
-    """The name index of an endpoint. Raises UsageError where there is none in the folder."""
-    from kbnav.knowledge.endpoint.search import INDEX
-
-    if not folder:
-        return None
-    if not is_skb(Path(folder) / INDEX):
-        raise UsageError(f"{folder} has no name index: `kbnav sparql index URL --out {folder}` makes it")
-    return _open_skb(settings.model_copy(update={"skb_graph": ""}), str(Path(folder) / INDEX))
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name)
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
@@ -336,7 +319,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
-        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
+        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:
             site = _site_of(mirror, settings)

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,8 +83,6 @@ class Conversation:
         self._id, self._saver, self._quiet = session, saver, quiet
         self._system = ""
         self._opened = ExitStack()
-        self._choices: list[Callable[[], None]] = []
-        """What the numbers stand for that were offered with a question back."""
 
     def open(self, settings: Settings, system: str) -> None:
         """Ask under these settings from now on; earlier turns stay known. Raises StopRun, nothing changed."""
@@ -142,10 +139,6 @@ class Conversation:
         """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
         from kbnav.errors import KbnavError
 
-        choices, self._choices = self._choices, []
-        if line.isdigit() and 0 < int(line) <= len(choices):
-            choices[int(line) - 1]()
-            return
         if not line.startswith("/"):
             self._ask(line)
             return
@@ -169,27 +162,9 @@ class Conversation:
             progress = RunProgress(self.console, self.agent.model, steps=not self._quiet)
             with stopped_by_ctrl_c() as cancellation, progress:
                 self.runs.append(answer(cancellation, progress))
-            self._print_answer(self.runs[-1])
+            print_outcome(self.runs[-1], self.settings)
         except StopRun as error:
             print_error(error)
-
-    def _print_answer(self, run: Run) -> None:
-        """Print the answer; where a name means several things, also their answers, or ask which, by ``ask_back``."""
-        from kbnav.sessions.disambiguation import named, other_answers
-
-        way = self.settings.ask_back
-        others = other_answers(run, self.agent.kb) if way != "never" else []
-        if not others or way == "both":
-            print_outcome(run, self.settings)
-            for one in others:
-                self.print(f"if “{one.name}” is {named(one.meant)}: {one.text}")
-            return
-        self.print(f"Which “{others[0].name}” do you mean? Type its number:")
-        same_name = [one for one in others if one.name == others[0].name]
-        for number, meant in enumerate([same_name[0].taken, *(one.meant for one in same_name)], 1):
-            self.print(f"{number}. {named(meant)}")
-        again = [partial(self._ask, one.question(run.question)) for one in same_name]
-        self._choices = [partial(print_outcome, run, self.settings), *again]
 
     def print_help(self, _: str) -> None:
         """List the commands."""

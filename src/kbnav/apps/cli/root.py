@@ -40,8 +40,8 @@ TREE: Mapping[str, Mapping[str, Any]] = {
             {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
         ),
         "sparql": (
-            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
-            {"serve": "endpoints:serve", "index": "endpoints:index"},
+            "Serve RDF files or a mirror as a SPARQL endpoint.",
+            {"serve": "endpoints:serve"},
         ),
     },
     "Evaluation": {
@@ -53,13 +53,11 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "score": "scores:score",
                 "compare": "scores:compare",
                 "report": "scores:report",
-                "calibrate": "scores:calibrate",
                 "dataset": (
                     "Look at the datasets.",
                     {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
                 ),
                 "freeze": "datasets:freeze",
-                "replay": "scores:replay",
                 "import": "scores:import_",
                 "synthesize": "synthesis:synthesize",
                 "collect": "human:collect",
