@@ -133,7 +133,6 @@ def test_what_blazegraph_has_gives_its_rows_elsewhere(
         ("SELECT (wikibase:decodeUri(?a) AS ?d) { ?a ?b ?c }", "qlever", ["wikibase:decodeUri"]),
         ("SELECT ?x { ?x ?y ?z LATERAL { ?z ?y ?w } }", "qlever", ["line 1, column 22", "LATERAL"]),
         ("SELECT ?x { ?x ?y ?z LATERAL { ?z ?y ?w } }", "wdqs", ["LATERAL"]),
-        ("PREFIX text: <http://jena.apache.org/text#> SELECT ?x { ?x text:query 'a' }", "wdqs", ["CONTAINS"]),
         ("SELECT ?x { ?x ?p ?y . ?y <bif:contains> 'a' }", "sparql11", ["CONTAINS"]),
         ("SELECT ?x { INCLUDE %a }", "qlever", ["%a", "not defined"]),
         (
@@ -185,9 +184,9 @@ def test_standard_queries_stay_as_they_are_in_every_dialect() -> None:
         assert (prepared.text, prepared.changed) == (add_prefixes(query), False), name
 
 
-@pytest.mark.parametrize("kind", ["", "virtuoso", "qlever", "graphdb", "jena", "stardog"])
+@pytest.mark.parametrize("kind", ["", "virtuoso", "qlever"])
 def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind: Any) -> None:
-    dialect = replace(DIALECTS["sparql11"], text=kind, index_name="names" if kind == "graphdb" else "")
+    dialect = replace(DIALECTS["sparql11"], text=kind)
     found = text_search(dialect, "?e", ["rdfs:label", "skos:prefLabel"], "?name", "Marie \"Curie'} ; DROP")
     prepare(f"SELECT ?e ?name {{ {found} }}", dialect)  # parses
     assert all(word in found for word in ("marie", "curie", "drop"))

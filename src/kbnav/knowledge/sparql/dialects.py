@@ -11,7 +11,7 @@ from typing import Literal
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import did_you_mean
 
-TextIndex = Literal["", "virtuoso", "qlever", "graphdb", "jena", "stardog"]
+TextIndex = Literal["", "virtuoso", "qlever"]
 """The form in which an engine's text index is asked; empty: CONTAINS, which reads every label."""
 GeoFunction = Literal["distance", "latitude", "longitude"]
 
@@ -50,8 +50,6 @@ class Dialect:
     closed: bool = False
     """Whether every other function with an IRI is known not to be there, so that it is refused before it is sent."""
     text: TextIndex = ""
-    index_name: str = ""
-    """Name of the text index, where one must be named (GraphDB's Lucene connector)."""
     row_limit: int | None = None
     """Rows at which its results end without an error; None: not known, or told with each result."""
 
@@ -138,7 +136,6 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
     if not words:
         return ""
     named = f"{subject} {'|'.join(predicates)} {label} ."
-    lucene = " AND ".join(f"{word}*" for word in words)
     match dialect.text:
         case "virtuoso":
             # Before it there has to be a pattern of one predicate; fewer than four letters before `*` are an error.
@@ -150,19 +147,5 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
             text = f"{label}_text"
             wanted = " ".join(f"{word}*" for word in words)
             return f'{named} {text} {contains}entity> {label} . {text} {contains}word> "{wanted}" .'
-        case "jena":
-            query = "<http://jena.apache.org/text#query>"
-            return " UNION ".join(
-                f'{{ ({subject} {label}_score {label}) {query} ({one} "{lucene}") . }}' for one in predicates
-            )
-        case "stardog":
-            return f'{named} {label} <tag:stardog:api:property:textMatch> "{lucene}" .'
-        case "graphdb" if dialect.index_name:
-            connector = "http://www.ontotext.com/connectors/lucene"
-            asked = f'[] a <{connector}/instance#{dialect.index_name}> ; <{connector}#query> "{lucene}" ; '
-            return f"{asked}<{connector}#entities> {subject} . {named} {_contains(label, words[:1])}"
-    return f"{named} {_contains(label, words)}"
-
-
-def _contains(label: str, words: Sequence[str]) -> str:
-    return " ".join(f'FILTER(CONTAINS(LCASE(STR({label})), "{word}"))' for word in words)
+    filters = (f'FILTER(CONTAINS(LCASE(STR({label})), "{word}"))' for word in words)
+    return f"{named} {' '.join(filters)}"

@@ -48,9 +48,6 @@ _TEXT: Mapping[str, TextIndex] = {
     "bif:contains": "virtuoso",
     "http://qlever.cs.uni-freiburg.de/builtin-functions/contains-word": "qlever",
     "http://qlever.cs.uni-freiburg.de/builtin-functions/contains-entity": "qlever",
-    "http://jena.apache.org/text#query": "jena",
-    "tag:stardog:api:property:textMatch": "stardog",
-    "http://www.ontotext.com/connectors/lucene#query": "graphdb",
 }
 _SOME_VALUE, _DECODE_URI = f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"
 _NARROW = frozenset(
