@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, StopRun
 from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.settings.model import Endpoints, Settings, is_split
+from kbnav.settings.model import Endpoints, Settings
 from kbnav.settings.systems import kb_kind
 
 Verdict = Literal["works", "partly", "fails", "absent"]
@@ -69,9 +67,6 @@ def check_kb(kb: KnowledgeBase, settings: Settings) -> Iterator[Finding]:
     names = ("search", "entry", "labels", "neighbours", "examples", "vectors")
     tries += [(name, getattr(trial, name)) for name in names]
     if wikibase:
-        others = [("scholarly articles", endpoints.scholarly)] if is_split(endpoints) else []
-        others += [(urlsplit(url).netloc, url) for url in endpoints.fallbacks]
-        tries += [(f"other: {name}", partial(trial.other, url)) for name, url in others]
         tries += [("limits", trial.limits)]
     for what, attempt in tries:
         meter, began = Meter(), time.monotonic()
@@ -197,11 +192,6 @@ class _Trial:
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 
-    def other(self, url: str, kb: KnowledgeBase) -> Tried:
-        """Another query service of the same knowledge base, by itself."""
-        rows = len(kb.ask_service(url, "SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))  # type: ignore[attr-defined]
-        return ("works", url, "") if rows else ("partly", f"{url} answers, and has no data", "")
-
     def limits(self, kb: KnowledgeBase) -> Tried:  # noqa: ARG002 - nothing is asked
         limits, token = self._settings.limits, self._settings.access_token.get_secret_value()
         says = (
@@ -213,7 +203,7 @@ class _Trial:
 
     def _rows(self, kb: KnowledgeBase, query: str) -> AnswerTable:
         """The rows of a query without their labels, which come from another service."""
-        rows: AnswerTable = kb.ask_service(self._endpoints.sparql, query)  # type: ignore[attr-defined]
+        rows: AnswerTable = kb.select(query)  # type: ignore[attr-defined]
         return rows
 
     def _sample(self, kb: KnowledgeBase) -> str:

@@ -65,21 +65,10 @@ class Endpoints(Strict):
     query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
     entity_page: Address = "https://www.wikidata.org/wiki/"
-    scholarly: Address = "https://query-scholarly.wikidata.org/sparql"
-    """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
-    fallbacks: tuple[Address, ...] = ()
-    """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
     vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
-
-
-def is_split(endpoints: Endpoints) -> bool:
-    """Whether scholarly articles are behind another endpoint: Wikidata's own two, or two that were both set."""
-    host = urlsplit(endpoints.sparql).hostname or ""
-    set_by_hand = endpoints.scholarly != Endpoints().scholarly
-    return bool(endpoints.scholarly) and (set_by_hand or host.endswith(".wikidata.org"))
 
 
 class SparqlSource(Strict):
@@ -172,19 +161,6 @@ class Budget(Strict):
         if name in get_args(Rule):
             return name not in self.without
         return super().__getattr__(name)  # type: ignore[misc]
-
-
-class Checks(Strict):
-    """What is checked of an answer before it is given."""
-
-    by: Literal["off", "rules", "model"] = "rules"
-    """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
-    turns: int = Field(default=5, ge=1)
-    """Turns that are left to a run after the model's objection."""
-    min_confidence: float = Field(default=0.0, ge=0, le=1)
-    """Below it an answer is withheld, and said why."""
-    calibration: Path | None = None
-    """What ``kbnav eval calibrate`` wrote; none: what was learnt from the published SPINACH runs."""
 
 
 class Price(Strict):
@@ -334,16 +310,14 @@ class Settings(BaseSettings):
     A list of these, or ``"wikidata + ck25"``, asks several together."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
-    ask_back: Literal["never", "both", "ask"] = "never"
-    """What chat, page and bot do where a name in a question has several meanings, whose answers differ: nothing but to
-    name them, show the other answers too, or ask which is meant. Benchmarks never do."""
     endpoints: Endpoints = Endpoints()
     sparql: dict[str, SparqlSource] = {}
     """SPARQL endpoints by the names under which ``kb`` knows them."""
     wikibase: Wikibase = Wikibase()
     limits: Limits = Limits()
     budget: Budget = Budget()
-    checks: Checks = Checks()
+    checks: bool = True
+    """Whether rules look for what speaks against an answer before it is given."""
     web: Web = Web()
     bot: Bot = Bot()
     services: tuple[str, ...] = (
@@ -360,8 +334,6 @@ class Settings(BaseSettings):
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 
     model: str = OFFLINE
-    escalate: str = ""
-    """A stronger model that is asked where the answer of ``model`` fails the checks; empty: none."""
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(
@@ -388,7 +360,7 @@ class Settings(BaseSettings):
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
     notes: tuple[Path, ...] = ()
-    """Files of notes and solved examples of the knowledge base."""
+    """Files of notes on the knowledge base."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()
@@ -401,9 +373,6 @@ class Settings(BaseSettings):
     """Folder of saved runs, chat sessions and the HTTP cache."""
     data: Path = Path("benchmarks")
     """Folder of the benchmarks' files, as they are published."""
-    skb_graph: str = ""
-    """Where walks in an SKB's graph are asked: a SPARQL endpoint that has its triples, by its URL or a name of
-    ``sparql``; empty: of the SKB itself."""
     verify: bool = False
     """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0

@@ -104,10 +104,10 @@ class WikidataKB:
     ) -> WikidataKB:
         """What ``settings.endpoints`` name, asked by HTTP."""
         from kbnav.knowledge.http import open_http  # takes a while
-        from kbnav.knowledge.wikidata.services import QueryServices
+        from kbnav.knowledge.wikidata.services import QueryService
 
         http, endpoints = http or open_http(settings), settings.endpoints
-        queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, {})
+        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http, {})
         api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
         return cls(endpoints, api, queries, http=http, site=site, about=about)
 
@@ -147,16 +147,16 @@ class WikidataKB:
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
         if found.rung != "exact" and kind == "any" and telling(query):
-            texts = as_written(self._select, query, languages(code), self._words)
+            texts = as_written(self.select, query, languages(code), self._words)
             found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
-        return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
+        return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
 
     def _values(self, query: str, code: str, limit: int) -> SearchResult:
         """Statements and qualifiers with a text, those that are just it first."""
         if not query.strip():
             return SearchResult()
-        same = as_written(self._select, query, languages(code), self._words)
-        more, note = mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
+        same = as_written(self.select, query, languages(code), self._words)
+        more, note = mentioning(self._api, self.select, query, self._words) if len(same) < limit else ([], "")
         found = self._with_names([*same, *more], code)
         return SearchResult(rung="value", values=found[:limit], note=note)
 
@@ -183,7 +183,7 @@ class WikidataKB:
         code = _code(language)
         asked = self._id(property_id, "P")
         own = queries.curated_uses(self._api.document(asked, code), asked, self._words)
-        used = queries.found_uses(self._select(queries.examples_query(asked)), self._words)
+        used = queries.found_uses(self.select(queries.examples_query(asked)), self._words)
         chosen = queries.candidate_uses([*own, *used], self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
         relation = known.get(asked, Entity(asked, kind="property"))
@@ -192,15 +192,15 @@ class WikidataKB:
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
         asked = self._id(property_id, "P")
-        return queries.property_profile(self._select, self._names(language), asked, self._words)
+        return queries.property_profile(self.select, self._names(language), asked, self._words)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return queries.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.class_profile(self.select, self._names(language), self._id(entity_id), self._words)
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``."""
-        return queries.incoming(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.incoming(self.select, self._names(language), self._id(entity_id), self._words)
 
     def _names(self, language: str) -> queries.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
@@ -213,11 +213,8 @@ class WikidataKB:
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
 
-    def ask_service(self, url: str, query: str) -> AnswerTable:
-        """The rows of a query at one of its other query services."""
-        return self._queries.ask(url, query)
-
-    def _select(self, query: str) -> AnswerTable:
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL, without the labels of their entities."""
         return self._queries.select(query)
 
     def search_neighbors(
@@ -257,11 +254,11 @@ class WikidataKB:
 
     def _edges(self, item: str, way: queries.Way, relations: Sequence[str], code: str) -> list[queries.FoundEdge]:
         query = queries.edges_query(item, way, relations, languages(code))
-        return queries.edges(self._select(query), way, self._words)
+        return queries.edges(self.select(query), way, self._words)
 
     def _fitting(self, item: str, way: queries.Way, phrase: str, code: str) -> list[str]:
         """The relations of a hub that fit a phrase."""
-        table = self._select(queries.relations_query(item, way))
+        table = self.select(queries.relations_query(item, way))
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 

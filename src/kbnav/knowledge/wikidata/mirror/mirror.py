@@ -158,7 +158,7 @@ class LocalApi(ActionApi):
 
 
 class LocalQueries:
-    """A mirror's queries, run by this process's own pool; as ``QueryServices``."""
+    """A mirror's queries, run by this process's own pool; as ``QueryService``."""
 
     def __init__(self, mirror: Mirror, prefixes: Mapping[str, str], allowed: Collection[str], name: str) -> None:
         self._mirror, self._prefixes, self._allowed, self._name = mirror, prefixes, allowed, name
@@ -198,10 +198,6 @@ class LocalQueries:
     def select(self, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL that kbnav made itself."""
         return self.run(add_prefixes(query, self._prefixes))
-
-    def ask(self, url: str, query: str) -> AnswerTable:  # noqa: ARG002 - there is one service
-        """The same."""
-        return self.select(query)
 
     def _reported(self, error: QueryError) -> KbnavError:
         if error.reason == "timeout":
