@@ -86,10 +86,8 @@ class Options(NamedTuple):
     sparql: bool = True
     relations: bool = False
     """Texts and vectors once more, of documents with their relations, as STaRK's retrieval systems search them."""
-    ann: bool = False
-    """Also an approximate index of all vectors, with faiss."""
     workers: Workers | None = None
-    """Who renders and encodes the texts; None: this process. What is built is the same."""
+    """Who encodes the texts; None: this process. What is built is the same."""
 
     @property
     def encoder_name(self) -> str:
@@ -99,7 +97,7 @@ class Options(NamedTuple):
 
 @dataclass(frozen=True)
 class Texts:
-    """What the indexes are built from, short enough to be sent to the worker that renders it."""
+    """What the indexes are built from, short enough to be sent to a worker."""
 
     folder: Path
     meta: Meta
@@ -118,10 +116,7 @@ class Texts:
 
 
 class Workers(Protocol):
-    """Who renders and encodes; the files are written by the process that builds."""
-
-    def rendered(self, texts: Texts) -> Iterator[NodeText]:
-        """As ``Texts.rendered``."""
+    """Who renders and encodes texts; the files are written by the process that builds."""
 
     def encoded(
         self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
@@ -149,12 +144,6 @@ def build(
     options need is not installed, DataError where the input cannot be read.
     """
     options = options or Options()
-    if options.ann:
-        from kbnav.knowledge.skb.vectors import require_faiss
-
-        require_faiss()
-        if not options.vectors:
-            raise UsageError("an approximate index is one of vectors, and none are to be built")
     made = prepare(out)
     try:
         with only_builder(out):
@@ -181,7 +170,7 @@ def unfinished(source: Source, out: Path, options: Options) -> bool:
 
 def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
-    wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
+    wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -286,10 +275,6 @@ class _Job:
                 yield RELATIONAL_TEXT, self._relational_text
             if options.vectors:
                 yield part, partial(self._vectors, part, relations=relations)
-            if options.vectors and options.ann:
-                from kbnav.knowledge.skb.vectors import approximate_folder
-
-                yield approximate_folder(part), partial(self._approximate, part, approximate_folder(part))
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         """The description of what was built, known after the stage ``graph``."""
@@ -388,11 +373,11 @@ class _Job:
                 tokens += len(text.document.split())
                 yield text
 
-        self._index_text(counted(self._rendered(self._texts())), TEXT)
+        self._index_text(counted(self._texts().rendered()), TEXT)
         return {"tokens": tokens}
 
     def _relational_text(self) -> dict[str, Any]:
-        self._index_text(self._rendered(self._texts(relations=True)), RELATIONAL_TEXT)
+        self._index_text(self._texts(relations=True).rendered(), RELATIONAL_TEXT)
         return {}
 
     def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
@@ -411,10 +396,6 @@ class _Job:
         meta = self._meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
         return Texts(self._work.parent.resolve(), meta, relations)
 
-    def _rendered(self, texts: Texts) -> Iterator[NodeText]:
-        workers = self._options.workers
-        return workers.rendered(texts) if workers else texts.rendered()
-
     def _vectors(self, part: str, *, relations: bool) -> dict[str, Any]:
         from kbnav.knowledge.skb import vectors
 
@@ -427,7 +408,7 @@ class _Job:
             return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
 
         vectors.build(
-            lambda: self._rendered(texts),
+            texts.rendered,
             folder,
             encoder=self._options.encoder,
             type_start=self._type_start,
@@ -435,12 +416,6 @@ class _Job:
             progress=self._progress,
             elsewhere=elsewhere if workers else None,
         )
-        return {}
-
-    def _approximate(self, part: str, folder: str) -> dict[str, Any]:
-        from kbnav.knowledge.skb.vectors import build_approximate
-
-        build_approximate(self._work / part, self._folder(folder), progress=self._progress)
         return {}
 
 
