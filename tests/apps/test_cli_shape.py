@@ -44,7 +44,7 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
-SERVERS = {("serve",), ("mcp",), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
+SERVERS = {("serve",), ("mcp",), ("sparql", "serve"), ("eval", "collect")}
 SPOKEN_TO = {("chat",)}
 SCRIPTS = {("completion",)}
 

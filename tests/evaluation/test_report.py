@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import GOLD as GOLD_FILE
@@ -33,7 +32,6 @@ from kbnav.evaluation.report import (
     markdown_report,
     questions_csv,
     summary_csv,
-    write_plots,
 )
 from kbnav.evaluation.report.data import CLASSES, error_class
 from kbnav.evaluation.report.page import effort_chart
@@ -253,11 +251,10 @@ def test_what_makes_an_answer_true_is_on_the_page_where_it_was_looked_up():
     assert "stated of question q1" in page
 
 
-def test_a_run_of_which_nothing_was_reached_is_reported(tmp_path):
+def test_a_run_of_which_nothing_was_reached_is_reported():
     report = build_report({"a": saved([], GOLD)})
     assert report.runs[0].actions == ()
     assert "4 missing" in visible(html_report(report))
-    assert all(path.stat().st_size for path in write_plots(report, tmp_path))
 
 
 # The page
@@ -369,24 +366,6 @@ def test_declarations_of_standard_prefixes_are_left_out_of_shown_queries():
     assert ">PREFIX my: &lt;http://example.org/&gt; SELECT ?x { ?x my:a wd:Q1 }</pre>" in page
 
 
-# Plots
-
-
-def test_plots_are_png_files_and_the_same_each_time(tmp_path):
-    report = build_report({"a $x$": costly_run(), "_b": costly_run(2)})
-    first, second = write_plots(report, tmp_path / "one"), write_plots(report, tmp_path / "two")
-    assert [path.name for path in first] == ["cost.png", "actions.png", "classes.png", "tokens.png"]
-    for one, two in zip(first, second, strict=True):
-        assert one.read_bytes() == two.read_bytes()
-        assert one.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_plots_that_cannot_be_written_are_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be written"):
-        write_plots(build_report({"a": costly_run()}), tmp_path / "file")
-
-
 def write(run: SavedRun, folder: Path) -> Path:
     begin_run(folder, run.info)
     for name, lines in ((GOLD_FILE, [run.gold_info, *run.gold.values()]), (QUESTIONS, run.records.values())):
@@ -413,5 +392,4 @@ def test_the_example_of_the_page_on_reports_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path("example.py")
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if "runs" not in path.parts}
-    plots = {f"plots/{name}.png" for name in ("cost", "actions", "classes", "tokens")}
-    assert {"report.html", "report.md", "summary.csv", "questions.csv"} | plots < written
+    assert {"report.html", "report.md", "summary.csv", "questions.csv"} < written

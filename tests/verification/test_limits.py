@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from kbnav.agents.common.agent import Agent, build_agent, completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import PUBLISHED, estimate_cost
-from kbnav.evaluation.records import QuestionRecord
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import cost_of, known_prices, needed_price
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Outcome, Run, Usage
+from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import Chat, ask, serializer
 from kbnav.settings.model import Budget, Price, Settings
 
@@ -146,18 +143,3 @@ def test_a_chat_goes_on_from_the_stronger_models_answer(mini_kb, tmp_path):
     chat = Chat(agent, "s", InMemorySaver(serde=serializer()))
     assert chat.ask(ASKED).model == "strong"
     assert "ORDER BY" in chat.history[0].outcome.query
-
-
-def test_what_a_benchmark_will_cost_is_told_from_published_runs_and_then_from_its_own(tmp_path):
-    settings = Settings(home=tmp_path, model="gpt-4o")
-    first = estimate_cost("spinach", settings, 100, [])
-    fresh = PUBLISHED.prompt - PUBLISHED.cached
-    each = (fresh * 2.5 + PUBLISHED.cached * 1.25 + PUBLISHED.completion * 10) / 1e6
-    assert first.dollars == pytest.approx(100 * each)
-    assert "published" in str(first)
-    run = Run("r", "?", "skb", "gpt-4o", "en", (), (), Outcome("answered", "finish"), Usage(2000, 100, 1000, 4))
-    own = estimate_cost("skb", settings, 10, [QuestionRecord(f"q{n}", replace(run)) for n in range(5)])
-    assert own.dollars == pytest.approx(10 * (1000 * 2.5 + 1000 * 1.25 + 100 * 10) / 1e6)
-    assert "as the 5 that were asked" in str(own)
-    assert estimate_cost("skb", settings, 10, []).dollars is None
-    assert "nothing is paid" in str(estimate_cost("skb", Settings(home=tmp_path), 10, []))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kbnav.agents.common.confidence import (
-    BINS,
     FOLDS,
     GIVEN,
     Bin,
@@ -22,11 +18,7 @@ from kbnav.agents.common.confidence import (
 )
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import SavedRun
-from kbnav.evaluation.report.plots import COLORS, save_figure
 from kbnav.evaluation.scoring import main_values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _RIGHT = 0.9999
 
@@ -70,19 +62,3 @@ def calibrate(saved: SavedRun) -> Calibrated:
     raw = [one.agreement for one in seen]
     errors = calibration_error(confidences, right), calibration_error(raw, right)
     return Calibrated(found, sum(right), tuple(reliability(confidences, right)), *errors)
-
-
-def write_reliability(bins: Sequence[Bin], path: Path) -> Path:
-    """The reliability diagram as a PNG file. Raises UsageError without matplotlib, or where it cannot be written."""
-
-    def draw(axes: Sequence[Axes]) -> None:
-        (one,) = axes
-        one.plot([0, 1], [0, 1], color=COLORS[-1], linestyle="--", label="perfectly calibrated")
-        places = [bin_.low + 0.5 / BINS for bin_ in bins]
-        one.bar(places, [bin_.right for bin_ in bins], 0.9 / BINS, color=COLORS[0], label="share right")
-        for place, bin_ in zip(places, bins, strict=True):
-            one.annotate(f"{bin_.size}", (place, bin_.right), ha="center", va="bottom", fontsize=8)
-        one.set(xlabel="confidence", ylabel="share of the answers that is right", xlim=(0, 1), ylim=(0, 1.05))
-        one.legend(frameon=False, loc="upper left")
-
-    return save_figure(path, 1, draw)

@@ -36,7 +36,7 @@ def stats(
     ] = False,
     histograms: Annotated[
         Path | None,
-        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV, and plot."),
+        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV."),
     ] = None,
     tokens: Annotated[
         int | None,

@@ -92,20 +92,15 @@ def show(
     curve: Annotated[
         Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option("--plots", metavar="FOLDER", help="Write the same as a PNG; needs kbnav[plot].")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print frozen programs with their numbers, and how they came about."""
-    from kbnav.programs.evaluate import write_curve, write_curve_plot
+    from kbnav.programs.evaluate import write_curve
     from kbnav.programs.retriever import read_frozen
 
     found = read_frozen(folder)
     if curve:
         write_curve(folder, curve)
-    if plots:
-        write_curve_plot(folder, plots)
     if as_json:
         print_json(found.about.model_dump(mode="json"))
         return

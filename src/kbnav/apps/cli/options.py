@@ -114,10 +114,6 @@ Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="
 MaxCost = Annotated[
     float | None, typer.Option("--max-cost", metavar="DOLLARS", min=0, help="Stop at so many US dollars in all.")
 ]
-Estimate = Annotated[bool, typer.Option("--estimate", help="Print what it will cost, and ask nothing.")]
-Plots = Annotated[
-    Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
-]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="With --on ray, its processes; default: as processors."),

@@ -61,7 +61,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                     {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
                 ),
                 "freeze": "datasets:freeze",
-                "replay": "scores:replay",
                 "import": "scores:import_",
                 "synthesize": "synthesis:synthesize",
                 "collect": "human:collect",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kbnav.apps.cli.options import Dataset, Jobs, Json, Plots, RunFolder, Seed, load
+from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, load
 from kbnav.apps.cli.terminal import emit, print_json
 from kbnav.errors import UsageError
 
@@ -156,7 +156,6 @@ def report(
     csv_folder: Annotated[
         Path | None, typer.Option("--csv", metavar="FOLDER", help="Folder for summary.csv and questions.csv.")
     ] = None,
-    plots: Plots = None,
     compat: StarkCompat = False,
     kb: Annotated[
         str | None,
@@ -215,11 +214,10 @@ def report(
         files |= {csv_folder / "summary.csv": reports.summary_csv, csv_folder / "questions.csv": reports.questions_csv}
     for path, write in files.items():
         write_whole(path, write(found))
-    written = [*files, *(reports.write_plots(found, plots) if plots else ())]
     if as_json:
-        print_json({"written": [str(path) for path in written], "runs": csv_rows(reports.summary_csv(found))})
-    elif written:
-        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in written)
+        print_json({"written": [str(path) for path in files], "runs": csv_rows(reports.summary_csv(found))})
+    elif files:
+        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in files)
         print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
     else:
         print(reports.markdown_report(found, tables), end="")
@@ -279,9 +277,6 @@ def calibrate(
         Path | None,
         typer.Option("--out", metavar="FILE", help="File for the calibration (setting checks.calibration)."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="PNG file for the picture; needs kbnav[plot].")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Learn from a run with gold answers how often an answer is right: by warnings, actions, attempts that agree.
@@ -290,14 +285,11 @@ def calibrate(
     """
     from kbnav.agents.common.confidence import write_calibration
     from kbnav.evaluation.calibration import calibrate as learn
-    from kbnav.evaluation.calibration import write_reliability
     from kbnav.evaluation.records import read_saved_run
 
     found = learn(read_saved_run(folder))
     if out:
         write_calibration(found.calibration, out)
-    if plot:
-        write_reliability(found.bins, plot)
     count = found.calibration.count
     emit(
         as_json,
@@ -308,25 +300,6 @@ def calibrate(
           for one in found.bins),
         f"expected calibration error: {found.error:.3f}, of the share that agrees as it is {found.raw_error:.3f}",
     )  # fmt: skip
-
-
-def replay(
-    source: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
-    as_json: Json = False,
-) -> None:
-    """Put a run's recorded actions and observations through the state machine again: no model, no network."""
-    from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.replay import replay_run
-    from kbnav.runs.trajectory import to_json
-
-    replay_run(source, out)
-    scores = score_folder(out)
-    if as_json:
-        print(to_json(scores))
-    else:
-        print_scores(str(out), read_saved_run(out), scores)
 
 
 def import_(

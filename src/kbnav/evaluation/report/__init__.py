@@ -1,8 +1,7 @@
-"""Reports on saved runs: one HTML file, Markdown and CSV for papers, plots."""
+"""Reports on saved runs: one HTML file, Markdown and CSV for papers."""
 
 from kbnav.evaluation.report.data import Report, build_report, load_report, load_runs
 from kbnav.evaluation.report.page import html_report
-from kbnav.evaluation.report.plots import write_plots
 from kbnav.evaluation.report.text import markdown_report, questions_csv, summary_csv
 
 __all__ = [
@@ -14,5 +13,4 @@ __all__ = [
     "markdown_report",
     "questions_csv",
     "summary_csv",
-    "write_plots",
 ]
