@@ -18,12 +18,10 @@ from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, K
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
-from kbnav.knowledge.wikidata.entities import term_value
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Usage
-from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context, Observation
-from kbnav.tools.show import cut, entity_name, value_text
+from kbnav.tools.show import cut, entity_name
 
 PAGE = 50
 """Links that one call shows, where none are chosen."""
@@ -34,7 +32,6 @@ NOT_THERE = "not in the knowledge base"
 _TOLD = 20
 """Relations that are told of a node that lacks the one asked for."""
 _NUMBER = re.compile(r"\d+")
-_ITEM = re.compile(r"[QPL]\d+$")
 ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 """What an item of a list begins with, in a model's reply."""
 
@@ -89,11 +86,7 @@ class WalkingTools:
             return Observation(
                 f"{entity_name(found.entity)} has no such link.{_links_there_are(context.kb, entity_id)}"
             )
-        qualified = qualifiers(context, found.entity, found.edges)
-        facts = [
-            fact_of(found.entity, edge)._replace(qualifiers=more)
-            for edge, more in zip(found.edges, qualified, strict=True)
-        ]
+        facts = [fact_of(found.entity, edge) for edge in found.edges]
         lines = [fact_line(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
         if paged:
             places: Sequence[int] = range(len(facts))[offset:]
@@ -172,8 +165,7 @@ def fact_text(fact: Fact) -> str:
     name = f"-- {fact.relation_name or fact.relation.removeprefix(INVERSE)}"
     ends = end_text(fact.source, fact.source_name), end_text(fact.target, fact.target_name)
     first, last = reversed(ends) if fact.relation.startswith(INVERSE) else ends
-    more = f" [{fact.qualifiers}]" if fact.qualifiers else ""
-    return f"{first} {name} --> {last}{more}" + (" [generated]" if fact.generated else "")
+    return f"{first} {name} --> {last}" + (" [generated]" if fact.generated else "")
 
 
 def fact_line(fact: Fact, line: str) -> str:
@@ -181,52 +173,6 @@ def fact_line(fact: Fact, line: str) -> str:
     if not line:
         return fact_text(fact)
     return f"{fact_text(fact)}{f'; {fact.target_name}' if fact.relation.startswith(INVERSE) else ''}: {line}"
-
-
-def qualifiers(context: Context, entity: Entity, edges: Sequence[Edge]) -> list[str]:
-    """What the statements behind some edges say more, ``property: value; …`` of each; empty where there are none.
-
-    One query for all, where the knowledge base is Wikidata's kind and can be queried; edges to values that are no
-    entities are left out. What a query cannot tell in time is left out too.
-    """
-    if kb_kind(context.kb) != "wikibase" or "execute_query" not in context.kb.capabilities:
-        return [""] * len(edges)
-    ends = [_statement(entity, edge) for edge in edges]
-    wanted = list(dict.fromkeys(one for one in ends if one))
-    if not wanted:
-        return [""] * len(edges)
-    rows = " ".join(f"(wd:{source} p:{relation} ps:{relation} wd:{target})" for source, relation, target in wanted)
-    query = (
-        f"SELECT ?s ?p ?o ?statement ?qualifier ?value WHERE {{ VALUES (?s ?p ?ps ?o) {{ {rows} }} "
-        "?s ?p ?statement . ?statement ?ps ?o . ?statement ?pq ?value . ?qualifier wikibase:qualifier ?pq } LIMIT 1000"
-    )
-    try:
-        table = context.kb.execute_query(query, language=context.language)
-        ids = {cell.entity_id for row in table.rows for cell in row[4:] if cell and cell.entity_id}
-        names = {**context.kb.labels(sorted(ids - set(table.labels)), language=context.language), **table.labels}
-    except TellModel:
-        return [""] * len(edges)
-    found: dict[Key, dict[str, dict[str, None]]] = {}
-    for s, p, o, statement, qualifier, value in table.rows:
-        if s and p and o and statement and qualifier and value:
-            key = (s.entity_id or "", p.value.rpartition("/")[2], o.entity_id or "")
-            name = names.get(qualifier.entity_id or "", qualifier.entity_id or "")
-            read = term_value(value, lambda one: names.get(one, one))
-            line = f"{name}: {value_text(read, 100)}"
-            found.setdefault(key, {}).setdefault(statement.value, {})[line] = None
-    told_of = {
-        key: " or ".join("; ".join(sorted(one)) for one in statements.values()) for key, statements in found.items()
-    }
-    return [told_of.get(one, "") if one else "" for one in ends]
-
-
-Key = tuple[str, str, str]
-"""Subject, property and object of a statement."""
-
-
-def _statement(entity: Entity, edge: Edge) -> Key | None:
-    ends = (entity.id, edge.neighbor.id) if edge.direction == "out" else (edge.neighbor.id, entity.id)
-    return (ends[0], edge.relation.id, ends[1]) if all(_ITEM.match(one) for one in ends) else None
 
 
 def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, str]:
@@ -302,7 +248,6 @@ _CANDIDATES = 8
 """Entities that a name may stand for."""
 _FURTHER = 5
 """Links of each node that a search further out shows."""
-_NUMBER_generating = re.compile(r"\d+")
 _ID = re.compile(r"\(([^()]+)\)")
 
 Triple = tuple[str, str, str]
@@ -426,7 +371,7 @@ class _Generation:
             ),
             "verify facts",
         )
-        numbers = [int(number) for number in _NUMBER_generating.findall(text)]
+        numbers = [int(number) for number in _NUMBER.findall(text)]
         if not numbers and "none" not in text.casefold():
             return list(triples)
         return [triple for number, triple in enumerate(triples, 1) if number in numbers]
@@ -448,7 +393,7 @@ class _Generation:
                 line = f"{number}. {one.label} ({one.id}): {one.description or one.kind}"
                 groups.setdefault(name, (" | ".join(triple), []))[1].append(line)
             prompt = render("walking/link.md", groups=groups, question=self.context.question)
-            for number in _NUMBER_generating.findall(self._asked(prompt, "link names")):
+            for number in _NUMBER.findall(self._asked(prompt, "link names")):
                 if 0 < int(number) <= len(open_):
                     name, _, one = open_[int(number) - 1]
                     linked[name] = linked[name] or one
@@ -729,8 +674,8 @@ def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observa
         if found.total > len(found.edges):
             head += f", those {len(found.edges)} that fit the question best"
         lines.append(f"{head}.")
-        for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
-            fact = fact_of(found.entity, edge)._replace(qualifiers=more)
+        for edge in found.edges:
+            fact = fact_of(found.entity, edge)
             lines.append(f"- {fact_line(fact, edge.neighbor.description)}")
             facts.append(fact)
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
