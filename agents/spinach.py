@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelCritic, ModelWriter, QueryEnding, write_plainly
+from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainly
 from kbnav.agents.common.state import Policy
 from kbnav.answers.language import question_language
 from kbnav.errors import KbnavError, UsageError
@@ -68,8 +66,6 @@ class SpinachOptions(Options):
     """``paper``: the agent as the paper has it, without what kbnav adds."""
     wording: Literal["finish", "call"] = "finish"
     """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
-    samples: int = Field(default=1, ge=1, le=9)
-    """How often a question is asked; the answer that most attempts give is taken, and how many give it is told."""
 
 
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -223,6 +219,4 @@ class _Parts:
             prune=pruner(self.settings, writer, self.shown, words=vocabulary_of(kb)),
             prompts=("spinach",),
             shown=self.shown,
-            samples=self.options.samples,
-            critic=ModelCritic(writer, ending, self.shown) if writer and self.settings.checks.by == "model" else None,
         )

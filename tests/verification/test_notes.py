@@ -27,7 +27,7 @@ def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb: K
         says(("finish", {"answer": "Two."})),
     ]
     settings = Settings(home=tmp_path, model="scripted", language="en", notes=(file,))
-    agent = completed(settings, lambda one: spinach_with(ScriptedModel(replies=replies), None, mini_kb, one))
+    agent = completed(spinach_with(ScriptedModel(replies=replies), None, mini_kb, settings), settings)
     run = ask(agent, "Which elements did Marie Curie discover?")
     first, second, _ = run.path
     assert f"Note on P61: {TEXT}" in first.observation

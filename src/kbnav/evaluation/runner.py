@@ -98,7 +98,7 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     if systems.built_kind(name, built) == "agent":
         from kbnav.agents.common.agent import completed
 
-        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
+        return agent_system(completed(built, settings))
     return retrieval_system(built, kb, settings)
 
 

@@ -26,7 +26,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation
-from kbnav.runs.trajectory import Call, Confidence, Doubt, Run, Status, Step, Turn
+from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, run_evidence
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
@@ -182,11 +182,6 @@ class Answer:
     def doubts(self) -> tuple[Doubt, ...]:
         """What speaks against the answer, found by rule; each has a ``kind`` and a ``text``."""
         return self.run.outcome.doubts
-
-    @property
-    def confidence(self) -> Confidence | None:
-        """How likely the answer is right, where that was asked for (``samples``, ``checks.min_confidence``)."""
-        return self.run.outcome.confidence
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, TooMuch, TooSlow, bare, clients, current_listener, out_of_bounds
+from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
@@ -90,29 +90,6 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
 def _clients(settings: Settings) -> tuple[Any, Any]:
     # OPENAI_PROXY is LangChain's own name for a proxy, which it reads only for clients that it makes itself.
     return clients(settings.base_url, settings.model_timeout, os.environ.get("OPENAI_PROXY", ""), LARGEST)
-
-
-def offered_models(settings: Settings) -> list[str]:
-    """The names of the models that the settings' endpoint offers, sorted. Raises StopRun as ``invoke``."""
-    import openai
-
-    client = openai.OpenAI(
-        api_key=settings.api_key.get_secret_value() or "none",
-        base_url=settings.base_url or None,
-        timeout=settings.model_timeout,
-        max_retries=0,
-        http_client=_clients(settings)[0],
-    )
-    try:
-        return sorted(model.id for model in client.models.list())
-    except openai.AuthenticationError as error:
-        raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
-    except openai.APIConnectionError as error:
-        raise _unreachable(error, f"nothing answers at {bare(str(client.base_url))}") from error
-    except openai.APIError as error:
-        raise ServiceError(f"the model's endpoint does not list its models: {_line(error)}") from error
-    except (AttributeError, TypeError, ValueError) as error:
-        raise BadResponse(f"the model's endpoint does not list its models: {_line(error)}") from error
 
 
 def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:

@@ -161,19 +161,6 @@ class Budget(Strict):
         return super().__getattr__(name)  # type: ignore[misc]
 
 
-class Checks(Strict):
-    """What is checked of an answer before it is given."""
-
-    by: Literal["off", "rules", "model"] = "rules"
-    """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
-    turns: int = Field(default=5, ge=1)
-    """Turns that are left to a run after the model's objection."""
-    min_confidence: float = Field(default=0.0, ge=0, le=1)
-    """Below it an answer is withheld, and said why."""
-    calibration: Path | None = None
-    """What ``kbnav eval calibrate`` wrote; none: what was learnt from the published SPINACH runs."""
-
-
 class Price(Strict):
     """US dollars per million tokens."""
 
@@ -321,16 +308,14 @@ class Settings(BaseSettings):
     A list of these, or ``"wikidata + ck25"``, asks several together."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
-    ask_back: Literal["never", "both", "ask"] = "never"
-    """What chat, page and bot do where a name in a question has several meanings, whose answers differ: nothing but to
-    name them, show the other answers too, or ask which is meant. Benchmarks never do."""
     endpoints: Endpoints = Endpoints()
     sparql: dict[str, SparqlSource] = {}
     """SPARQL endpoints by the names under which ``kb`` knows them."""
     wikibase: Wikibase = Wikibase()
     limits: Limits = Limits()
     budget: Budget = Budget()
-    checks: Checks = Checks()
+    checks: bool = True
+    """Whether rules look for what speaks against an answer before it is given."""
     web: Web = Web()
     bot: Bot = Bot()
     services: tuple[str, ...] = (
@@ -347,8 +332,6 @@ class Settings(BaseSettings):
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 
     model: str = OFFLINE
-    escalate: str = ""
-    """A stronger model that is asked where the answer of ``model`` fails the checks; empty: none."""
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(

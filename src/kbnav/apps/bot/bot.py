@@ -25,11 +25,10 @@ from kbnav.apps.bot.talk import (
     with_reply,
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import Style, apology, edit_summary, question_text, reply_text
+from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, Turn
-from kbnav.sessions.disambiguation import OtherAnswer
 from kbnav.settings.model import Bot as Rules
 
 TRIES = 8
@@ -48,8 +47,6 @@ Answer = Callable[[Question, Sequence[Turn]], Run]
 """Answers a question that follows earlier ones; raises StopRun where that failed."""
 Evidence = Callable[[Run], Provenance | None]
 """Looks up what makes the rows of a run's answer true."""
-Others = Callable[[Run], Sequence[OtherAnswer]]
-"""What a run's answer were if a name in its question meant another thing."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,6 @@ class Bot:
         edits: bool = False,
         clock: Callable[[], float] = time.time,
         evidence: Evidence = lambda run: None,  # noqa: ARG005
-        others: Others = lambda run: (),  # noqa: ARG005
-        asks: bool = False,
     ) -> None:
         """Make a bot.
 
@@ -90,12 +85,10 @@ class Bot:
             edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
             evidence: see ``Evidence``; without it replies have no footnotes.
-            others: see ``Others``.
-            asks: where there are others, the reply asks which is meant.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
-        self._evidence, self._others, self._asks = evidence, others, asks
+        self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
 
@@ -273,14 +266,8 @@ class Bot:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
             found = self._answer(question, turns(self._ledger, question, self._find_run))
-            others = self._others(found)
-            if others and self._asks:
-                reply = question_text(others, marker=mark, depth=depth, language=language)
-            else:
-                made_of = self._evidence(found)
-                reply = reply_text(
-                    found, self._style, marker=mark, depth=depth, language=language, evidence=made_of, others=others
-                )
+            made_of = self._evidence(found)
+            reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
             run = found.id
         except FATAL:
             raise

@@ -17,14 +17,13 @@ from kbnav.apps.cli.options import Asking, Json, load
 from kbnav.apps.cli.terminal import stop_on_signals
 
 if TYPE_CHECKING:
-    from kbnav.apps.bot.bot import Answer, Bot, Evidence, Others
+    from kbnav.apps.bot.bot import Answer, Bot, Evidence
     from kbnav.apps.bot.ledger import Ledger
     from kbnav.apps.bot.talk import Question
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.apps.bot.wikitext import Style
     from kbnav.knowledge.evidence import Provenance
     from kbnav.runs.trajectory import Run
-    from kbnav.sessions.disambiguation import OtherAnswer
     from kbnav.settings.model import Settings
 
 _NONE_SEEN = "no question has been seen"
@@ -85,7 +84,7 @@ def replay(
     from kbnav.answers.language import question_language
     from kbnav.apps.bot.bot import LANGUAGE, turns
     from kbnav.apps.bot.talk import marker
-    from kbnav.apps.bot.wikitext import question_text, reply_text
+    from kbnav.apps.bot.wikitext import reply_text
     from kbnav.apps.console import answer_record, print_run
 
     settings = of.settings()
@@ -93,16 +92,11 @@ def replay(
         asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
         language = question_language(asked.text, ledger.mark(LANGUAGE))
-    with _asking(settings, of.system or "") as (answer, evidence, others):
+    with _asking(settings, of.system or "") as (answer, evidence):
         found = answer(asked, history)
-        made_of, also = evidence(found), others(found)
+        made_of = evidence(found)
     mark, depth = marker(asked.id), asked.depth + 1
-    if also and settings.ask_back == "ask":
-        reply = question_text(also, marker=mark, depth=depth, language=language)
-    else:
-        reply = reply_text(
-            found, _style(settings), marker=mark, depth=depth, language=language, evidence=made_of, others=also
-        )
+    reply = reply_text(found, _style(settings), marker=mark, depth=depth, language=language, evidence=made_of)
     page = settings.endpoints.query_page
     if as_json:
         _say(json.dumps({**answer_record(found, page), "reply": reply}, ensure_ascii=False, indent=1))
@@ -129,21 +123,17 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     from kbnav.apps.bot.bot import Bot
 
     wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence, others):
-        find_run, asks = partial(_find_run, settings), settings.ask_back == "ask"
-        yield Bot(
-            wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence,
-            others=others, asks=asks,
-        )  # fmt: skip
+    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence):
+        find_run = partial(_find_run, settings)
+        yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence)
 
 
 @contextmanager
-def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence, Others]]:
+def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence]]:
     """What answers, the agent of the settings, which saves its runs; and what looks up why the rows are true."""
     from kbnav.agents.common.agent import build_agent
     from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.disambiguation import other_answers
     from kbnav.sessions.evidence import run_evidence
     from kbnav.sessions.session import ask
 
@@ -153,10 +143,7 @@ def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence,
         def evidence(run: Run) -> Provenance | None:
             return run_evidence(base, run, range(ROWS))
 
-        def others(run: Run) -> Sequence[OtherAnswer]:
-            return other_answers(run, base) if settings.ask_back != "never" else ()
-
-        yield lambda question, history: ask(agent, question.text, history=history), evidence, others
+        yield lambda question, history: ask(agent, question.text, history=history), evidence
 
 
 def _style(settings: Settings) -> Style:

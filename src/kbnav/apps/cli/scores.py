@@ -271,37 +271,6 @@ def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
     )
 
 
-def calibrate(
-    folder: RunFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="File for the calibration (setting checks.calibration)."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Learn from a run with gold answers how often an answer is right: by warnings, actions, attempts that agree.
-
-    The table and the errors are by five folds: of answers that the calibration had not seen.
-    """
-    from kbnav.agents.common.confidence import write_calibration
-    from kbnav.evaluation.calibration import calibrate as learn
-    from kbnav.evaluation.records import read_saved_run
-
-    found = learn(read_saved_run(folder))
-    if out:
-        write_calibration(found.calibration, out)
-    count = found.calibration.count
-    emit(
-        as_json,
-        {**asdict(found), "bins": [bin_._asdict() for bin_ in found.bins]},
-        f"{found.calibration.source}: {count} answers, {found.right} right ({found.right / count:.1%})",
-        f"{'confidence':16}{'answers':>8}{'mean':>8}{'right':>8}",
-        *(f"{one.low:.1f} to {one.high:.1f}      {one.size:>8}{one.confidence:>8.2f}{one.right:>8.2f}"
-          for one in found.bins),
-        f"expected calibration error: {found.error:.3f}, of the share that agrees as it is {found.raw_error:.3f}",
-    )  # fmt: skip
-
-
 def import_(
     predictions: Annotated[
         Path,
