@@ -214,7 +214,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
         (["info", "nowhere", "--check"], "is not an SKB: there is no such folder"),
-        (["update", "."], "give records with --nodes"),
+        (["update", "."], "is not an SKB"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):

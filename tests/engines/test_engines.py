@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from kbnav.errors import QueryTimeout, ServiceError, TellModel
-from kbnav.knowledge.open import bundled_skb, open_kb
-from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.rdf import export_rdf
-from kbnav.knowledge.skb.store import SKB
+from kbnav.errors import QueryTimeout, TellModel
+from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
@@ -130,26 +127,3 @@ def test_virtuoso_is_known_found_by_its_text_index_and_told_of_where_it_cuts(of_
         with pytest.raises(TellModel):  # a limit of its own, told and not taken for a broken service
             kb.execute_query("SELECT * { ?a wdt:P279* ?b }")
         assert kb.state()["dialect"] == "virtuoso"
-
-
-def test_an_skbs_graph_is_walked_on_virtuoso_as_by_itself(demo_home, tmp_path):
-    with SKB.open(bundled_skb(demo_home)) as skb:
-        export_rdf(skb, tmp_path / "demo.ttl")
-        with virtuoso(tmp_path, (tmp_path / "demo.ttl").read_text(), rows=10_000) as url:
-            given = Settings(home=demo_home, kb="demo", skb_graph=url, cache_age=0, contact="a@example.org")
-            with open_kb(given) as kb:
-                for node in range(0, len(skb.nodes), 9):
-                    for hop in (Hop(), Hop(0, "out"), Hop(1, "in"), Hop(2, "both")):
-                        for path in ([hop], [hop, Hop(None, "in")]):
-                            found, own = kb.skb.graph.ends(node, path), skb.graph.ends(node, path)
-                            assert found.tolist() == own.tolist(), (node, path)
-
-
-def test_a_walk_that_virtuoso_cuts_short_is_refused(demo_home, tmp_path):
-    with SKB.open(bundled_skb(demo_home)) as skb:
-        export_rdf(skb, tmp_path / "demo.ttl")
-        busiest = int((skb.graph.degrees("out") + skb.graph.degrees("in")).argmax())
-        with virtuoso(tmp_path, (tmp_path / "demo.ttl").read_text(), rows=20) as url:
-            given = Settings(home=demo_home, kb="demo", skb_graph=url, cache_age=0, contact="a@example.org")
-            with open_kb(given) as kb, pytest.raises(ServiceError, match="a walk needs all its rows"):
-                kb.skb.graph.neighbors(busiest)
