@@ -167,7 +167,7 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) ->
     """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
-    options = {"extra_headers": {"Connection": "close"}}
+    options: dict[str, Any] = {"extra_headers": {"Connection": "close"}}
     if tell := current_listener():
         try:
             return await _streamed(model, prompt, tell, options)
@@ -206,9 +206,9 @@ async def _streamed(
         except (ValueError, RecursionError):
             read = None
         if isinstance(read, dict):
-            calls.append(tool_call(name=one["name"], args=read, id=one["id"]))
+            calls.append(tool_call(name=one["name"] or "", args=read, id=one["id"]))
         else:
-            odd.append(invalid_tool_call(name=one["name"], args=one["args"], id=one["id"]))
+            odd.append(invalid_tool_call(name=one["name"] or "", args=one["args"], id=one["id"]))
     return AIMessage(
         whole.content,
         tool_calls=calls,
