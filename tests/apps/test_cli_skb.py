@@ -191,7 +191,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--encoder", "none", "--ann", "--out", "v.skb"], "one of vectors"),
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
-        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a record without key"),
+        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a node without key"),
         (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
         (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
         (
@@ -214,7 +214,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
         (["info", "nowhere", "--check"], "is not an SKB: there is no such folder"),
-        (["update", "."], "give records with --nodes"),
+        (["update", "."], "is not an SKB"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):

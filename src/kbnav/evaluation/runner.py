@@ -38,7 +38,7 @@ PATIENCE = 10
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
     ("api_key", "cache_age", "contact", "data", "endpoints", "home", "journal", "kb", "model_endpoints",
-     "model_retries", "model_timeout", "prices", "shared", "skb_graph")
+     "model_retries", "model_timeout", "prices", "shared")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
 

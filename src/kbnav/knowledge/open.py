@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.mirror import Mirror
     from kbnav.knowledge.wikidata.site import Site
@@ -102,9 +101,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
     bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's, an address of an object store an
-    SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
-    endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
-    all of them together.
+    SKB's; a name of ``settings.sparql`` is that endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL
+    endpoint; several names with `` + `` between, all of them together.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     with _opened(settings, queries) as kb:
@@ -126,9 +124,9 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
     if name == "mini" or _is_mirror(Path(name)):
         return _mirror(settings, queries)
 
-    from kbnav.knowledge.skb.store import is_tables
+    from kbnav.knowledge.skb.lance.tables import is_lance
 
-    if name == "demo" or is_tables(name) or is_skb(Path(name)):
+    if name == "demo" or is_lance(name) or is_skb(Path(name)):
         place = str(bundled_skb(settings.home)) if name == "demo" else name
         return closing(_open_skb(settings, place, queries))
     raise _nothing_at(settings)
@@ -287,26 +285,7 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     except BaseException:
         store.close()
         raise
-    skb = SKB(store, encoder)
-    closed = _walked_elsewhere(settings, skb) if settings.skb_graph else lambda: None
-    return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries, closed=closed)
-
-
-def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
-    """Let an SKB's graph be walked at an endpoint; what closes that. Raises DataError where it has another graph."""
-    from kbnav.knowledge.skb.rdf import SparqlGraph
-
-    name = settings.skb_graph
-    endpoint = open_endpoint(settings, name, settings.sparql.get(name) or SparqlSource(url=name))
-    try:
-        graph = SparqlGraph(endpoint.select, skb.nodes, skb.type_names, skb.relation_names, skb.meta.edges)
-        graph.check()
-    except BaseException:
-        endpoint.close()
-        skb.close()
-        raise
-    skb.graph = graph
-    return endpoint.close
+    return SkbKB(SKB(store, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
 
 
 @contextmanager

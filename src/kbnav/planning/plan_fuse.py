@@ -42,7 +42,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
@@ -241,7 +241,7 @@ class Gatherer:
             raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
         self._skb, self._planner, self._telling = skb, planner, telling
         self._ranges = list(ranges) if ranges else None
-        self._text: TextSearch = skb.text
+        self._text: TextIndex = skb.text
         self._matcher = NodeMatcher(skb, "exact")
         self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
 
@@ -281,7 +281,7 @@ class Gatherer:
         return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
 
     @property
-    def _whole_text(self) -> TextSearch:
+    def _whole_text(self) -> TextIndex:
         return self._skb.relational_text or self._text
 
     @property

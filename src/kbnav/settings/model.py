@@ -371,9 +371,6 @@ class Settings(BaseSettings):
     """Folder of saved runs, chat sessions and the HTTP cache."""
     data: Path = Path("benchmarks")
     """Folder of the benchmarks' files, as they are published."""
-    skb_graph: str = ""
-    """Where walks in an SKB's graph are asked: a SPARQL endpoint that has its triples, by its URL or a name of
-    ``sparql``; empty: of the SKB itself."""
     verify: bool = False
     """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0

@@ -35,7 +35,16 @@ from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DamagedKB, DataError, UsageError
 from kbnav.knowledge.skb.files import Mode, consecutive, file_info, load, open_array, reading
-from kbnav.knowledge.skb.schema import FileInfo, Hit, NodeText, Progress, Range, no_progress
+from kbnav.knowledge.skb.schema import (
+    HASHES_FILE,
+    VECTORS_FILE,
+    FileInfo,
+    Hit,
+    NodeText,
+    Progress,
+    Range,
+    no_progress,
+)
 from kbnav.settings.plugins import missing
 
 WINDOW = 512
@@ -46,7 +55,6 @@ GRAPH = "graph.faiss"
 """The file of the approximate index that faiss reads."""
 META, APPROXIMATE_META = "vectors.json", "ann.json"
 FORMAT, APPROXIMATE_FORMAT = 1, 1
-VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
 _EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
 _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
 _KIND = "HNSW32,SQ8"
