@@ -80,7 +80,7 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
     elif result.rung == "fulltext":
         lines.append(f'Nothing is named "{asked}"; these mention its words{without}:')
     most = shown.properties if result.entities else shown.entities
-    named, others = [], []
+    named, others = list[str](), list[str]()
     for one in (*result.entities[: shown.entities], *result.properties[:most]):
         also = f', also "{cut(one.alias, shown.cell)}"' if one.alias else ""
         text = f"{entity_name(one)}{also}: {cut(one.description, shown.cell)}".rstrip(": ")

@@ -191,7 +191,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--encoder", "none", "--ann", "--out", "v.skb"], "one of vectors"),
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
-        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a record without key"),
+        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a node without key"),
         (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
         (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
         (

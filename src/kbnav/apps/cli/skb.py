@@ -87,7 +87,7 @@ class Columns:
 
     def source(self, nodes: Sequence[Path], edges: Sequence[Path], memory: int) -> Source:
         """The files of --nodes and --edges read so. Raises UsageError."""
-        from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource
+        from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource
 
         if not any(astuple(self)):
             return TableSource(nodes, edges, memory=memory)
@@ -102,9 +102,9 @@ class Columns:
         except ValueError as error:
             raise UsageError(str(error)) from error
         text = tuple(part.strip() for part in self.text.split(",") if part.strip())
-        own = {"id": self.id, "name": self.name, "type": self.type, "type_column": self.type_column}
+        own = {"id": self.id or "id", "name": self.name, "type": self.type, "type_column": self.type_column}
         tables = [Table(file=file, edges=ends, text=text, split=self.split, **own) for file in nodes]
-        return MappedSource(tables, edge_files=edges, memory=memory)
+        return TableSource(tables, edges, memory=memory)
 
 
 @dataclass(frozen=True)

@@ -52,16 +52,21 @@ def edges_query(item: str, direction: Way, relations: Sequence[str], languages: 
         for columns, pattern in forms
         for one in chosen
     ]
-    named_edges = [
-        f'OPTIONAL {{ ?neighbor rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
-        for number, language in enumerate(languages)
-    ]
-    labels = ", ".join(f"?l{number}" for number in range(len(languages)))
+    optional, label = label_clauses(languages, "?neighbor")
     described = (
         f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
     )
-    head = f"SELECT ?relation ?neighbor ?form (COALESCE({labels}) AS ?label) ?description WHERE {{"
-    return "\n".join([head, "\nUNION ".join(parts), *named_edges, described, "}"])
+    head = f"SELECT ?relation ?neighbor ?form ({label} AS ?label) ?description WHERE {{"
+    return "\n".join([head, "\nUNION ".join(parts), *optional, described, "}"])
+
+
+def label_clauses(languages: Sequence[str], thing: str) -> tuple[list[str], str]:
+    """SPARQL that binds the labels of a thing, and the expression for that in the first language that has one."""
+    clauses = [
+        f'OPTIONAL {{ {thing} rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
+        for number, language in enumerate(languages)
+    ]
+    return clauses, f"COALESCE({', '.join(f'?l{number}' for number in range(len(languages)))})"
 
 
 def relations_query(item: str, direction: Way) -> str:
