@@ -20,6 +20,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -32,16 +33,18 @@ from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import Fields, Progress, no_progress
-from kbnav.knowledge.sparql.check import check
+from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.guard import guard
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 LONGEST = 500
+_DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
 LABELLED = 100
 """Rows whose nodes are labelled: half from the beginning, half from the end."""
@@ -222,32 +225,32 @@ class SparqlStore:
         """
         refuse_oversized(text)
         guard(text, ())
-        _refuse_unknown_prefix(text)
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
-        check(text, services=(), strict=True)
+        prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
-            result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json", most_bytes=self._most_bytes)
+            result = self._pool.query(prepared.text, "json", "json", most_bytes=self._most_bytes)
         except QueryError as error:
             raise self._error(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def _error(self, error: QueryError) -> Exception:
-        name = self._skb.meta.name
-        if error.reason in ("timeout", "memory"):
+        name, reason = self._skb.meta.name, error.reason
+        if reason in ("timeout", "memory"):
             return QueryTimeout(f"{error}; make it simpler: name a node, fewer patterns, or a LIMIT in a subquery")
-        if error.reason == "syntax":
-            return QuerySyntaxError(f"syntax error: {error}")
-        if error.reason == "size":
-            return QueryRefused(str(error))
-        if error.reason == "broken":
+        if reason == "broken":
             return DataError(f"{name}: its triples cannot be read: {error}")
-        if error.reason == "busy":
+        if reason == "busy":
             return ServiceError(f"{name} does not answer now: {error}; ask again later")
-        return QueryRefused(f"the query could not be run: {error}")
+        return QuerySyntaxError(f"syntax error: {error}") if reason == "syntax" else QueryRefused(str(error))
 
     def _refuse_unknown_term(self, query: str) -> None:
         tokens, name = tokenize(query), self._skb.meta.name
         declared = {**SKB_PREFIXES, **declared_prefixes(tokens)}
+        for before, token in zip([None, *tokens], tokens, strict=False):  # the parser knows Wikidata's prefixes too
+            prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
+            if prefix not in (*declared, "", "_") and not (before and before.is_word("PREFIX")):
+                there = ", ".join(f"{one}:" for one in declared)
+                raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {there}")
         for iri in dict.fromkeys(expand(token, declared) for token in tokens):
             for prefix, names in self._names.items():
                 local = iri.removeprefix(SKB_PREFIXES[prefix])
@@ -265,19 +268,6 @@ class SparqlStore:
     def close(self) -> None:
         """End the child processes."""
         self._pool.close()
-
-
-def _refuse_unknown_prefix(query: str) -> None:
-    """Say which prefixes there are here before the parser, which knows Wikidata's too, lets others pass."""
-    tokens = tokenize(query)
-    known = {**SKB_PREFIXES, **declared_prefixes(tokens)}
-    before = None
-    for token in tokens:
-        prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
-        if prefix not in (*known, "", "_") and not (before and before.is_word("PREFIX")):
-            names = ", ".join(f"{name}:" for name in known)
-            raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {names}")
-        before = token
 
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
