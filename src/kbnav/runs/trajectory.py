@@ -29,16 +29,11 @@ Kind = Literal[
     "count",
     "zero",
     "year",
-    "time",
-    "thing",
     "choice",
     "one",
     "order",
     "number",
     "exception",
-    "now",
-    "listed",
-    "repeats",
     "limit",
     "units",
 ]
@@ -50,16 +45,11 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
         "count": "The question asks how many, and the result is not one number.",
         "zero": "Nothing was counted, which a query that asks for the wrong thing gives too.",
         "year": "The question asks for a year, and the result has whole dates.",
-        "time": "The question asks for a time, and the result has neither a date nor a year.",
-        "thing": "The question asks for a person, a place or a thing, and the result names none.",
         "choice": "The question asks which of several it is, and the result has {about} of them.",
         "one": "The question asks for one only (“{about}”), and the result has more.",
         "order": "The question says “{about}”, and the query neither sorts nor takes a largest or smallest value.",
         "number": "In the question, and in no condition of the query: {about}.",
         "exception": "The question leaves something out (“{about}”), and the query excludes nothing.",
-        "now": "The question says “{about}”, and the query does not look at what has ended.",
-        "listed": "The query itself names the things that it could find: {about} of them.",
-        "repeats": "Rows that repeat another: {about}.",
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
     }
@@ -230,7 +220,6 @@ class Fact(NamedTuple):
     """A link that an observation shows: ids and names of its ends, and the relation, ``^`` before it if it comes in.
 
     An empty ``target`` stands for whatever the relation leads to. A ``generated`` fact is a model's word alone.
-    ``qualifiers`` are what the statement says more, as text.
     """
 
     source: str
@@ -240,7 +229,6 @@ class Fact(NamedTuple):
     relation_name: str = ""
     target_name: str = ""
     generated: bool = False
-    qualifiers: str = ""
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,6 @@ TRIES = 8
 """How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries at most."""
-LANGUAGE = "language"
-"""The mark of the wiki's own language, which the words around an answer to mere names are in."""
 _CONFLICTS = 10
 _BEGAN = "began"
 """The mark of the wiki's newest revision when the bot first looked; mentions from before it are not answered."""
@@ -156,23 +154,11 @@ class Bot:
             if mark != str(revision):
                 # What stood on a page before the bot came is not for it; on its own talk page everything is.
                 yield from self._read(title, own=True, old=not mark and title != self.talk_page)
-        if self._rules.mentions:
-            yield from (self._look_at_notifications(own) if self._known.echo else self._look_at_changes(own))
-
-    def _look_at_notifications(self, own: Sequence[str]) -> Iterator[Said]:
-        found = self._wiki.mentions()
-        yield from self._read_changed([title for _, title in found if title and title not in own])
-        if self._edits:
-            self._wiki.mark_read([number for number, _ in found])
-
-    def _look_at_changes(self, own: Sequence[str]) -> Iterator[Said]:
-        since = self._ledger.mark("changes")
-        if since:
-            titles, newest = self._wiki.changed_since(since, self._known.talk)
-            yield from self._read_changed([title for title in titles if title not in own])
-            self._ledger.set_mark("changes", newest)
-        else:
-            self._ledger.set_mark("changes", self._known.time)
+        if self._rules.mentions and self._known.echo:
+            mentions = self._wiki.mentions()
+            yield from self._read_changed([title for _, title in mentions if title and title not in own])
+            if self._edits:
+                self._wiki.mark_read([number for number, _ in mentions])
 
     def _read_changed(self, titles: Sequence[str]) -> Iterator[Said]:
         """Look for mentions on those of the pages that have changed since that was done."""
@@ -265,7 +251,9 @@ class Bot:
         try:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
-            found = self._answer(question, turns(self._ledger, question, self._find_run))
+            entries = [self._ledger.entry(number) for number in question.earlier]
+            earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
+            found = self._answer(question, [Turn.of(one.question, one.path, one.outcome) for one in earlier])
             made_of = self._evidence(found)
             reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
             run = found.id
@@ -311,15 +299,7 @@ class Bot:
     def _known(self) -> Site:
         if self._site is None:
             self._site = self._wiki.site()
-            self._ledger.set_mark(LANGUAGE, self._site.language)
         return self._site
-
-
-def turns(ledger: Ledger, question: Question, find_run: Callable[[str], Run | None]) -> list[Turn]:
-    """The earlier questions of a question's section with what was found, as far as their runs are still there."""
-    entries = [ledger.entry(number) for number in question.earlier]
-    runs = [find_run(entry.run) for entry in entries if entry and entry.run]
-    return [Turn.of(run.question, run.path, run.outcome) for run in runs if run]
 
 
 def _diff(page: Page, text: str) -> str:

@@ -76,7 +76,7 @@ TREE: Mapping[str, Mapping[str, Any]] = {
         "mcp": "serve:mcp",
         "bot": (
             "Answer questions on the talk pages of a wiki.",
-            {"run": "bot:run", "status": "bot:status", "replay": "bot:replay"},
+            {"run": "bot:run", "status": "bot:status"},
         ),
     },
     "This program": {"config": "about:config"},
