@@ -109,9 +109,9 @@ class _Looking:
             return self._otherwise(found.part, found.text)
         before = list(found.before)
         for step in steps[:-1]:
-            if not self._ask([*before, _text(step)]):
+            if not self._ask([*before, step.text()]):
                 return self._of_step(found, step, before)
-            before.append(_text(step))
+            before.append(step.text())
         return self._of_step(found, steps[-1], before)
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
@@ -281,22 +281,13 @@ class _Looking:
         return self._kb.execute_query(self._prologue + select, language=self._language)
 
 
-def _text(pattern: Pattern) -> str:
-    verb = pattern.verb if isinstance(pattern.verb, str) else pattern.verb.text()
-    return f"{pattern.subject} {verb} {pattern.object}"
-
-
 def _steps(pattern: Pattern, any_of: str) -> list[Pattern]:
     """A pattern as triples of one property each, a sequence taken step by step; none where a step is anything else."""
     if isinstance(pattern.verb, str):
         return []
-    parts = pattern.verb.parts if pattern.verb.kind == "/" else (pattern.verb,)
-    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(parts) - 1)), pattern.object]
-    found = []
-    for part, start, end in zip(parts, ends, ends[1:], strict=False):
-        turned = part.kind == "^"
-        inner = part.parts[0] if turned else part
-        if inner.kind != "iri":
-            return []
-        found.append(Pattern(end, inner, start) if turned else Pattern(start, inner, end))
-    return found
+    steps = pattern.verb.steps()
+    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(steps) - 1)), pattern.object]
+    if any(step.kind != "iri" for step, _ in steps):
+        return []
+    placed = zip(steps, ends, ends[1:], strict=False)
+    return [Pattern(end, step, start) if back else Pattern(start, step, end) for (step, back), start, end in placed]

@@ -7,7 +7,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
-from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result
+from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 
 FACTS = """INSERT DATA {
@@ -16,6 +16,11 @@ FACTS = """INSERT DATA {
   wd:Q937 p:P39 wds:c . wds:c ps:P39 wd:Q1 ; pq:P580 1914 . wd:Q7186 p:P40 wds:d . wds:d pq:P580 1897 .
   wd:Q7186 wdt:P40 wd:Q7504 .
 }"""
+
+
+def diagnose_empty(*given, **named):
+    found = diagnosis(*given, **named)
+    return found.text if found else None
 
 
 @pytest.fixture

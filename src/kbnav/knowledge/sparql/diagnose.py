@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
     Bind,
+    Call,
     Element,
     Filter,
     Group,
@@ -27,6 +27,7 @@ from kbnav.knowledge.sparql.syntax import (
     Query,
     Triples,
     UnreadQuery,
+    Value,
     is_literal,
     read_query,
     visible,
@@ -77,19 +78,6 @@ def is_empty_result(query: str, table: AnswerTable) -> bool:
         counted = any(token.is_word(*AGGREGATES) for token in tokens) and not any(t.is_word("GROUP") for t in tokens)
         return counted and len(table.rows) == 1 and all(cell.value in ("0", "0.0", "0.0E0") for cell in cells)
     return False
-
-
-def diagnose_empty(
-    query: str,
-    ask: Callable[[str], bool | int],
-    count: Count | None = None,
-    *,
-    certain: bool = True,
-    partial: bool = False,
-) -> str | None:
-    """What ``diagnosis`` finds, as a sentence or two."""
-    found = diagnosis(query, ask, count, certain=certain, partial=partial)
-    return found.text if found else None
 
 
 def diagnosis(
@@ -253,29 +241,19 @@ def lost_values(query: str, table: AnswerTable) -> list[str]:
         return []
     lacking = {f"?{name}" for place, name in enumerate(table.columns) if any(row[place] is None for row in table.rows)}
     try:
-        found = list(_joined_things(query, lacking))
-        where = read_query(query).where
+        read = read_query(query)
     except (QuerySyntaxError, UnreadQuery):
         return []
+    found = []
+    for one in read.select.expressions if read.select else ():
+        match one.node:
+            case Call(name="GROUP_CONCAT", arguments=(Value(text=text),)) if one.variable in lacking:
+                found.append(
+                    f"{one.variable} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no "
+                    f"value in places; write GROUP_CONCAT(STR({text}))."
+                )
     full = {f"?{name}" for name in table.columns} - lacking if table.rows else set()
-    return [*found, *_cut_off(query, where, frozenset(where.visible), full)]
-
-
-def _joined_things(query: str, lacking: set[str]) -> Iterator[str]:
-    """``GROUP_CONCAT(?x)`` whose column has empty cells."""
-    tokens = tokenize(query)
-    for place, token in enumerate(tokens):
-        if not token.is_word("GROUP_CONCAT"):
-            continue
-        inside = [one for one in tokens[place + 2 : place + 5] if not one.is_word("DISTINCT")]
-        behind = pairwise(tokens[place:])
-        column = next(("?" + two.text[1:] for one, two in behind if one.is_word("AS")), "")
-        if column in lacking and [one.kind for one in inside[:1]] == ["variable"] and inside[1].text in (")", ";"):
-            text = inside[0].text
-            yield (
-                f"{column} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no value in "
-                f"places; write GROUP_CONCAT(STR({text}))."
-            )
+    return [*found, *_cut_off(query, read.where, frozenset(read.where.visible), full)]
 
 
 def _cut_off(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:

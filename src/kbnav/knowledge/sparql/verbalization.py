@@ -56,6 +56,7 @@ from kbnav.knowledge.sparql.vocabulary import (
 )
 
 LANGUAGES = ("en", "de", "fr")
+_TYPE = STANDARD_PREFIXES["rdf"] + "type"
 _END_TIME = "P582"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")
@@ -401,13 +402,12 @@ class _Writer:
         while path.kind == "^":
             path, subject, value = path.parts[0], value, subject
         steps = self._steps(path)
-        names = [step.name or (step.parts[0].name if step.kind == "*" else "") for step in steps]
-        below = len(steps) == 2 and steps[1].kind == "*" and self._role(names[1])[1] == self._wider
-        role, entity = self._role(names[0]) if steps else ("", "")
-        typed = role in ("wdt", "ps") and entity == self._instance
-        if steps and steps[0].kind == "iri" and (below or len(steps) == 1):
-            if typed or shortened(self._terms.iri(names[0])) == "rdf:type":
-                return self._member(subject, value, below=below)
+        first = steps[0].name if steps else ""
+        role, entity = self._role(first)
+        below = len(steps) == 2 and steps[1].kind == "*" and self._role(steps[1].parts[0].name)[1] == self._wider
+        typed = (role in ("wdt", "ps") and entity == self._instance) or self._terms.iri(first) == _TYPE
+        if typed and (below or len(steps) == 1):
+            return self._member(subject, value, below=below)
         start, what = self._term(subject), self._term(value)
         if steps and steps[-1].kind == "*":
             step = steps.pop()
@@ -565,7 +565,7 @@ class _Writer:
         return (owner, ending) if ending and owner in self._bound else ("", "")
 
     def _called(self, text: str) -> str:
-        """What an entity, a property or any other thing is called: by its label, its id, or the last words of its IRI."""
+        """What an entity, a property or anything else is called: its label, its id, or the last words of its IRI."""
         iri = self._terms.iri(text)
         node = unquote(iri.removeprefix(SKB_NODE)) if iri.startswith(SKB_NODE) else ""
         entity = self._terms.vocabulary.entity_id(iri) or node
