@@ -204,12 +204,8 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     def holds(ask: str) -> bool:
         return bool(context.kb.execute_query(ask, language=context.language).boolean)
 
-    def count(select: str) -> int:
-        cell = context.kb.execute_query(select, language=context.language).rows[0][0]
-        return int(cell.value) if cell is not None else 0
-
     certain = not len(table) or table.boolean is not None
-    found = diagnosis(query, holds, count, certain=certain, partial=is_mirror(context.kb.state()))
+    found = diagnosis(query, holds, certain=certain, partial=is_mirror(context.kb.state()))
     return found.text if found else None
 
 

@@ -61,7 +61,7 @@ class _Looking:
     def told(self) -> Absence:
         certain = not len(self._table) or self._table.boolean is not None
         try:
-            found = diagnosis(self._query, self._holds, self._number, certain=certain)
+            found = diagnosis(self._query, self._holds, certain=certain)
         except KbnavError:
             found = None
         if found is None:
@@ -121,27 +121,20 @@ class _Looking:
         relation = (named[1] or named[2]) if named else ""
         subjects = self._ends(step.subject, before)
         if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
-            return self._of_unused(found, self._name(relation) or verb, subjects)
+            if self._partial:  # a copy may lack its uses
+                return self._of_anchors(found, subjects)
+            return Absence("asks wrongly", f"Nothing here has {self._name(relation) or verb}.", found.part)
         for end in (*subjects, *self._ends(step.object, before)):
             if not self._ask([f"<{end}> ?{self._any} ?{self._any}2"]) and not self._ask(
                 [f"?{self._any} ?{self._any}2 <{end}>"]
             ):
-                return self._of_unknown(found, end)
+                name = self._name(self._words.entity_id(end)) or f"<{end}>"
+                if self._partial:
+                    return Absence("partial copy", f"This copy says nothing of {name}. {_COPY}", found.part)
+                return Absence("asks wrongly", f"There is no {name} here.", found.part)
         if wrong := self._wrong_kind(found, step, verb, before, subjects):
             return wrong
         return self._of_anchors(found, subjects)
-
-    def _of_unused(self, found: Diagnosis, name: str, subjects: Sequence[str]) -> Absence:
-        """Of a property that nothing here has: in the whole it is the wrong one, a copy may lack its uses."""
-        if self._partial:
-            return self._of_anchors(found, subjects)
-        return Absence("asks wrongly", f"Nothing here has {name}.", found.part)
-
-    def _of_unknown(self, found: Diagnosis, end: str) -> Absence:
-        name = self._words.entity_id(end) or f"<{end}>"
-        if self._partial:
-            return Absence("partial copy", f"This copy says nothing of {self._name(name)}. {_COPY}", found.part)
-        return Absence("asks wrongly", f"There is no {name} here.", found.part)
 
     def _wrong_kind(
         self, found: Diagnosis, step: Pattern, verb: str, before: Sequence[str], subjects: Sequence[str]
@@ -271,11 +264,6 @@ class _Looking:
 
     def _holds(self, ask: str) -> bool:
         return bool(self._kb.execute_query(ask, language=self._language).boolean)
-
-    def _number(self, select: str) -> int:
-        rows = self._kb.execute_query(select, language=self._language).rows
-        cell = rows[0][0] if rows else None  # some answer a count of nothing with no row
-        return int(cell.value) if cell is not None else 0
 
     def _rows(self, select: str) -> AnswerTable:
         return self._kb.execute_query(self._prologue + select, language=self._language)

@@ -35,11 +35,7 @@ from kbnav.knowledge.sparql.syntax import (
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
 
-Count = Callable[[str], int]
-"""Runs a SELECT query whose one value is a number."""
-
 _MAX_PROBES = 6
-_COUNTED = 1_000
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
 _VARIABLE = re.compile(r"[?$](\w+)")
@@ -82,8 +78,7 @@ def is_empty_result(query: str, table: AnswerTable) -> bool:
 
 def diagnosis(
     query: str,
-    ask: Callable[[str], bool | int],
-    count: Count | None = None,
+    ask: Callable[[str], bool],
     *,
     certain: bool = True,
     partial: bool = False,
@@ -96,7 +91,6 @@ def diagnosis(
         query: a SELECT or ASK query that parsed, and whose result says nothing.
         ask: runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
             timeout, no more is said than what was found out before.
-        count: counts the matches of another form of a statement, once; without it ``ask`` says whether there are any.
         certain: the pattern has no match; else, as where a count is 0, that is asked first.
         partial: the knowledge base is a part of another.
     """
@@ -104,7 +98,7 @@ def diagnosis(
         read = read_query(query)
         if read.form not in ("SELECT", "ASK") or read.where.select is not None:
             return None
-        return _Probes(query, read, ask, count).diagnosis(certain, partial)
+        return _Probes(query, read, ask).diagnosis(certain, partial)
     except (TellModel, QuerySyntaxError, UnreadQuery):
         return None
 
@@ -123,8 +117,8 @@ class _Part:
 
 
 class _Probes:
-    def __init__(self, query: str, read: Query, ask: Callable[[str], bool | int], count: Count | None) -> None:
-        self._prologue, self._ask, self._count = read.prologue, ask, count
+    def __init__(self, query: str, read: Query, ask: Callable[[str], bool]) -> None:
+        self._prologue, self._ask = read.prologue, ask
         self._any = fresh_variable(query, "any")
         terms = Terms(query, WIKIDATA_VOCABULARY)
         parts = [part for element in read.where.elements for part in _parts(query, element, terms)]
@@ -168,8 +162,8 @@ class _Probes:
     def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[_Part]) -> tuple[str, Diagnosis]:
         """What there is in place of a pattern: another form of statement, the other way round, another use of it."""
         other, rest = self._other_form(pattern, before)
-        if other and (number := self._number([*rest, _Part(other)])):
-            hint = f", but `{other}` has {number}{'' if found.alone else ' there'}"
+        if other and self._holds([*rest, _Part(other)]):
+            hint = f", but `{other}` has matches{'' if found.alone else ' there'}"
             return hint, replace(found, instead=other)
         prefix = pattern.relation.partition(":")[0]
         if prefix in ("wdt", "ps") and not is_literal(pattern.object):
@@ -200,17 +194,7 @@ class _Probes:
 
     def _holds(self, parts: Sequence[_Part]) -> bool:
         # A dot behind a FILTER or a group is allowed, and needed behind triples.
-        return bool(self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}"))
-
-    def _number(self, parts: Sequence[_Part]) -> str:
-        """How many matches some parts have, in words; empty where they have none or that is not known."""
-        if self._count is None:
-            return "matches" if self._holds(parts) else ""
-        inner = f"SELECT * {{ {' . '.join(part.text for part in parts)} }} LIMIT {_COUNTED + 1}"
-        found = self._count(f"{self._prologue}SELECT (COUNT(*) AS ?{self._any}) {{ {{ {inner} }} }}")
-        if found > _COUNTED:
-            return f"over {_COUNTED:,} matches"
-        return f"{found:,} {'match' if found == 1 else 'matches'}" if found else ""
+        return self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}")
 
 
 def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
