@@ -16,7 +16,6 @@ from kbnav.apps.web.results import (
     StoredTable,
     cell_data,
     charts,
-    events,
     matching,
     points,
     position,
@@ -124,15 +123,13 @@ def test_names_and_numbers_become_bars_and_dates_and_numbers_a_line_in_time():
     assert charts(table_result(AnswerTable(("e", "n"), ((item(1), integer(5)),)))) == []
 
 
-def test_bars_of_one_name_are_one_as_long_as_their_mean_and_two_numbers_are_dots():
+def test_bars_of_one_name_are_one_as_long_as_their_mean():
     table = AnswerTable(
         ("e", "n", "m"),
         ((item(1), integer(5), integer(1)), (item(1), integer(9), integer(2)), (item(2), integer(3), integer(3))),
     )
-    bars, dots = charts(table_result(table))
+    (bars,) = charts(table_result(table))
     assert bars["points"] == [{"text": "Q1", "y": 7.0, "of": 2}, {"text": "Q2", "y": 3.0}]
-    assert (dots["kind"], dots["x"], dots["y"]) == ("dots", "n", "m")
-    assert [(dot["x"], dot["y"]) for dot in dots["points"]] == [(5.0, 1.0), (9.0, 2.0), (3.0, 3.0)]
 
 
 def test_whole_numbers_in_a_column_of_years_are_times_with_a_line_for_each_name():
@@ -145,16 +142,6 @@ def test_whole_numbers_in_a_column_of_years_are_times_with_a_line_for_each_name(
     assert [(point["x"], point["y"], point["series"]) for point in line["points"]] == [
         (1980.0, 4.0, "Q2"), (1985.0, 3.0, "Q1"), (1990.0, 5.0, "Q1")
     ]  # fmt: skip
-
-
-def test_names_with_dates_are_events_in_their_order():
-    rows = (
-        (item(1), date("1867-11-07T00:00:00Z"), date("1934-07-04T00:00:00Z")),
-        (item(2), date("1859-05-15T00:00:00Z"), None),
-    )
-    found = events(table_result(AnswerTable(("who", "born", "died"), (*rows, (None, None, None)))))
-    assert [(one["text"], int(one["from"])) for one in found] == [("Q2", 1859), ("Q1", 1867)]
-    assert events(table_result(AnswerTable(("who",), ((item(1),), (item(2),))))) == []
 
 
 def test_rows_are_found_by_what_their_cells_show_and_by_ids():
@@ -210,7 +197,6 @@ def test_any_table_is_kept_sorted_and_drawn(rows, descending):
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     charts(result)
     points(result)
-    events(result)
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
 
 
-def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
+def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path: Path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         (tmp_path / "saved plain.json").touch()
         (tmp_path / "saved shared.json").touch()
         store = Store(database, tmp_path)
         store.set_up()
-        ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
+        ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "under way": 2.0, "of a session": 2.0}
         for name, days in ages.items():
             session = store.add_session("alice", "mini", "spinach", "m").id if name == "of a session" else ""
             run = StoredRun(
@@ -26,7 +26,6 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
         store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
-        store.set_opinion("judged", "up", "")
         store.delete_old(DAY)
         assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
@@ -49,22 +48,6 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_pat
             "n", session.id, "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None
         )  # fmt: skip
         assert store.add_run(run, at_once=10, a_day=10) == "session gone"
-        assert store.run("n") is None
-
-
-def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
-    with open_sqlite(tmp_path / "web.sqlite") as database:
-        store = Store(database)
-        store.set_up()
-        run = StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, 1.0, None)
-        assert store.add_run(run, at_once=1, a_day=1) is None
-        store.end("n", "w", "done", {"text": ""})
-        store.set_opinion("n", "up", "good")
-        store.set_opinion("n", "", "good")
-        assert [(one["thumb"], one["note"]) for one in store.opinions()] == [("", "good")]
-        store.set_opinion("n", "", "")
-        assert (store.opinions(), store.opinion("n")) == ([], ("", ""))
-        store.delete_old(DAY)
         assert store.run("n") is None
 
 

@@ -28,7 +28,6 @@ from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
 from kbnav.apps.web.limiter import Ticket, fair_queue
-from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
@@ -47,7 +46,7 @@ from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.attempt import attempt as retrieve
-from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
+from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
 from kbnav.settings.model import OFFLINE
 
@@ -79,7 +78,7 @@ _LOG = logging.getLogger("kbnav.web")
 class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
-    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, and ``record`` when it ends.
+    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
     ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
     """
 
@@ -90,7 +89,6 @@ class _Live:
     deadline: float = float("inf")
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
-    record: Run | None = None
     draft: Draft | None = None
     version: int = 0
     stored: int = 0
@@ -105,16 +103,9 @@ class _Live:
 class RunQueue:
     """Answers questions on a few threads, which begin with ``running``."""
 
-    def __init__(
-        self,
-        service: Service,
-        store: Store,
-        saver: BaseCheckpointSaver[Any],
-        hide: Secrets,
-        metrics: Metrics | None = None,
-    ) -> None:
+    def __init__(self, service: Service, store: Store, saver: BaseCheckpointSaver[Any], hide: Secrets) -> None:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
-        self._metrics, self._limits = metrics or Metrics(), service.settings.web
+        self._limits = service.settings.web
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
         self.closing = asyncio.Event()
         self._queue = fair_queue(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
@@ -381,11 +372,7 @@ class RunQueue:
         cancellation = Cancellation(self._models, limit if price else None)
         with self._changed:
             self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
-            self._queue_changed()
-
-    def _queue_changed(self) -> None:
-        self._metrics.queue(*self._queue.lengths)
-        self._changed.notify_all()
+            self._changed.notify_all()
 
     def _work(self) -> None:
         """One of the threads that answer."""
@@ -400,7 +387,7 @@ class RunQueue:
                 with self._changed:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
-                    self._queue_changed()
+                    self._changed.notify_all()
                 self._notify(live.run.id, over=True)
 
     def _next(self) -> _Live | None:
@@ -408,7 +395,6 @@ class RunQueue:
         with self._changed:
             while not self._over.is_set():
                 if (ticket := self._queue.begin()) is not None:
-                    self._metrics.queue(*self._queue.lengths)
                     return next(live for live in self._live.values() if live.ticket is ticket)
                 self._changed.wait()
         return None
@@ -440,7 +426,6 @@ class RunQueue:
         live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
-        self._metrics.question(run, status, time.time() - run.made, live.record)
 
     def _delete_if_gone(self, run: StoredRun, saved_id: str = "") -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
@@ -475,7 +460,6 @@ class RunQueue:
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
-        live.record = ended.run
         if isinstance(ended.failure, DataError):
             served.breaker.damaged(ended.failure)
         self._store.save(run.id, ended.run)

@@ -1,4 +1,4 @@
-"""Tables and rankings as the page shows them: pages of cells in any order, charts, places on a map, a timeline."""
+"""Tables and rankings as the page shows them: pages of cells in any order, charts, and places on a map."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)
 
 MOST_BARS = 40
 MOST_POINTS = 2_000
-MOST_EVENTS = 200
 _YEARS = ("year", "jahr", "annee", "année", "ano", "año", "anio", "年")
 """What a column of whole numbers that are years may be called, or end with."""
 _DAMAGED = "what the server's database has kept of this result was damaged"
@@ -265,7 +264,7 @@ def position(cell: Cell) -> tuple[float, float] | None:
 
 
 def charts(result: Result) -> list[dict[str, Any]]:
-    """Every chart that fits, the likeliest first: a line over time, bars by name, dots by two numbers.
+    """Every chart that fits, the likeliest first: a line over time, bars by name.
 
     Each has ``kind``, ``x`` and ``y`` (names of columns) and ``points``. Of bars, those of one name are one, as long as
     their mean; ``of`` says of how many.
@@ -283,7 +282,6 @@ def charts(result: Result) -> list[dict[str, Any]]:
     found = [
         _line(table, dated, measures[0], named) if dated is not None else None,
         _bars(table, named, measures[0]) if named is not None else None,
-        _dots(table, measures[0], measures[1], named) if len(measures) > 1 else None,
     ]
     return [one for one in found if one is not None and len(one["points"]) > 1]
 
@@ -298,20 +296,6 @@ def points(result: Result) -> list[dict[str, Any]]:
                 {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
             ]
     return []
-
-
-def events(result: Result) -> list[dict[str, Any]]:
-    """Names with a date, or with a first and a last one, in their order; empty where there are numbers to draw."""
-    table = result.table
-    named, dated = _name_column(table), _columns(table, lambda cell: bool(date_of(cell)))
-    if named is None or not dated or charts(result):
-        return []
-    found = [
-        {"text": text_of(row[named], table), "from": _time(row[dated[0]]), "to": _time(row[dated[-1]])}
-        for row in table.rows[:MOST_EVENTS]
-        if row[named] is not None and row[dated[0]] is not None
-    ]
-    return sorted(found, key=lambda one: one["from"])
 
 
 def _line(table: AnswerTable, dated: int, measured: int, named: int | None) -> dict[str, Any]:
@@ -340,19 +324,6 @@ def _bars(table: AnswerTable, named: int, measured: int) -> dict[str, Any]:
     return {
         "kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars, "total": len(groups)
     }  # fmt: skip
-
-
-def _dots(table: AnswerTable, across: int, up: int, named: int | None) -> dict[str, Any]:
-    dots = [
-        {
-            "x": number(row[across]),
-            "y": number(row[up]),
-            "text": text_of(row[named], table) if named is not None else "",
-        }
-        for row in table.rows[:MOST_POINTS]
-        if row[across] and row[up]
-    ]
-    return {"kind": "dots", "x": table.columns[across], "y": table.columns[up], "points": dots}
 
 
 def _time(cell: Cell) -> float | None:

@@ -38,18 +38,20 @@ PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
 """Seconds between two tries."""
+_ELEMENTS = (
+    "Which elements were discovered by Marie Curie?",
+    "Who discovered polonium?",
+    "What is the atomic number of tungsten?",
+)
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "mini": (
-        "Which elements were discovered by Marie Curie?",
-        "Who discovered polonium?",
-        "What is the atomic number of tungsten?",
-    ),
+    "mini": _ELEMENTS,
+    "wikidata": _ELEMENTS,
     "demo": (
         "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
         "Which person was born in Little Mew?",
     ),
 }
-"""Questions that the bundled knowledge bases can answer."""
+"""Questions that the bundled knowledge bases, and Wikidata, can answer."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,10 @@ class Served:
         own = self.settings.model_copy(update={"model": model})
         return asking(own, system, alone=len(self.systems) == 1)
 
-    def link(self, entity_id: str, run: str = "") -> str:
-        """The address of an entity's page; of an SKB's node, one that says why it is an answer of a ``run``."""
+    def link(self, entity_id: str) -> str:
+        """The address of an entity's page."""
         if self.has_pages:
-            why = f"?run={quote(run, safe='')}" if run and self.is_skb else ""
-            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}{why}"
+            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
 
@@ -108,11 +109,11 @@ class Served:
         return self.kb.labels(missing_labels(rows, head), language=language)
 
     def cells(
-        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str], run: str = ""
+        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str]
     ) -> list[list[dict[str, str] | None]]:
-        """Some rows of a table for the page, entities with their labels, ``more`` of them; ``run`` as of ``link``."""
+        """Some rows of a table for the page, entities with their labels, ``more`` of them."""
         labelled = replace(head, labels={**head.labels, **more})
-        return [[cell_data(cell, labelled, partial(self.link, run=run)) for cell in row] for row in rows]
+        return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
 
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:
@@ -205,7 +206,6 @@ class Service:
         self.downloads = Limiter(fair_queue(DOWNLOADS, False))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
-        self._examples: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -233,14 +233,6 @@ class Service:
     def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
         return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
-
-    def examples(self, key: str) -> Sequence[str]:
-        """Questions that a knowledge base can answer: given for a bundled one, made of its data for another."""
-        return EXAMPLES.get(key) or self._examples.get(key, ())
-
-    def keep_examples(self, key: str, questions: Sequence[str]) -> None:
-        """Keep what was made of its data."""
-        self._examples[key] = tuple(questions)
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
         """A choice with what was left open filled in: the first of each.

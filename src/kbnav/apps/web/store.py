@@ -71,8 +71,6 @@ _SCHEMA = (
         result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
         bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
-    """CREATE TABLE IF NOT EXISTS web_opinions (
-        run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS web_edits (run TEXT PRIMARY KEY, document TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_saved (id TEXT PRIMARY KEY, run TEXT NOT NULL, document BYTEA NOT NULL)",
@@ -423,32 +421,6 @@ class Store:
 
     # What belongs to a run
 
-    def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
-        """Keep what a reader thinks of an answer, instead of what they thought before; nothing where both are empty."""
-        if not thumb and not note:
-            self._run("DELETE FROM web_opinions WHERE run = ?", (run_id,))
-            return
-        self._run(
-            "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
-            "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
-            (run_id, thumb, note, time.time()),
-        )
-
-    def opinion(self, run_id: str) -> tuple[str, str]:
-        """Thumb and note on a run; empty ones where nobody has given any."""
-        rows = self._run("SELECT thumb, note FROM web_opinions WHERE run = ?", (run_id,))
-        return (rows[0][0], rows[0][1]) if rows else ("", "")
-
-    def opinions(self) -> list[dict[str, Any]]:
-        """Every opinion with the question and the answer it is on, oldest first."""
-        rows = self._run(
-            "SELECT r.id, r.kb, r.system, r.model, r.question, r.answer, o.thumb, o.note, o.made "
-            "FROM web_opinions o JOIN web_runs r ON r.id = o.run ORDER BY o.made"
-        )
-        names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
-        records = [dict(zip(names, row, strict=True)) for row in rows]
-        return [{**record, "answer": _json(record["answer"], dict, NoneType)} for record in records]
-
     def keep_edit(self, run_id: str, document: Mapping[str, Any]) -> None:
         """Keep the answer's query as its reader changed it, with its result's head, instead of the one before."""
         self._run(
@@ -498,11 +470,10 @@ class Store:
     def delete_old(self, age: float) -> None:
         """Delete, after ``age`` seconds, counts of questions, and questions without a session and their results.
 
-        Those that are shared, or that somebody has an opinion of, are kept.
+        Those that are shared are kept.
         """
         before = time.time() - age
-        kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
-        old = f"session = '' AND made < ? AND id NOT IN ({kept})"
+        old = "session = '' AND made < ? AND id NOT IN (SELECT id FROM web_runs WHERE share IS NOT NULL)"
         with self._transaction("what is old") as run:
             _delete_results(run, old, before)
             run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", (before,))
@@ -513,7 +484,7 @@ class Store:
     def _delete_traces(self, run: Execute, runs: Rows) -> None:
         """Delete what belongs to deleted runs, of rows of id and answer, which names the file of a whole run."""
         for run_id, answer in runs:
-            for table in ("web_events", "web_opinions", "web_edits", "web_saved"):
+            for table in ("web_events", "web_edits", "web_saved"):
                 run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             if self._folder and (saved := _saved_id(answer)):
                 (self._folder / f"{saved}.json").unlink(missing_ok=True)

@@ -14,9 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.auth import Visitor
-from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.queue import RunQueue
-from kbnav.apps.web.rendering import language_of
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import Session, Store, StoredRun
 from kbnav.errors import Overdue
@@ -40,7 +38,6 @@ class ChatParts(Parts):
 
     store: Store
     queue: RunQueue
-    metrics: Metrics
 
 
 # Coroutines, because FastAPI has plain functions called in another thread, for each request.
@@ -55,16 +52,10 @@ async def _visitor(request: Request) -> Visitor:
     return visitor
 
 
-async def _language(request: Request) -> str:
-    return language_of(request.headers)
-
-
 PartsOf = Annotated[Parts, Depends(_parts)]
 ChatOf = Annotated[ChatParts, Depends(_parts)]
 LOGGED_IN = Depends(_visitor)
 VisitorOf = Annotated[Visitor, LOGGED_IN]
-PageLanguage = Annotated[str, Depends(_language)]
-"""The language of the page that a request is for."""
 Language = Annotated[str, Query(max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")]
 Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 

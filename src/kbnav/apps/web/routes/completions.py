@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -14,7 +15,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import checked_question
-from kbnav.apps.web.downloads import fenced
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
@@ -232,7 +232,9 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
         if table.count > SHOWN_ROWS:
             blocks.append(f"{table.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
-        blocks.append(fenced(answer["query_labelled"]))
+        query = answer["query_labelled"]
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", query)), default=0))  # longer than any in the query
+        blocks.append(f"{fence}sparql\n{query}\n{fence}")
     if answer.get("link"):
         blocks.append(f"[Open the query](<{answer['link']}>)")
     return "\n\n".join(blocks)

@@ -65,7 +65,6 @@ READ_SECONDS = 30.0
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=500)]
 Name = Annotated[str, Path(max_length=100)]
-FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
 Find = Annotated[str, Query(max_length=200, description="Only rows of which a cell shows this text.")]
 Title = Annotated[str, Query(max_length=200, description="What the file is called after, such as the question.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
@@ -101,7 +100,7 @@ class Formatted(BaseModel):
 
 
 class Waiting(BaseModel):
-    """How far a query or a download is."""
+    """How far a query is."""
 
     before: int
 
@@ -214,12 +213,6 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/downloads/{name}")
-async def waiting_file(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
-    """How many come before a download of one's own that was given a name; 0: it is sent."""
-    return Waiting(before=parts.service.downloads.before(visitor.owner, name))
-
-
 @router.post("/queries/format")
 def format_query(given: Unformatted, visitor: VisitorOf) -> Formatted:  # noqa: ARG001 - logged in
     """The query laid out, a pattern a line; comments stay."""
@@ -315,19 +308,19 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
             labels = partial(served.more_labels, shown, table.head, head.language)
             with suppress(KbnavError):
                 more = dict(await look_up(request, parts, reader, served, labels, LABEL_SECONDS))
-        cells = served.cells(shown, table.head, more, head.id if head.owner == reader else "")
+        cells = served.cells(shown, table.head, more)
         return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)
     async def file(
         form: Form, request: Request, parts: ChatOf, stored: Stored = dependency, exact: Exact = False,
-        name: FileName = "", title: Title = "",
+        title: Title = "",
     ) -> Response:  # fmt: skip
         """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
 
         CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
         """
-        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected, name=name)
+        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected)
         content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
         headers = {"Content-Disposition": attachment(title, form)}
         return Download(content, turn, media_type=MEDIA[form], headers=headers)

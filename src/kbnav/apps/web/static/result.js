@@ -2,14 +2,13 @@
 
 import { imprecise, showCells } from "./cells.js";
 import { drawCharts } from "./chart.js";
-import { call, freshName } from "./client.js";
+import { call } from "./client.js";
 import { h } from "./dom.js";
 import { evidenceButton } from "./evidence.js";
 import { graphButton } from "./graph.js";
 import { drawMap } from "./map.js";
 import { drawPictures } from "./pictures.js";
 import { number, t } from "./text.js";
-import { drawTimeline } from "./timeline.js";
 
 const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
@@ -52,11 +51,10 @@ class ResultView {
     this.where = h("span", { class: "where", role: "status" });
     this.back = h("button", { type: "button", onclick: () => this.move(-PAGE) }, t("rows.previous"));
     this.on = h("button", { type: "button", onclick: () => this.move(PAGE) }, t("rows.next"));
-    this.told = h("span", { class: "soft", role: "status" });
-    const file = (form) => h("a", { href: this.address(form), download: "", onclick: (event) => this.fetchFile(event.target, form) }, FORMS[form]);
+    const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
     const forms = Object.keys(FORMS).filter((form) => form !== "nt" || result.columns.join() === "subject,predicate,object");
     return h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, this.where, result.rows > PAGE && [this.back, this.on],
-      result.rows >= SEARCHED && this.search(), forms.map(file), this.told);
+      result.rows >= SEARCHED && this.search(), forms.map(file));
   }
 
   search() {
@@ -69,12 +67,11 @@ class ResultView {
     return find;
   }
 
-  /** Charts, a timeline, a map, and the statements as a graph. */
+  /** Charts, a map, and the statements as a graph. */
   drawings() {
-    const { result, offered, evidence } = this;
+    const { result, evidence } = this;
     const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
-    return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
-      result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit),
+    return [charts.length > 0 && drawCharts(charts), result.points.length > 0 && drawMap(result.points),
       evidence && result.rows > 0 && graphButton(evidence, () => this.numbers ?? [])];
   }
 
@@ -142,21 +139,8 @@ class ResultView {
     return result.total > result.rows ? total : t("rows.all", { n: result.rows });
   }
 
-  address(form, name = "") {
-    return `${this.base}/${form}?${new URLSearchParams({ title: this.title.slice(0, 200), ...this.more, ...(name && { name }) })}`;
-  }
-
-  /** Give a download a name, by which it is told how many come first. */
-  async fetchFile(anchor, form) {
-    if (this.offered.share) return;
-    const name = freshName();
-    anchor.href = this.address(form, name);
-    let line;
-    do {
-      await new Promise((done) => setTimeout(done, 1000));
-      line = await call(`/api/downloads/${name}`).catch(() => null);
-      this.told.textContent = line?.before ? t("run.before", { n: line.before }) : "";
-    } while (line?.before);
+  address(form) {
+    return `${this.base}/${form}?${new URLSearchParams({ title: this.title.slice(0, 200), ...this.more })}`;
   }
 
   change(state) {
