@@ -19,7 +19,6 @@ from fastapi.routing import APIRoute
 from kbnav.apps.web.routes import ROUTERS
 from kbnav.apps.web.routes.evaluation import collect_router as collect
 from kbnav.apps.web.routes.evaluation import judge_router as judge
-from kbnav.apps.web.routes.evaluation import view_router as view
 from kbnav.apps.web.routes.explore import explorer_of
 from kbnav.apps.web.routes.explore import router as explore
 from kbnav.apps.web.routes.pages import login_router
@@ -27,7 +26,6 @@ from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.human_evaluation import open_collection, open_judging
-from kbnav.evaluation.monitoring import Monitor
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS
@@ -35,7 +33,6 @@ from tests.attack.test_scripts import CORPUS
 
 KINDS = {
     "page": ROUTERS,
-    "view": (login_router, view),
     "collect": (login_router, collect, explore),
     "judge": (login_router, judge),
 }
@@ -51,10 +48,6 @@ def serving(kind: str, settings: Settings, folder: Path) -> Iterator[str]:
     """The address of one of the servers."""
     if kind == "page":
         with Server(settings, socket=True) as server:
-            yield server.url
-    elif kind == "view":
-        (folder / "runs").mkdir()
-        with Served(small_app(settings, [view], following=Monitor(folder / "runs")), socket=True) as server:
             yield server.url
     elif kind == "judge":
         (folder / "made.jsonl").write_text(json.dumps({"id": "1", "question": TOLD}) + "\n")

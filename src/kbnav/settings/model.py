@@ -246,6 +246,8 @@ class Web(Strict):
     """What one question may cost, where the model's price is among ``prices``."""
     datasets: dict[str, str] = {}
     """Names of data sets in the Text2SPARQL API, and the knowledge base of each."""
+    tiles: str = ""
+    """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
     images: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
     """Sites that pictures are shown from, each as ``https://NAME``, with those they lead on to; empty: links."""
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kbnav.apps.web.service import EXAMPLES
+from kbnav.apps.web.examples import EXAMPLES
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -93,6 +98,24 @@ def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(pag
     wait_for_the_end(page, 2)
     assert page.locator(".question").last.inner_text() == "What is the country of Paris? (Paris: Q90)"
     assert page.locator(".answer .text").last.inner_text() == "France"
+
+
+def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):
+    nodes = [{"id": "1", "type": "person", "name": "Ann Reed"}, {"id": "2", "type": "town", "name": "Coldwick"}]
+    (tmp_path / "n.jsonl").write_text("".join(f"{json.dumps(node)}\n" for node in nodes))
+    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n1\tborn in\t2\n")
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "town.skb", Options(vectors=False))
+    with serving(COMPANY) as shop, Server(web_settings(fresh_home, str(tmp_path / "town.skb"), shop.url)) as server:
+        visit = Visit(server.url)
+        town, store = (one["key"] for one in visit("GET", "/api/options").json()["kbs"])
+        assert visit("GET", f"/api/examples/{town}").json() == ["Which person is born in Coldwick?"]
+        made = visit("GET", f"/api/examples/{store}").json()
+        assert made
+        assert visit("GET", f"/api/examples/{store}").json() == made  # kept
+        for kb, question in ((town, "Which person is born in Coldwick?"), (store, made[0])):
+            answer = visit.answered(visit.session(kb=kb), question)["answer"]
+            assert (answer["status"], answer["understood"]["unused"]) == ("answered", [])
 
 
 def test_a_card_says_what_an_entity_is(page: Page, server: Server):

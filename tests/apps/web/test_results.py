@@ -16,6 +16,7 @@ from kbnav.apps.web.results import (
     StoredTable,
     cell_data,
     charts,
+    events,
     matching,
     points,
     position,
@@ -142,6 +143,16 @@ def test_whole_numbers_in_a_column_of_years_are_times_with_a_line_for_each_name(
     assert [(point["x"], point["y"], point["series"]) for point in line["points"]] == [
         (1980.0, 4.0, "Q2"), (1985.0, 3.0, "Q1"), (1990.0, 5.0, "Q1")
     ]  # fmt: skip
+
+
+def test_names_with_dates_are_events_in_their_order():
+    rows = (
+        (item(1), date("1867-11-07T00:00:00Z"), date("1934-07-04T00:00:00Z")),
+        (item(2), date("1859-05-15T00:00:00Z"), None),
+    )
+    found = events(table_result(AnswerTable(("who", "born", "died"), (*rows, (None, None, None)))))
+    assert [(one["text"], int(one["from"])) for one in found] == [("Q2", 1859), ("Q1", 1867)]
+    assert events(table_result(AnswerTable(("who",), ((item(1),), (item(2),))))) == []
 
 
 def test_rows_are_found_by_what_their_cells_show_and_by_ids():

@@ -87,9 +87,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def content_policy(pictures: Sequence[str] = ()) -> str:
-    """The Content-Security-Policy: nothing but this server's own files, and pictures from the sites that are set."""
-    images = "".join(f" {one}" for one in pictures)
+def content_policy(tiles: str, pictures: Sequence[str] = ()) -> str:
+    """The Content-Security-Policy: nothing but this server's own files, and map tiles and pictures where they are set.
+
+    ``tiles`` is the URL of tiles, ``pictures`` the sites that pictures are shown from.
+    """
+    site = urlsplit(tiles.replace("{", "").replace("}", ""))
+    sites = [*([f"{site.scheme}://{site.netloc}"] if site.netloc else []), *pictures]
+    images = "".join(f" {one}" for one in sites)
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -215,7 +220,7 @@ class Gate:
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
         self._identities = Identities(web, logouts or logouts_in_memory())
-        self._policy = content_policy(web.images)
+        self._policy = content_policy(web.tiles, web.images)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with ``scope["state"]["visitor"]`` set."""

@@ -1,4 +1,4 @@
-"""Tables and rankings as the page shows them: pages of cells in any order, charts, and places on a map."""
+"""Tables and rankings as the page shows them: pages of cells in any order, charts, places on a map, a timeline."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)
 
 MOST_BARS = 40
 MOST_POINTS = 2_000
+MOST_EVENTS = 200
 _YEARS = ("year", "jahr", "annee", "année", "ano", "año", "anio", "年")
 """What a column of whole numbers that are years may be called, or end with."""
 _DAMAGED = "what the server's database has kept of this result was damaged"
@@ -296,6 +297,20 @@ def points(result: Result) -> list[dict[str, Any]]:
                 {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
             ]
     return []
+
+
+def events(result: Result) -> list[dict[str, Any]]:
+    """Names with a date, or with a first and a last one, in their order; empty where there are numbers to draw."""
+    table = result.table
+    named, dated = _name_column(table), _columns(table, lambda cell: bool(date_of(cell)))
+    if named is None or not dated or charts(result):
+        return []
+    found = [
+        {"text": text_of(row[named], table), "from": _time(row[dated[0]]), "to": _time(row[dated[-1]])}
+        for row in table.rows[:MOST_EVENTS]
+        if row[named] is not None and row[dated[0]] is not None
+    ]
+    return sorted(found, key=lambda one: one["from"])
 
 
 def _line(table: AnswerTable, dated: int, measured: int, named: int | None) -> dict[str, Any]:

@@ -38,20 +38,6 @@ PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
 """Seconds between two tries."""
-_ELEMENTS = (
-    "Which elements were discovered by Marie Curie?",
-    "Who discovered polonium?",
-    "What is the atomic number of tungsten?",
-)
-EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "mini": _ELEMENTS,
-    "wikidata": _ELEMENTS,
-    "demo": (
-        "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
-        "Which person was born in Little Mew?",
-    ),
-}
-"""Questions that the bundled knowledge bases, and Wikidata, can answer."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +192,8 @@ class Service:
         self.downloads = Limiter(fair_queue(DOWNLOADS, False))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
+        self.examples: dict[str, list[str]] = {}
+        """Questions that a knowledge base answers, by its key, once they were asked for."""
         self._lock = threading.Lock()
 
     @property

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
+from kbnav.apps.web.examples import EXAMPLES, made_examples
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import (
     LOGGED_IN,
@@ -32,9 +33,9 @@ PAGE = 50
 SHOWN = 10
 """Neighbours by one relation that a node's page shows."""
 FOUND = 20
-EXAMPLES = 20
 WAYS = 10
 CARD_SECONDS = 10.0
+EXAMPLE_SECONDS = 60.0
 WIDTH = 160
 """Characters of a line of a card."""
 Text = Annotated[str, Query(max_length=500)]
@@ -84,7 +85,7 @@ def _relation(request: Request, served: Served, explorer: Explorer, relation: st
     number = explorer.kb.relations.number(relation)
     name = explorer.skb.relation_names[number]
     links = sorted((one for one in explorer.skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
-    examples = explorer.kb.get_property_examples(relation, limit=EXAMPLES)
+    examples = explorer.kb.get_property_examples(relation, limit=FOUND)
     shown = explorer.kb.relations.shown[number]
     return page(request, "explore_relation.html", served=served, relation=shown, links=links, examples=examples)
 
@@ -188,3 +189,16 @@ async def card(
         text=cut(entry.document, 2 * WIDTH),
         href=served.link(entry.entity.id),
     )
+
+
+@api_router.get("/examples/{kb}")
+async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> list[str]:
+    """Questions that are known to be answered; where none are given, they are made once of the data."""
+    served, made = parts.service.kb(kb), parts.service.examples
+    if kb not in made:
+        # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
+        made[kb] = list(EXAMPLES.get(kb, ())) or await parts.service.pages.run(
+            visitor.owner, kb, partial(made_examples, served), gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
+            refuse=served.breaker.refuse,
+        )  # fmt: skip
+    return made[kb]

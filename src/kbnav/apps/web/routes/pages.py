@@ -14,7 +14,6 @@ from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
-from kbnav.apps.web.service import EXAMPLES
 from kbnav.runs.trajectory import versions
 
 login_router = APIRouter(include_in_schema=False)
@@ -119,6 +118,7 @@ def _front_page(
         "models": [],
         "session": session,
         "share": share,
+        "tiles": parts.settings.web.tiles,
         "images": parts.settings.web.images,
     }
     if not share:
@@ -131,7 +131,6 @@ def _front_page(
                     "systems": [one.name for one in systems],
                     "about": {one.name: one.about for one in systems},
                     "rankings": [one.name for one in systems if one.kind == "retriever"],
-                    "examples": EXAMPLES.get(kb.key, ()),
                     "seconds": kb.settings.limits.query_timeout,
                 }
             )

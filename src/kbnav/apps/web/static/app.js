@@ -126,8 +126,10 @@ class Chat {
   /** What can be asked. */
   welcome() {
     const chosen = this.kb.value;
-    const examples = h("ul", {}, this.base.examples.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
+    const examples = h("ul");
+    const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
     runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: chosen })), examples));
+    call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
   }
 
   work(view, close) {

@@ -9,6 +9,7 @@ import { graphButton } from "./graph.js";
 import { drawMap } from "./map.js";
 import { drawPictures } from "./pictures.js";
 import { number, t } from "./text.js";
+import { drawTimeline } from "./timeline.js";
 
 const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
@@ -67,11 +68,12 @@ class ResultView {
     return find;
   }
 
-  /** Charts, a map, and the statements as a graph. */
+  /** Charts, a timeline, a map, and the statements as a graph. */
   drawings() {
-    const { result, evidence } = this;
+    const { result, offered, evidence } = this;
     const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
-    return [charts.length > 0 && drawCharts(charts), result.points.length > 0 && drawMap(result.points),
+    return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
+      result.points.length > 0 && drawMap(result.points, offered.tiles),
       evidence && result.rows > 0 && graphButton(evidence, () => this.numbers ?? [])];
   }
 
