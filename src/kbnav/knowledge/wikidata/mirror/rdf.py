@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
@@ -330,7 +330,6 @@ _SPECIAL_SITES = {
     "foundationwiki": "foundation.wikimedia.org",
     "wikifunctionswiki": "www.wikifunctions.org",
 }
-_SPECIAL_HOSTS = {host: site for site, host in _SPECIAL_SITES.items()}
 _SITE_LANGUAGES = {"be_x_old": "be-tarask"}
 _SITE = re.compile(r"(.+?)(wiki|wikiquote|wikinews|wikisource|wikibooks|wikiversity|wikivoyage|wiktionary)")
 _HOST = re.compile(
@@ -339,7 +338,7 @@ _HOST = re.compile(
 
 
 def entity_quads(document: Mapping[str, Any], names: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
-    """The triples of one entity document, in the default graph. Raises BadValue where it is not one."""
+    """The triples of the document of an item or property; of another entity none. Raises BadValue where it is none."""
     try:
         yield from map(names.placed, _entity(document))
     except (AttributeError, KeyError, TypeError) as error:
@@ -352,13 +351,12 @@ def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
         raise BadValue(f"not an entity's id: {found!r}")
     subject = NamedNode(_N.wd + found)
     kind = v.entity_kind(found)
-    if kind in v.ENTITY_TYPES:
-        yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
+    if kind not in v.ENTITY_TYPES:
+        return
+    yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
     yield from _terms(subject, document)
     if kind == "property":
         yield from _property(found, str(document.get("datatype", "")))
-    if kind == "lexeme":
-        yield from _lexeme(subject, document)
     links = _map(document.get("sitelinks"))
     for link in links.values():
         yield from _sitelink(subject, link)
@@ -378,8 +376,6 @@ def _map(value: Any) -> Mapping[str, Any]:
 def _terms(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
     yield from _texts(subject, v.RDFS_LABEL, document.get("labels"))
     yield from _texts(subject, v.DESCRIPTION, document.get("descriptions"))
-    for predicate in (v.LEMMA, v.RDFS_LABEL):
-        yield from _texts(subject, predicate, document.get("lemmas"))
     for aliases in _map(document.get("aliases")).values():
         for alias in aliases:
             yield from _texts(subject, v.ALT_LABEL, {"": alias})
@@ -409,30 +405,6 @@ def _property(found: str, datatype: str) -> Iterator[Quad]:
         yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(namespace + found))
 
 
-def _lexeme(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
-    for predicate, field in ((v.LANGUAGE, "language"), (v.LEXICAL_CATEGORY, "lexicalCategory")):
-        if document.get(field):
-            yield Quad(subject, predicate, NamedNode(_N.wd + str(document[field])))
-    for form in document.get("forms") or ():
-        node = NamedNode(_N.wd + str(form["id"]))
-        yield Quad(subject, v.LEXICAL_FORM, node)
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}Form"))
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Form"))
-        for predicate in (v.REPRESENTATION, v.RDFS_LABEL):
-            yield from _texts(node, predicate, form.get("representations"))
-        for feature in form.get("grammaticalFeatures") or ():
-            yield Quad(node, v.GRAMMATICAL_FEATURE, NamedNode(_N.wd + str(feature)))
-        yield from _claims(node, _map(form.get("claims")))
-    for sense in document.get("senses") or ():
-        node = NamedNode(_N.wd + str(sense["id"]))
-        yield Quad(subject, v.LEXICAL_SENSE, node)
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}LexicalSense"))
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Sense"))
-        for predicate in (v.GLOSS, v.RDFS_LABEL):
-            yield from _texts(node, predicate, sense.get("glosses"))
-        yield from _claims(node, _map(sense.get("claims")))
-
-
 def site_host(site: str) -> str:
     """The host of a wiki by its site id (``enwiki``: ``en.wikipedia.org``); empty for one that is not known."""
     if site in _SPECIAL_SITES:
@@ -442,23 +414,6 @@ def site_host(site: str) -> str:
         return ""
     language = _SITE_LANGUAGES.get(match[1], match[1].replace("_", "-"))
     return f"{language}.{'wikipedia' if match[2] == 'wiki' else match[2]}.org"
-
-
-def site_of(article: str) -> str:
-    """The site id of an article's address; empty where the host is not that of a known wiki."""
-    host = urlsplit(article).hostname or ""
-    if host in _SPECIAL_HOSTS:
-        return _SPECIAL_HOSTS[host]
-    match = _HOST.fullmatch(host)
-    if match is None:
-        return ""
-    names = {language: name for name, language in _SITE_LANGUAGES.items()}
-    return f"{names.get(match[1], match[1].replace('-', '_'))}{'wiki' if match[2] == 'wikipedia' else match[2]}"
-
-
-def article_title(article: str) -> str:
-    """The title in an article's address."""
-    return unquote(urlsplit(article).path.removeprefix("/wiki/")).replace("_", " ")
 
 
 def _sitelink(subject: NamedNode, link: Mapping[str, Any]) -> Iterator[Quad]:
@@ -474,8 +429,6 @@ def _sitelink(subject: NamedNode, link: Mapping[str, Any]) -> Iterator[Quad]:
     yield Quad(article, v.IN_LANGUAGE, Literal(language))
     yield Quad(article, v.IS_PART_OF, NamedNode(f"https://{host}/"))
     yield from _texts(article, v.NAME, {"": {"value": title, "language": language}})
-    for badge in link.get("badges") or ():
-        yield Quad(article, v.BADGE, NamedNode(_N.wd + str(badge)))
 
 
 def _counts(
