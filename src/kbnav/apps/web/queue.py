@@ -12,15 +12,13 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
@@ -107,7 +105,6 @@ class RunQueue:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
         self._limits = service.settings.web
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
-        self.closing = asyncio.Event()
         self._queue = fair_queue(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
         self._changed = threading.Condition()
         """Notified when somebody joins or leaves the queue."""
@@ -115,7 +112,7 @@ class RunQueue:
         self._broken: set[str] = set()
         """Runs that broke off because the database failed, and are to end as soon as it takes that."""
         self._well, self._trouble = time.monotonic(), ""
-        self._listeners: dict[tuple[str, bool], set[asyncio.Event]] = {}
+        self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         """The server's own; ``_models`` runs in a thread and makes the calls of models."""
@@ -136,44 +133,12 @@ class RunQueue:
             threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
             for name, target in (("models", self._models.run_forever), ("beat", self._look_after), *workers)
         ]
-        with self._hanging_up_at_signals():
-            for thread in threads:
-                thread.start()
-            try:
-                yield self
-            finally:
-                await asyncio.to_thread(self._close, *threads)
-
-    def hang_up(self) -> None:
-        """End every stream, whose client will come back; from any thread."""
-
-        def end() -> None:
-            self.closing.set()
-            for key in list(self._listeners):
-                self._wake(key)
-
-        self._loop.call_soon_threadsafe(end)
-
-    @contextmanager
-    def _hanging_up_at_signals(self) -> Iterator[None]:
-        """Streams end with the first signal, or the server would wait for them."""
-        usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
-
-        def end(number: int, frame: FrameType | None) -> None:
-            self.hang_up()
-            usual[number](number, frame)
-
-        if threading.current_thread() is threading.main_thread():
-            for number in (int(signal.SIGINT), int(signal.SIGTERM)):
-                known = signal.getsignal(number)
-                if callable(known):
-                    usual[number] = known
-                    signal.signal(number, end)
+        for thread in threads:
+            thread.start()
         try:
-            yield
+            yield self
         finally:
-            for number, handler in usual.items():
-                signal.signal(number, handler)
+            await asyncio.to_thread(self._close, *threads)
 
     def _close(self, models: threading.Thread, *others: threading.Thread) -> None:
         self._over.set()
@@ -242,7 +207,7 @@ class RunQueue:
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
         if self._store.end_queued(run.id, {**failed_answer(ON_REQUEST), "status": "stopped"}):
-            self._notify(run.id, over=True)
+            self._notify(run.id)
         elif live := self._live.get(run.id):
             live.cancellation.stop()
         elif run.under_way:
@@ -273,9 +238,10 @@ class RunQueue:
         """
         live: _Live | None = None
         with self._listening(run_id) as news:
-            while not self.closing.is_set():
+            while True:
                 news.clear()
-                live = self._find(run_id, live)
+                # One that is answered here, or was to its end.
+                live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
                     events, over = await asyncio.to_thread(self._since, run_id, after)
@@ -288,34 +254,6 @@ class RunQueue:
                     return
                 async for draft in self._drafts(live, stored, news):
                     yield draft
-
-    async def ending(self, run_id: str) -> AsyncGenerator[dict[str, Any] | None]:
-        """The answer of a run once it has ended, and None now and then before; what else happens is not looked at."""
-        live: _Live | None = None
-        with self._listening(run_id, to_its_end=True) as news:
-            while not self.closing.is_set():
-                news.clear()
-                live = self._find(run_id, live)
-                if live and live.ended:
-                    yield live.ended.data["answer"]
-                    return
-                if live is None or live.events is None:
-                    found = await asyncio.to_thread(self._store.run, run_id)
-                    if found is None or not found.under_way:
-                        if found and found.answer is not None:
-                            yield dict(found.answer)
-                        return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(TICK):
-                        await news.wait()
-                        while run_id in self._live:
-                            news.clear()
-                            await news.wait()
-                yield None
-
-    def _find(self, run_id: str, before: _Live | None) -> _Live | None:
-        """A run that is answered here, or was to its end; ``before`` is what this gave before."""
-        return self._live.get(run_id) or (before if before and before.ended else None)
 
     def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
         over = not self._store.under_way(run_id)  # looked at first, so that no event is missed
@@ -339,26 +277,26 @@ class RunQueue:
                 await asyncio.sleep(DRAFT_SECONDS)
 
     @contextmanager
-    def _listening(self, run_id: str, *, to_its_end: bool = False) -> Iterator[asyncio.Event]:
-        """An event that is set whenever a run of this process has news, or only ``to_its_end``."""
-        event, key = asyncio.Event(), (run_id, to_its_end)
-        self._listeners.setdefault(key, set()).add(event)
+    def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever a run of this process has news."""
+        event = asyncio.Event()
+        self._listeners.setdefault(run_id, set()).add(event)
         try:
             yield event
         finally:
-            self._listeners[key].discard(event)
-            if not self._listeners[key]:
-                del self._listeners[key]
+            self._listeners[run_id].discard(event)
+            if not self._listeners[run_id]:
+                del self._listeners[run_id]
 
-    def _notify(self, run_id: str, *, over: bool = False) -> None:
+    def _notify(self, run_id: str) -> None:
         """Wake who follows a run, from any thread; the loop is left alone where nobody does."""
-        for key in ((run_id, False), (run_id, True)) if over else ((run_id, False),):
-            if key in self._listeners and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._wake, key)
 
-    def _wake(self, key: tuple[str, bool]) -> None:
-        for event in self._listeners.get(key, ()):
-            event.set()
+        def wake() -> None:
+            for event in self._listeners.get(run_id, ()):
+                event.set()
+
+        if run_id in self._listeners and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(wake)
 
     # Answering
 
@@ -388,7 +326,7 @@ class RunQueue:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
                     self._changed.notify_all()
-                self._notify(live.run.id, over=True)
+                self._notify(live.run.id)
 
     def _next(self) -> _Live | None:
         """The question whose turn it is; None once the server ends."""
@@ -518,7 +456,7 @@ class RunQueue:
         for run_id in list(self._broken):
             self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
             self._broken.discard(run_id)
-            self._notify(run_id, over=True)
+            self._notify(run_id)
         if often:
             self._store.alive(self.worker)
             home = self._service.settings.home

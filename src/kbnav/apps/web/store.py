@@ -71,7 +71,6 @@ _SCHEMA = (
         result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
         bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
-    "CREATE TABLE IF NOT EXISTS web_edits (run TEXT PRIMARY KEY, document TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_saved (id TEXT PRIMARY KEY, run TEXT NOT NULL, document BYTEA NOT NULL)",
     "CREATE INDEX IF NOT EXISTS web_saved_run ON web_saved (run)",
@@ -421,20 +420,6 @@ class Store:
 
     # What belongs to a run
 
-    def keep_edit(self, run_id: str, document: Mapping[str, Any]) -> None:
-        """Keep the answer's query as its reader changed it, with its result's head, instead of the one before."""
-        self._run(
-            "INSERT INTO web_edits (run, document) VALUES (?, ?) "
-            "ON CONFLICT (run) DO UPDATE SET document = excluded.document",
-            (run_id, json.dumps(document)),
-        )
-
-    def edit(self, run_id: str) -> dict[str, Any] | None:
-        """The changed query that is kept with a run; None where the answer's own is unchanged."""
-        rows = self._run("SELECT document FROM web_edits WHERE run = ?", (run_id,))
-        document: dict[str, Any] | None = _json(rows[0][0]) if rows else None
-        return document
-
     def save(self, run_id: str, record: Run) -> None:
         """Save the whole run that a question ended with. Raises UsageError where files cannot be written."""
         if self._folder:
@@ -484,7 +469,7 @@ class Store:
     def _delete_traces(self, run: Execute, runs: Rows) -> None:
         """Delete what belongs to deleted runs, of rows of id and answer, which names the file of a whole run."""
         for run_id, answer in runs:
-            for table in ("web_events", "web_edits", "web_saved"):
+            for table in ("web_events", "web_saved"):
                 run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             if self._folder and (saved := _saved_id(answer)):
                 (self._folder / f"{saved}.json").unlink(missing_ok=True)

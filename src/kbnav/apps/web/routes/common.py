@@ -57,7 +57,6 @@ ChatOf = Annotated[ChatParts, Depends(_parts)]
 LOGGED_IN = Depends(_visitor)
 VisitorOf = Annotated[Visitor, LOGGED_IN]
 Language = Annotated[str, Query(max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")]
-Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 
 
 class Body(BaseModel):
@@ -81,7 +80,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "The request is not as described, or cannot be done."},
     429: {"model": Problem, "description": "A limit is reached."},
     502: {"model": Problem, "description": "A service that is needed failed."},
-    503: {"model": Problem, "description": "The server is shutting down."},
+    503: {"model": Problem, "description": "A knowledge base is out of service."},
 }
 """What every route may answer instead."""
 
@@ -162,10 +161,11 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 async def finished(queue: RunQueue, run: StoredRun, request: Request) -> dict[str, Any]:
     """A run's answer; a client that hangs up meanwhile stops the run."""
-    async with aclosing(queue.ending(run.id)) as news:
-        async for answer in news:
-            if answer is not None:
+    async with aclosing(queue.follow(run.id)) as events:
+        async for event in events:
+            if event is not None and event.data["kind"] == "end":
+                answer: dict[str, Any] = event.data["answer"]
                 return answer
             if await request.is_disconnected():
                 queue.stop_soon(run)
-    raise HTTPException(503, "the server is shutting down")
+    raise HTTPException(409, "the question was deleted")

@@ -88,7 +88,6 @@ class RunData(BaseModel):
     """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first.
 
     ``made``, ``now`` and ``at`` of an event are seconds by the server's clock.
-    ``edited`` is the answer's query as its reader changed and ran it last, as ``POST /api/queries`` gave it.
     """
 
     id: str
@@ -102,7 +101,6 @@ class RunData(BaseModel):
     now: float = Field(default_factory=time.time)
     events: list[dict[str, Any]]
     answer: dict[str, Any] | None
-    edited: dict[str, Any] | None = None
     share: str | None = None
     before: int = 0
 
@@ -119,7 +117,7 @@ def _session_data(session: Session) -> SessionData:
 
 def _run_data(parts: ChatParts, run: StoredRun, before: int = 0) -> RunData:
     events = [{"id": event.number, **event.data} for event in parts.store.events(run.id)]
-    return RunData(**{**vars(run), "events": events, "edited": parts.store.edit(run.id), "before": before})
+    return RunData(**{**vars(run), "events": events, "before": before})
 
 
 @router.get("/options")
@@ -280,10 +278,10 @@ def shared(found: SharedRun, parts: ChatOf) -> RunData:
     """A run that is shared, without what is its owner's alone: ids of the run, its session and its results."""
     data, share = _run_data(parts, found), found.share or ""
 
-    def hidden(answer: dict[str, Any] | None, **also: str) -> dict[str, Any] | None:
+    def hidden(answer: dict[str, Any] | None) -> dict[str, Any] | None:
         result = answer and answer.get("result")
-        return answer and {**answer, **also, "result": {**result, "id": share} if result else None}
+        return answer and {**answer, "run": "", "result": {**result, "id": share} if result else None}
 
-    events = [{**one, "answer": hidden(one["answer"], run="")} if one["kind"] == "end" else one for one in data.events]
-    changed = {"id": share, "session": "", "events": events, "edited": hidden(data.edited)}
-    return data.model_copy(update={**changed, "answer": hidden(data.answer, run="")})
+    events = [{**one, "answer": hidden(one["answer"])} if one["kind"] == "end" else one for one in data.events]
+    changed = {"id": share, "session": "", "events": events}
+    return data.model_copy(update={**changed, "answer": hidden(data.answer)})

@@ -10,7 +10,7 @@ import { h } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
 import { askBack, confidence, doubts, readings, understood } from "./readings.js";
-import { evidenceOf, showResult } from "./result.js";
+import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
 
@@ -113,7 +113,7 @@ export class RunView {
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question, evidence: evidenceOf(this.run, this.offered) }) : "",
+      answer.result ? showResult(answer.result, base, this.offered, this.run.question) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
     this.askWhich(answer);

@@ -316,7 +316,6 @@ def _julian_from_days(days: int) -> tuple[int, int, int]:
     return d - 4800 + m // 10, m + 3 - 12 * (m // 10), e - (153 * m + 2) // 5 + 1
 
 
-_N = v.UNPLACED
 _SPECIAL_SITES = {
     "commonswiki": "commons.wikimedia.org",
     "specieswiki": "species.wikimedia.org",
@@ -340,32 +339,32 @@ _HOST = re.compile(
 def entity_quads(document: Mapping[str, Any], names: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
     """The triples of the document of an item or property; of another entity none. Raises BadValue where it is none."""
     try:
-        yield from map(names.placed, _entity(document))
+        yield from _entity(document, names)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadValue(f"not an entity document: {error!r}") from error
 
 
-def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
+def _entity(document: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
     found = str(document["id"])
     if not v.is_entity_id(found):
         raise BadValue(f"not an entity's id: {found!r}")
-    subject = NamedNode(_N.wd + found)
+    subject = NamedNode(n.wd + found)
     kind = v.entity_kind(found)
     if kind not in v.ENTITY_TYPES:
         return
     yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
     yield from _terms(subject, document)
     if kind == "property":
-        yield from _property(found, str(document.get("datatype", "")))
+        yield from _property(found, str(document.get("datatype", "")), n)
     links = _map(document.get("sitelinks"))
     for link in links.values():
         yield from _sitelink(subject, link)
     claims = _map(document.get("claims"))
-    yield from _claims(subject, claims)
+    yield from _claims(subject, claims, n)
     yield from _counts(subject, claims, links, document)
     redirects = _map(document.get("redirects"))
     if redirects:
-        yield Quad(NamedNode(_N.wd + str(redirects["from"])), v.SAME_AS, subject)
+        yield Quad(NamedNode(n.wd + str(redirects["from"])), v.SAME_AS, subject)
 
 
 def _map(value: Any) -> Mapping[str, Any]:
@@ -387,20 +386,20 @@ def _texts(subject: NamedNode, predicate: NamedNode, texts: Any) -> Iterator[Qua
         yield Quad(subject, predicate, encoded.term)
 
 
-def _property(found: str, datatype: str) -> Iterator[Quad]:
-    subject = NamedNode(_N.wd + found)
+def _property(found: str, datatype: str, n: v.Namespaces) -> Iterator[Quad]:
+    subject = NamedNode(n.wd + found)
     if datatype in v.DATATYPES:
         yield Quad(subject, v.PROPERTY_TYPE, NamedNode(v.WIKIBASE + v.DATATYPES[datatype]))
     for name, namespace in (
-        ("directClaim", _N.wdt),
-        ("claim", _N.p),
-        ("statementProperty", _N.ps),
-        ("statementValue", _N.psv),
-        ("qualifier", _N.pq),
-        ("qualifierValue", _N.pqv),
-        ("reference", _N.pr),
-        ("referenceValue", _N.prv),
-        ("novalue", _N.wdno),
+        ("directClaim", n.wdt),
+        ("claim", n.p),
+        ("statementProperty", n.ps),
+        ("statementValue", n.psv),
+        ("qualifier", n.pq),
+        ("qualifierValue", n.pqv),
+        ("reference", n.pr),
+        ("referenceValue", n.prv),
+        ("novalue", n.wdno),
     ):
         yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(namespace + found))
 
@@ -448,73 +447,75 @@ def _counts(
         yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME))
 
 
-def _claims(subject: NamedNode, claims: Mapping[str, Any]) -> Iterator[Quad]:
+def _claims(subject: NamedNode, claims: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
     for prop, statements in claims.items():
         ranks = {statement.get("rank", "normal") for statement in statements}
         best = "preferred" if "preferred" in ranks else "normal"
         for number, statement in enumerate(statements):
-            yield from _statement(subject, prop, statement, number, best=best)
+            yield from _statement(subject, prop, statement, number, n, best=best)
 
 
 def _statement(
-    subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, *, best: str
+    subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, n: v.Namespaces, *, best: str
 ) -> Iterator[Quad]:
-    entity = subject.value.removeprefix(_N.wd)
+    entity = subject.value.removeprefix(n.wd)
     name = str(statement.get("id") or f"{entity}${_digest([prop, number, statement['mainsnak']])}")
-    node = NamedNode(_N.wds + name.replace("$", "-", 1))
+    node = NamedNode(n.wds + name.replace("$", "-", 1))
     rank = statement.get("rank", "normal")
-    yield Quad(subject, NamedNode(_N.p + prop), node)
+    yield Quad(subject, NamedNode(n.p + prop), node)
     yield Quad(node, v.RDF_TYPE, v.STATEMENT)
     yield Quad(node, v.RANK, v.RANKS[rank])
-    yield from _snak(node, prop, statement["mainsnak"], _N.ps, _N.psv)
+    yield from _snak(node, prop, statement["mainsnak"], n.ps, n.psv, n)
     if rank == best:
         yield Quad(node, v.RDF_TYPE, v.BEST_RANK)
-        yield from _truthy(subject, prop, statement["mainsnak"])
+        yield from _truthy(subject, prop, statement["mainsnak"], n)
     for snak in _snaks(statement.get("qualifiers")):
-        yield from _snak(node, str(snak["property"]), snak, _N.pq, _N.pqv)
+        yield from _snak(node, str(snak["property"]), snak, n.pq, n.pqv, n)
     for reference in statement.get("references") or ():
         snaks = _snaks(reference["snaks"])
-        source = NamedNode(_N.wdref + str(reference.get("hash") or _digest(snaks)))
+        source = NamedNode(n.wdref + str(reference.get("hash") or _digest(snaks)))
         yield Quad(node, v.DERIVED_FROM, source)
         yield Quad(source, v.RDF_TYPE, v.REFERENCE)
         for snak in snaks:
-            yield from _snak(source, str(snak["property"]), snak, _N.pr, _N.prv)
+            yield from _snak(source, str(snak["property"]), snak, n.pr, n.prv, n)
 
 
 def _snaks(groups: Any) -> Sequence[Mapping[str, Any]]:
     return [snak for group in _map(groups).values() for snak in group]
 
 
-def _truthy(subject: NamedNode, prop: str, snak: Mapping[str, Any]) -> Iterator[Quad]:
+def _truthy(subject: NamedNode, prop: str, snak: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
     if snak["snaktype"] == "value":
-        yield Quad(subject, NamedNode(_N.wdt + prop), _encoded(snak).term)
+        yield Quad(subject, NamedNode(n.wdt + prop), _encoded(snak, n).term)
     elif snak["snaktype"] == "somevalue":
-        yield Quad(subject, NamedNode(_N.wdt + prop), BlankNode())
+        yield Quad(subject, NamedNode(n.wdt + prop), BlankNode())
     else:
-        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
+        yield Quad(subject, v.RDF_TYPE, NamedNode(n.wdno + prop))
 
 
-def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str) -> Iterator[Quad]:
+def _snak(
+    subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str, n: v.Namespaces
+) -> Iterator[Quad]:
     """One snak as the simple triple and, where its value has a node, the triple to that and the node's own."""
     if snak["snaktype"] == "somevalue":
         yield Quad(subject, NamedNode(simple + prop), BlankNode())
     elif snak["snaktype"] == "novalue":
-        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
+        yield Quad(subject, v.RDF_TYPE, NamedNode(n.wdno + prop))
     else:
-        encoded = _encoded(snak)
+        encoded = _encoded(snak, n)
         yield Quad(subject, NamedNode(simple + prop), encoded.term)
         if encoded.node:
-            node = NamedNode(_N.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
+            node = NamedNode(n.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
             yield Quad(subject, NamedNode(full + prop), node)
             yield Quad(node, v.RDF_TYPE, NamedNode(v.WIKIBASE + encoded.node_type))
             for name, term in encoded.node:
                 yield Quad(node, NamedNode(v.WIKIBASE + name), term)
 
 
-def _encoded(snak: Mapping[str, Any]) -> Encoded:
+def _encoded(snak: Mapping[str, Any], n: v.Namespaces) -> Encoded:
     value = snak["datavalue"]["value"]
     if isinstance(value, Mapping) and "entity-type" in value:
-        return Encoded(NamedNode(_N.wd + entity_id(value)))
+        return Encoded(NamedNode(n.wd + entity_id(value)))
     return encode(str(snak.get("datatype", "")), value)
 
 

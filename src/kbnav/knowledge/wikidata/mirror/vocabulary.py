@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from pyoxigraph import NamedNode, Quad
+from pyoxigraph import NamedNode
 
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
 
@@ -115,16 +114,5 @@ class Namespaces:
         tail = iri[len(self.wd) :] if iri.startswith(self.wd) else ""
         return tail if is_entity_id(tail) else ""
 
-    def placed(self, quad: Quad) -> Quad:
-        """A triple that was made with the IRIs of ``UNPLACED``, with those of this Wikibase."""
-        return Quad(self._placed(quad.subject), self._placed(quad.predicate), self._placed(quad.object))
 
-    def _placed(self, term: Any) -> Any:
-        if not isinstance(term, NamedNode) or not term.value.startswith(_NOWHERE):
-            return term
-        return NamedNode(self.wd.removesuffix("entity/") + term.value[len(_NOWHERE) :])
-
-
-_NOWHERE = "urn:kbnav:unplaced/"
-UNPLACED = Namespaces.of(f"{_NOWHERE}entity/")
 OF_WIKIDATA = Namespaces.of(WIKIDATA)
