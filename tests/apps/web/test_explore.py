@@ -33,11 +33,6 @@ def test_from_an_answer_to_its_node_and_on_along_its_relations(page: Page, serve
     node = opened.value
     node.click(".kin:has-text('made_by') a")
     node.wait_for_selector("h2 >> text=Marit Skarrow")
-    node.fill("#to", "Averhythe")
-    node.press("#to", "Enter")
-    node.wait_for_selector("ol.ways li")
-    assert node.inner_text("p[role=status]") == "The shortest ways have 2 hops:"
-    assert "Tamsin Pellow" in node.inner_text("ol.ways")
 
 
 def test_search_types_relations_and_neighbours_with_their_counts(page: Page, server: Server, demo_kb: KnowledgeBase):
@@ -63,9 +58,6 @@ def test_search_types_relations_and_neighbours_with_their_counts(page: Page, ser
     assert page.inner_text(".kin summary:has-text('born_in') small") == str(born)
     page.goto(f"{server.url}/explore/demo/neighbors?node=place:averhythe&relation=^born_in")
     assert page.locator(".nodes li").count() == born
-    page.goto(f"{server.url}/explore/demo/path?from=place:averhythe&to=Heron")
-    page.click(".nodes li:has-text('ship') a")
-    page.wait_for_selector(".ways li")
 
 
 def test_what_is_not_there_is_told(visit: Visit):
@@ -73,7 +65,7 @@ def test_what_is_not_there_is_told(visit: Visit):
     assert "<script>alert" not in hidden
     for path in (
         *("/explore/mini", "/explore/none", "/explore/demo?type=none", "/explore/demo?relation=none"),
-        *("/explore/demo/neighbors?node=none&relation=made_by", "/explore/demo/path?from=none", "/entry/demo/none"),
+        *("/explore/demo/neighbors?node=none&relation=made_by", "/entry/demo/none"),
     ):
         assert visit("GET", path).status_code == 404, path
     assert visit("GET", "/entry/demo/made_by").url.endswith("/explore/demo?relation=made_by")
@@ -87,7 +79,7 @@ def test_axe_finds_nothing_wherever_one_looks(look: Page, server: Server):  # no
     wait_for_the_end(look)
     look.context.set_extra_http_headers({"Accept-Language": "fr"})
     node = look.get_attribute(".rows a", "href")
-    others = {1280: "/explore/demo", 380: "/explore/demo/path?from=place:averhythe&to=person:marit-skarrow"}
+    others = {1280: "/explore/demo", 380: "/explore/demo/neighbors?node=place:averhythe&relation=^born_in"}
     for path in (node, others[look.viewport_size["width"]]):
         look.goto(server.url + path)
         assert look.get_attribute("html", "lang") == "fr"

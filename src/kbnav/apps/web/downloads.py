@@ -36,7 +36,6 @@ SESSION_MEDIA: Mapping[SessionForm, str] = {
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
-_NOT_IRI = re.compile(r"[<>\s]")
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
@@ -131,20 +130,10 @@ def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
         return
     yield "\t".join(f"?{name}" for name in result.columns) + "\n"
     for rows in _batches(result.rows()):
-        yield "".join("\t".join(_turtle(cell, tidy) for cell in row) + "\n" for row in rows)
-
-
-def _turtle(cell: Cell, tidy: Callable[[str], str]) -> str:
-    if cell is None:
-        return ""
-    if cell.type == "uri":
-        return f"<{_NOT_IRI.sub('', cell.value)}>"
-    if cell.type == "bnode":
-        return f"_:{cell.value}"
-    if number(cell) is not None:
-        return cell.value
-    tag = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
-    return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
+        for row in rows:
+            yield (
+                "\t".join(cell.value if cell and number(cell) is not None else _term(cell, tidy) for cell in row) + "\n"
+            )
 
 
 def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
@@ -165,17 +154,19 @@ def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - 
 def _triples(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
     for row in result.rows():
         if all(cell is not None for cell in row):
-            yield " ".join(map(_n_triple_term, row)) + " .\n"
+            yield " ".join(map(_term, row)) + " .\n"
 
 
-def _n_triple_term(cell: Cell) -> str:
-    assert cell is not None
+def _term(cell: Cell, tidy: Callable[[str], str] = str) -> str:
+    """A term of N-Triples; nothing for an unbound one."""
+    if cell is None:
+        return ""
     if cell.type == "uri":
         return f"<{_iri(cell.value)}>"
     if cell.type == "bnode":
         return f"_:b{_BAD_LABEL.sub('x', cell.value)}"
     tag = f"@{cell.language}" if cell.language else f"^^<{_iri(cell.datatype)}>" if cell.datatype else ""
-    return f'"{cell.value.translate(_TSV)}"{tag}'
+    return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
 
 
 def _iri(text: str) -> str:

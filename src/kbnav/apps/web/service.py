@@ -77,18 +77,9 @@ class Served:
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
 
-    def explore(self, **of: str) -> str:
-        """The address of the page on which one looks around in it; ``of`` says what is to be seen."""
-        return f"/explore/{quote(self.key, safe='')}{'?' if of else ''}{urlencode(of)}"
-
-    def explore_neighbors(self, node_id: str, relation: str) -> str:
-        """The address of a page with a node's neighbours by one relation."""
-        return f"/explore/{quote(self.key, safe='')}/neighbors?{urlencode({'node': node_id, 'relation': relation})}"
-
-    def explore_way(self, start_id: str = "", end_id: str = "") -> str:
-        """The address of the page on the ways between two nodes."""
-        between = f"?{urlencode({'from': start_id, 'to': end_id})}" if start_id else ""
-        return f"/explore/{quote(self.key, safe='')}/path{between}"
+    def explore(self, page: str = "", **of: str) -> str:
+        """The address of a page on which one looks around in it; ``of`` says what is to be seen."""
+        return f"/explore/{quote(self.key, safe='')}{page}{'?' if of else ''}{urlencode(of)}"
 
     def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
         """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""

@@ -1,25 +1,19 @@
-"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, paths between two nodes, evidence."""
+"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, paths of two hops, evidence."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from kbnav.answers.tables import Term, node_term
-from kbnav.knowledge.base import Entity, Value
+from kbnav.knowledge.base import Value
 from kbnav.knowledge.evidence import Evidence, Provenance
-from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
+from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
 
-LOOKED_AT = 5_000_000
-"""Edges that are looked at for a path; behind hubs there may be more."""
-_ANY = Hop()
 _LONGEST = 3
 """Edges of a path that is evidence."""
 _ROW = 512
@@ -52,18 +46,6 @@ class PathHop:
     node: Value
 
 
-@dataclass(frozen=True)
-class ShortestPaths:
-    """The shortest paths from one node to another, those over nodes with few edges first; none where there is none.
-
-    ``hops`` are theirs; ``cut`` says that too many edges were in the way, so that there may be one all the same.
-    """
-
-    ways: tuple[tuple[PathHop, ...], ...]
-    hops: int
-    cut: bool = False
-
-
 class Explorer:
     """What can be seen from each place of an SKB; threads may share it."""
 
@@ -92,14 +74,6 @@ class Explorer:
         numbers = range(*self.skb.type_range(kind))
         return NodePage(tuple(map(self.value, numbers[start : start + count])), len(numbers))
 
-    def find(self, text: str) -> list[Entity]:
-        """What is meant by an id or a name: one node, or those that it may be. Raises BadArguments for no text."""
-        if self.skb.nodes.ids.find(text) >= 0:
-            return list(self.kb.entities([text]).values())
-        found = self.kb.search_entities(text, kind="item")
-        named = [one for one in found.entities if one.label.casefold() == text.strip().casefold()]
-        return named if len(named) == 1 else list(found.entities)
-
     def two_hops(self, node_id: str, count: int, seed: str = "") -> list[tuple[PathHop, ...]]:
         """Paths of two hops from a node, each by another pair of relations, drawn with ``seed``. Raises UnknownId."""
         node, chance = self.skb.number(node_id), random.Random(seed)
@@ -111,44 +85,6 @@ class Explorer:
                 path = self._path((node, near, far))
                 found.setdefault(tuple(hop.relations for hop in path), path)
         return list(found.values())[:count]
-
-    def ways(self, start_id: str, end_id: str, limit: int) -> ShortestPaths:
-        """The shortest paths between two nodes, whatever the direction of their edges. Raises UnknownId."""
-        start, end = self.skb.number(start_id), self.skb.number(end_id)
-        if start == end:
-            return ShortestPaths(((),), 0)
-        sides = [[np.array([one], np.int32)] for one in (start, end)]
-        looked = 0
-        while True:
-            meeting = np.intersect1d(sides[0][-1], sides[1][-1])
-            if len(meeting):
-                break
-            costs = [int(self._degrees(side[-1]).sum()) for side in sides]
-            side = sides[int(np.argmin(costs))]
-            looked += min(costs)
-            if not min(costs) or looked > LOOKED_AT:
-                return ShortestPaths((), 0, looked > LOOKED_AT)
-            side.append(np.setdiff1d(self.skb.graph.expand(side[-1], _ANY), np.concatenate(side)))
-        layers = self._between(sides, meeting)
-        walks = islice(self._walks((start,), layers[1:]), limit)
-        return ShortestPaths(tuple(map(self._path, walks)), len(layers) - 1)
-
-    def _between(self, sides: Sequence[Sequence[NodeNumbers]], meeting: NodeNumbers) -> list[NodeNumbers]:
-        """The nodes that lie on a shortest path, by their distance from its start."""
-        layers = [meeting]
-        for layer in reversed(sides[0][:-1]):
-            layers.insert(0, np.intersect1d(layer, self.skb.graph.expand(layers[0], _ANY)))
-        for layer in reversed(sides[1][:-1]):
-            layers.append(np.intersect1d(layer, self.skb.graph.expand(layers[-1], _ANY)))
-        return layers
-
-    def _walks(self, walk: tuple[int, ...], layers: Sequence[NodeNumbers]) -> Iterator[tuple[int, ...]]:
-        if not layers:
-            yield walk
-            return
-        steps = np.intersect1d(self.skb.graph.neighbors(walk[-1]), layers[0])
-        for step in steps[np.argsort(self._degrees(steps), kind="stable")].tolist():
-            yield from self._walks((*walk, step), layers[1:])
 
     def _step(self, node: int, chance: random.Random, but: set[int]) -> int | None:
         """A neighbour by a relation drawn first, so that those of few edges are met as well."""
@@ -168,12 +104,6 @@ class Explorer:
             )
             for one, other in pairwise(walk)
         )
-
-    def _degrees(self, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
-        """How many edges each has, shape [nodes]."""
-        starts = [self.skb.graph.arrays(way)[0] for way in WAYS]
-        counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
-        return counts
 
 
 def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:

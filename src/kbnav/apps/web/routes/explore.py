@@ -33,7 +33,6 @@ PAGE = 50
 SHOWN = 10
 """Neighbours by one relation that a node's page shows."""
 FOUND = 20
-WAYS = 10
 CARD_SECONDS = 10.0
 EXAMPLE_SECONDS = 60.0
 WIDTH = 160
@@ -114,25 +113,6 @@ def _listed(request: Request, served: Served, listed: NodePage, start: int, **of
     return page(
         request, "explore_nodes.html", served=served, listed=listed, start=start, earlier=earlier, later=later, **about
     )
-
-
-@router.get("/explore/{kb}/path")
-async def path(
-    kb: str, request: Request, parts: PartsOf, visitor: VisitorOf,
-    begin: Annotated[str, Query(alias="from", max_length=500)],
-    end: Annotated[str, Query(alias="to", max_length=500)] = "",
-) -> Response:  # fmt: skip
-    """The shortest ways from one node to another, which is given by its id or its name."""
-    served, end = parts.service.kb(kb), end.strip()
-
-    def look() -> Response:
-        explorer = explorer_of(served)
-        start = explorer.value(explorer.skb.number(begin))
-        meant = explorer.find(end) if end else []
-        ways = explorer.ways(begin, meant[0].id, WAYS) if len(meant) == 1 else None
-        return page(request, "explore_path.html", served=served, start=start, asked=end, meant=meant, ways=ways)
-
-    return await page_of(request, parts, visitor, kb, look)
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
