@@ -129,11 +129,8 @@ def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
             yield "\t".join(tidy(re.sub(r"[\t\r\n]", " ", value)) for value in row) + "\n"
         return
     yield "\t".join(f"?{name}" for name in result.columns) + "\n"
-    for rows in _batches(result.rows()):
-        for row in rows:
-            yield (
-                "\t".join(cell.value if cell and number(cell) is not None else _term(cell, tidy) for cell in row) + "\n"
-            )
+    for cells in result.rows():
+        yield "\t".join(one.value if one and number(one) is not None else _term(one, tidy) for one in cells) + "\n"
 
 
 def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others

@@ -38,7 +38,7 @@ from kbnav.apps.web.store import (
     StoredRun,
     unguessable,
 )
-from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.errors import DataError, KbnavError, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
@@ -179,30 +179,9 @@ class RunQueue:
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
-        refused = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
-        if refused == "too many at once":
-            raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
-        if refused == "too many a day":
-            raise self._spent()
-        if refused == "session gone":
-            raise NotOffered("you have no such session")
-        if refused:
-            raise Busy("this session is still at another question")
+        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
         self._put(run, history)
         return run
-
-    def _spent(self) -> LimitReached:
-        return LimitReached(f"you have asked {self._limits.questions_per_day} questions in 24 hours")
-
-    def count(self, owner: str) -> None:
-        """Count a call of a model outside of any run as a question. Raises LimitReached."""
-        if not self._store.count_question(owner, a_day=self._limits.questions_per_day):
-            raise self._spent()
-
-    def may_ask(self, owner: str) -> None:
-        """Raise LimitReached where a user has asked all that they may in 24 hours."""
-        if self._store.asked_today(owner) >= self._limits.questions_per_day:
-            raise self._spent()
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
@@ -404,7 +383,7 @@ class RunQueue:
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
-            result = result.first(self._store.results.keep(head, result, self._limits.result_bytes))
+            result = self._store.results.keep(head, result, self._limits.result_bytes)
         status: Status = "done"
         if ended.failure:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"

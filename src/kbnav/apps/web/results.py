@@ -58,11 +58,6 @@ class Result:
         head = _adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
         return {"head": head, "total": self.total}
 
-    def first(self, rows: int) -> Result:
-        """The same with fewer rows; ``total`` stays."""
-        few = rows < len(self.table.rows) and self.ranking is None
-        return replace(self, table=replace(self.table, rows=self.table.rows[:rows])) if few else self
-
     def parts(self) -> Iterator[str]:
         """The rows of a table, ``PART`` at a time, each as ``read_part`` reads it; a ranking has none."""
         if self.ranking is None:

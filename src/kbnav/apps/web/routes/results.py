@@ -154,7 +154,7 @@ async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor
     served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
+    await asyncio.to_thread(parts.store.may_ask, visitor.owner, parts.settings.web.questions_per_day)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + parts.service.page_seconds
     return await parts.service.queries.run(
@@ -170,9 +170,9 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
         try:
             table = served.kb.execute_query(asked.query, language=asked.language)
         except (QueryTimeout, StopRun):
-            parts.queue.count(owner)
+            parts.store.count_question(owner, parts.settings.web.questions_per_day)
             raise
-        parts.queue.count(owner)
+        parts.store.count_question(owner, parts.settings.web.questions_per_day)
         base = asked_by(served.kb, asked.query)
         labels = base.labels(ids_in(base, asked.query), language=asked.language)
         nothing = absence_of(base, asked.query, table, asked.language)
@@ -182,7 +182,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
     result = table_result(table)
     kept = {**result.to_document(), "query": asked.query}
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", kept)
-    result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
+    result = parts.store.results.keep(head, result, parts.settings.web.result_bytes)
     return {
         **query_data(asked.query, labelled, served),
         "query_words": words.to_document() if words else None,
