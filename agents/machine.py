@@ -15,14 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbnav.agents.common.answering import (
-    TRY_AGAIN,
-    ModelCritic,
-    is_objected,
     note_unanswered,
-    objected,
-    objection,
     settled,
-    to_try_again,
 )
 from kbnav.agents.common.checks import with_doubts
 from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
@@ -32,9 +26,8 @@ from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
-from kbnav.settings.model import Budget, Checks, Price
-from kbnav.tools.context import Context, Observation
-from kbnav.tools.notes import note_lines
+from kbnav.settings.model import Budget, Price
+from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -98,8 +91,7 @@ class Machine:
     toolbox: Toolbox
     ending: Ending
     budget: Budget
-    checks: Checks = field(default_factory=Checks)
-    critic: ModelCritic | None = None
+    checks: bool = True
     price: Price | None = None
 
     def graph(
@@ -154,7 +146,7 @@ class Machine:
         if reply.refusal:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
         known = {"usage": usage, **({"understood": reply.understood} if reply.understood else {})}
-        calls = list(second_tries(reply.calls, state) or (reply.calls if self.budget.parallel else reply.calls[:1]))
+        calls = list(reply.calls if self.budget.parallel else reply.calls[:1])
         if not within_budget(calls, state, self.ending, self.budget):
             stop = "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)
             return {**known, "stop": stop, "failure": reply.note}
@@ -162,16 +154,14 @@ class Machine:
         return {**known, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
 
     def _over(self, state: State, run: RunContext) -> Stop | None:
-        """Why no further turn is taken: time, money for another like the others, or the turns after an objection."""
+        """Why no further turn is taken: no time is left, or no money for another turn like the others."""
         left, spent = run.seconds_left, state["usage"]
         if left is not None and left <= 0:
             return "time limit"
         cost = cost_of(spent, self.price) if self.budget.dollars else None
         if cost is not None and cost + cost / max(1, spent.calls) > self.budget.dollars:
             return "cost limit"
-        against = objection([*state["path"], *state["discarded"]])
-        last = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return "step budget" if against and last - against.call.turn >= self.checks.turns else None
+        return None
 
     def act(self, state: State, run: RunContext) -> Update:
         """Run the pending calls that are fresh; the others of the turn are dropped."""
@@ -183,9 +173,6 @@ class Machine:
             why = str(stopped) or "The time for this question was over."
             steps = [Step(number, call, why, ok=False) for number, call in enumerate(fresh, first)]
             usage, error = Usage(), stopped if isinstance(stopped, Stopped) else None
-        if error is None:
-            steps, cost = self._judged(steps, state, run)
-            usage += cost
         dropped = _as_steps(refused, first + len(steps))
         if dropped:
             run.tell(Event("dropped", steps=tuple(dropped)))
@@ -197,19 +184,6 @@ class Machine:
             "usage": state["usage"] + usage,
         }
         return update | (_failed(error, run) if error else {})
-
-    def _judged(self, steps: list[Step], state: State, run: RunContext) -> tuple[list[Step], Usage]:
-        """The steps, the finish among them put to the critic: once a run, while there is room to mend the answer."""
-        after = State(**{**state, "path": [*state["path"], *steps]})
-        critic, finished = self.critic, why_stopped(after, self.budget) == "finish"
-        judged_before = objection([*state["path"], *state["discarded"]])
-        if critic is None or not finished or room(after, self.budget) < 1 or judged_before:
-            return steps, Usage()
-        try:
-            text, usage = run.in_time(lambda: critic(after, run.tools))
-        except OutOfTime:
-            return steps, Usage()
-        return ([*steps[:-1], objected(steps[-1], text, self.checks.turns)] if text else steps), usage
 
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
@@ -233,9 +207,8 @@ class Machine:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
         outcome = replace(outcome, understood=state.get("understood"))
-        if self.checks.by != "off":
+        if self.checks:
             outcome = with_doubts(outcome, state["question"], run.tools)
-            outcome = self.critic.kept(outcome, state) if self.critic else outcome
         status = outcome.status
         outcome = note_unanswered(outcome, [*state["path"], *state["discarded"]])
         if outcome.status != status:
@@ -277,13 +250,13 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
     holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
-    only dropped; what was not answered in time may be tried again, and so may a finish that was objected to. A finish
-    beside other calls is not run: what they show is to be looked at first. A repeat that names its result as the
-    answer is an action like others. Without the rollback rule a step of the path may be taken again; without the rule
-    on premature finishes no finish is one. Calls that the budget has no room for are dropped.
+    only dropped; what was not answered in time may be tried again. A finish beside other calls is not run: what
+    they show is to be looked at first. A repeat that names its result as the answer is an action like others.
+    Without the rollback rule a step of the path may be taken again; without the rule on premature finishes no
+    finish is one. Calls that the budget has no room for are dropped.
     """
     path = state["path"]
-    known = {step.call.key for step in settled(path) if not is_objected(step)} if budget.rollback else set()
+    known = {step.call.key for step in settled(path)} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[tuple[Call, Dropped]] = []
@@ -351,17 +324,6 @@ def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> boo
     return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
 
 
-def second_tries(calls: Sequence[Call], state: State) -> list[Call]:
-    """What was not answered in time and is tried again, where a policy would say that there is no answer."""
-    finish = calls[0] if len(calls) == 1 and calls[0].tool == FINISH else None
-    if calls and not (finish and (finish.arguments.get("no_answer") or finish.arguments.get("nodes") == [])):
-        return []
-    if not calls and any(step.rows for step in (*state["path"], *state["discarded"])):
-        return []  # there is something to answer with; what is open is noted beside it
-    lost = to_try_again([*state["path"], *state["discarded"]])
-    return [replace(call, thought=TRY_AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
-
-
 # Running a turn's calls
 
 
@@ -418,11 +380,13 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
-    notes = context.notes.on(f"{call.arguments.get('query', '')}\n{seen.text}", context.seen) if seen.ok else []
+    shown = f"{call.arguments.get('query', '')}\n{seen.text}"
+    notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
+    lines = "\n".join(f"Note on {one.about}: {one.text}" for one in notes)
     step = Step(
         number,
         call,
-        encodable("\n\n".join(filter(None, (seen.text, note_lines(notes))))),
+        encodable("\n\n".join(filter(None, (seen.text, lines)))),
         seen.ok,
         seen.rows,
         seconds,

@@ -11,8 +11,7 @@ The questions are made from a mirror's triples, twenty of each kind:
 - *partial copy*: an item of which the mirror has a name and some triples only; an item that it does not have; members
   of a class that have a certain value, where no member here has it.
 - *service failed*: facts of the mirror, asked of a query service that answers with errors, with nothing, or too late.
-- *split graph*: facts on scholarly articles, asked of a Wikibase whose main graph has none of them while the service
-  that has them does not answer.
+- *split graph*: facts on scholarly articles, asked of a Wikibase whose graph has none of them.
 
 Each is asked by an agent whose model is a script: it runs the query and finishes. Printed are the kinds told, and every
 question whose kind is not the one that it was made for.
@@ -31,6 +30,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import cycle, islice
 from pathlib import Path
+from unittest.mock import patch
 
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat, Store, serialize
 
@@ -51,7 +51,6 @@ P, PS = "http://www.wikidata.org/prop/", "http://www.wikidata.org/prop/statement
 STATED, RANK = NamedNode("http://wikiba.se/ontology#statements"), NamedNode("http://wikiba.se/ontology#rank")
 LABEL = NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 HUMAN, ARTICLE = "Q5", "Q13442814"
-NOWHERE = "http://127.0.0.1:9/sparql"
 IMPATIENT = Limits(
     retries=0, query_timeout=2.0, errors_per_minute=10_000, query_seconds_per_minute=10_000.0, api_requests_per_minute=0
 )
@@ -381,11 +380,12 @@ def _opened(
         return
     path = mirror if kind == "service failed" else without_articles(facts, some, folder)
     with MirrorServer(path) as server, failing() as broken:
-        other = {"sparql": broken} if kind == "service failed" else {"scholarly": NOWHERE}
+        other = {"sparql": broken} if kind == "service failed" else {}
         endpoints: Endpoints = server.endpoints.model_copy(update=other)
         kb = WikidataKB.by_http(settings.model_copy(update={"endpoints": endpoints}))
         try:
-            yield kb
+            with patch("kbnav.knowledge.wikidata.services.is_split", lambda _: kind == "split graph"):
+                yield kb
         finally:
             kb.close()
 

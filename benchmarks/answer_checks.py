@@ -1,11 +1,10 @@
 """What the checks by rule flag of the 387 published SPINACH runs on QALD-10: wrong answers, and right ones.
 
-    python benchmarks/answer_checks.py [--data ../shared/data] [--list] [--write FILE]
+    python benchmarks/answer_checks.py [--data ../shared/data] [--list]
 
 No model and no network: each published answer (GPT-4o, live Wikidata) is checked as kbnav checks its own, by question,
 final query and table. An answer is right where its published F1 is 1. The rules were made on one half of the questions
-(by a hash of their text) and never looked at the other, which is printed apart. Then: how sure an answer is, by a curve
-fitted on four fifths of the answers and held against the rest; ``--write`` keeps that of all, which kbnav comes with.
+(by a hash of their text) and never looked at the other, which is printed apart.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from kbnav.agents.common.checks import check_answer
-from kbnav.agents.common.confidence import Seen, calibration_error, fit, reliability, write_calibration
-from kbnav.agents.common.confidence import held_out as fitted_without
 from kbnav.runs.trajectory import Doubt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -42,7 +38,6 @@ class Judged:
     doubts: tuple[Doubt, ...]
     own: str = ""
     held_out: bool = False
-    actions: int = 0
 
     @property
     def flagged(self) -> bool:
@@ -65,7 +60,7 @@ def _judged(prediction: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:
     finished = run["actions"][-1]["action_name"] == "stop"
     own = "no rows" if not len(table) else "" if finished else "not finished"
     doubts = () if own == "no rows" else check_answer(question, "en", prediction["predicted_sparql"] or "", table)
-    return Judged(question, prediction["f1"] > 0.9999, doubts, own, held_out(question), len(run["actions"]))
+    return Judged(question, prediction["f1"] > 0.9999, doubts, own, held_out(question))
 
 
 def held_out(question: str) -> bool:
@@ -84,10 +79,6 @@ def print_table(every: Sequence[Judged]) -> None:
             flagged = sum(one.flagged for one in these)
             cells.append(f"{flagged} of {len(these)} ({flagged / len(these):.1%})")
         print(f"{name:24}" + "".join(f"{cell:>22}" for cell in cells))
-    again = [one for one in every if one.flagged]
-    best = sum(one.right or one.flagged for one in every)
-    print(f"\nasked again of a stronger model: {len(again)} of {len(every)} ({len(again) / len(every):.0%}); ", end="")
-    print(f"right {sum(one.right for one in every)}, at best {best}")
     print(f"\n{'':24}{'wrong':>8}{'right':>8}")
     kinds: Counter[str] = Counter()
     for one in every:
@@ -99,40 +90,14 @@ def print_table(every: Sequence[Judged]) -> None:
         print(f"{kind:24}{wrong:>8}{len(having) - wrong:>8}")
 
 
-def seen(one: Judged) -> Seen:
-    """What a calibration reads of a published answer."""
-    return Seen(len(one.doubts), not one.own, one.actions, 1.0)
-
-
-def print_calibration(answers: Sequence[Judged]) -> None:
-    """The reliability of held-out confidences, and their expected calibration error beside that of one constant."""
-    features, right = [seen(one) for one in answers], [one.right for one in answers]
-    confidences = fitted_without(features, right)
-    print(f"\n{'confidence':16}{'answers':>10}{'mean':>8}{'right':>8}")
-    for one in reliability(confidences, right):
-        print(f"{one.low:.1f} to {one.high:.1f}{one.size:>17}{one.confidence:>8.2f}{one.right:>8.2f}")
-    print(f"expected calibration error {calibration_error(confidences, right):.3f}; ", end="")
-    print(f"of full confidence in each {calibration_error([1.0] * len(right), right):.3f}")
-    for least in (0.5, 0.7, 0.8, 0.9):
-        given = [good for value, good in zip(confidences, right, strict=True) if value >= least]
-        print(f"at least {least}: {len(given)} answers, {sum(given) / max(1, len(given)):.1%} right")
-
-
 def main() -> None:
     """Print the counts; with ``--list`` also each right answer that is flagged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--list", action="store_true", help="each flagged answer of the half that rules were made on")
-    parser.add_argument("--write", type=Path, help="file for the calibration fitted on all answers")
     given = parser.parse_args()
     every = judged(given.data)
     print_table(every)
-    answers = [one for one in every if one.own != "no rows"]
-    print_calibration(answers)
-    if given.write:
-        name = "the published SPINACH runs on QALD-10 (GPT-4o)"
-        found = fit([seen(one) for one in answers], [one.right for one in answers], name, f"{date.today()}")
-        write_calibration(found, given.write)
     for one in every if given.list else ():
         if one.flagged and not one.held_out:
             print(

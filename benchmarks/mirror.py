@@ -77,7 +77,7 @@ def build(sources: Sequence[Path], path: Path) -> None:
 
 DATASETS = {
     "qald-10": "QALD-10",
-    "qald-9-plus": "QALD-9-plus train",
+    "qald-9-plus-train": "QALD-9-plus train",
     "wikiwebquestions-dev": "WikiWebQuestions dev",
     "wikiwebquestions-train": "WikiWebQuestions train",
     "spinach-dev": "SPINACH dev",

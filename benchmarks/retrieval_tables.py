@@ -7,9 +7,9 @@
 told to put them in other words too, ``questions/<name>-reworded.jsonl``: then every score is given for both. The run
 of a system on an SKB is a folder of ``kbnav eval run`` below ``RUNS``: it goes on where it was, and is scored,
 compared, shown as any other. What a system searches is one of ``TABLES``; what the SKB lacks for it is named and left
-out. What was trained for a knowledge base is below ``TRAINED``: a folder ``<name>-<row>`` for each of ``LEARNED``, that
-of ``plan-fuse`` called ``<name>`` alone; a table more says how they were trained. ``--together`` makes one table of all
-scores of a knowledge base, without seconds and calls.
+out. What was trained for a knowledge base is below ``TRAINED``: a folder ``<name>-<system>`` for each of
+``LEARNED``, that of ``plan-fuse`` called ``<name>`` alone; a table more says how they were trained. ``--together``
+makes one table of all scores of a knowledge base, without seconds and calls.
 """
 
 from __future__ import annotations
@@ -32,16 +32,8 @@ from kbnav.settings.systems import parse_set
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"
 FUSED = "plan-fuse"
-LEARNED: Mapping[str, str] = {
-    FUSED: FUSED,
-    "plan-fuse-cross": FUSED,
-    "plan-fuse-qagnn": FUSED,
-    "plan-fuse-both": FUSED,
-    "dense": "dense",
-    "cross": "cross",
-    "qagnn": "qagnn",
-}
-"""Rows of what is trained, each with its system; those of ``plan-fuse`` by what it has as evidence beside its own."""
+LEARNED = (FUSED, "dense", "qagnn")
+"""The systems that are trained."""
 EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for part in sorted(PARTS)))
 
 
@@ -111,7 +103,7 @@ def opened(folder: Path, kb: str, table: str, name: str, trained: Path | None) -
     system, dash, part = name.partition("-without-")
     options = {**parse_set(TABLES[table][name]), **({"without": (part,)} if dash else {})}
     if name in LEARNED:
-        system, options["trained"] = LEARNED[name], str(trained_folder(trained, kb, name))
+        options["trained"] = str(trained_folder(trained, kb, name))
     return system, load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)
 
 

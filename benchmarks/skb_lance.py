@@ -1,11 +1,11 @@
 """An SKB on LanceDB beside the same SKB in its folder: the same answers or the recall, times and memory, in one run.
 
     python -m benchmarks.skb_lance [--skb demo] [--s3 s3://bucket/name] [--questions 100] [--dataset FILE]
-        [--systems bm25,vss,…] [--exact]
+        [--systems bm25,vss,…]
 
-The SKB (any that is built; Hetionet's of records is what docs/benchmarks.md shows) is copied into tables in a folder,
-with exact search and with an approximate index, and with --s3 into a bucket too, which is made if it is not there; the
-environment says where and how, as everywhere; --exact leaves the approximate index out. Questions are made of edges:
+The SKB (any that is built; Hetionet's of records is what docs/benchmarks.md shows) is copied into tables in a folder
+and with --s3 into a bucket too, which is made if it is not there; the environment says where and how, as everywhere.
+Questions are made of edges:
 "Which Gene Compound–downregulates–Gene Aspirin?"; or the first of a dataset, as kbnav eval synthesize writes it. Every
 search, and every system with the offline policy, is asked of the folder and of each place of tables; order counts
 within ties of score only. Each place is asked by a process of its own, so that memory is its own.
@@ -35,7 +35,7 @@ from benchmarks._timing import seconds, status
 from kbnav.agents.common.agent import Agent
 from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import index, write
+from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.lance.tables import s3_endpoint
 from kbnav.knowledge.skb.store import SKB, open_store
 from kbnav.retrieval.base import Retriever
@@ -62,7 +62,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of all searches, after which memory is measured")
     parser.add_argument("--dataset", type=Path)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
-    parser.add_argument("--exact", action="store_true")
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -85,14 +84,11 @@ def _compare(options: argparse.Namespace, folder: Path) -> None:
         print(f"{skb.meta.name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges, vectors of {skb.meta.encoder}")
         print(f"in its folder: {_figures(local)}", flush=True)
         for place in places:
-            for approximate in (False,) if options.exact else (False, True):
-                make = index if approximate else partial(write, skb)
-                took = seconds(lambda to=place, ann=approximate, make=make: make(to, approximate=ann))
-                kind = "an approximate index, made" if approximate else "exact, written"
-                print(f"{'S3' if '://' in place else 'folder'}, {kind} in {took:.0f} s; ", end="")
-                found = _in_a_process(options, place, folder)
-                print(f"{_figures(found)}")
-                _print_likeness(local, found)
+            took = seconds(partial(write, skb, place))
+            print(f"{'S3' if '://' in place else 'folder'}, written in {took:.0f} s; ", end="")
+            found = _in_a_process(options, place, folder)
+            print(f"{_figures(found)}")
+            _print_likeness(local, found)
 
 
 def _in_a_process(options: argparse.Namespace, place: str, folder: Path) -> dict[str, Any]:

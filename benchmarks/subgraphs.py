@@ -22,8 +22,7 @@ from benchmarks._timing import show
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.cross import PER_SYSTEM, CandidateList, Candidates
-from kbnav.retrieval.qagnn import Batch, Builder, Subgraph, together
+from kbnav.retrieval.qagnn import PER_SYSTEM, Batch, Builder, CandidateList, Candidates, Subgraph, together
 from kbnav.settings.model import Settings
 
 BATCH = 16

@@ -79,12 +79,15 @@ def say(line: str) -> None:
 
 
 def build(chosen: Chosen, place: str, home: Path, environment: Mapping[str, str]) -> None:
-    """Build onto the object store, by two workers. Raises CalledProcessError."""
-    command = [sys.executable, "-m", "kbnav", "skb", "build", "--on", "ray", "--workers", "2", "--store", "lance"]
-    command += ["--nodes", str(chosen.nodes), "--edges", str(chosen.edges), "--encoder", "lsa", "--out", place]
+    """Build by two workers, and copy onto the object store. Raises CalledProcessError."""
+    command = [sys.executable, "-m", "kbnav", "skb", "build", "--on", "ray", "--workers", "2"]
+    command += ["--nodes", str(chosen.nodes), "--edges", str(chosen.edges), "--encoder", "lsa"]
+    folder = str(home.with_name("shown.skb"))
     # What is shown should not wait for everything else on the machine, as Ray's workers do by default.
     own = {"KBNAV_HOME": str(home), "RAY_worker_niceness": "0"}
-    subprocess.run(command, env={**os.environ, **environment, **own}, check=True, stdout=subprocess.DEVNULL)
+    copy = [sys.executable, "-m", "kbnav", "skb", "copy", folder, "--out", place]
+    for run in ([*command, "--out", folder], copy):
+        subprocess.run(run, env={**os.environ, **environment, **own}, check=True, stdout=subprocess.DEVNULL)
 
 
 def read(url: str, question: str, counted: threading.Semaphore) -> Heard:

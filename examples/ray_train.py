@@ -37,7 +37,7 @@ def main() -> None:
     gpu = arguments[:1] == ["--gpu"]
     count, *command = arguments[gpu:] or [""]
     if not count.isdigit() or not command:
-        sys.exit("usage: python examples/ray_train.py [--gpu] PROCESSES dense|cross|qagnn OPTIONS")
+        sys.exit("usage: python examples/ray_train.py [--gpu] PROCESSES dense|qagnn OPTIONS")
     given = {"folder": [str(Path.cwd())], "command": command}
     scaling = ScalingConfig(num_workers=int(count), use_gpu=gpu)
     TorchTrainer(process, train_loop_config=given, scaling_config=scaling).fit()

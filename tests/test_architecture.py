@@ -41,7 +41,7 @@ def test_the_way_of_a_question_is_that_of_a_traced_run():
     told = PAGE.read_text(encoding="utf-8").partition("```text\nsrc/kbnav/apps/cli/ask.py ask\n")[2].partition("```")[0]
     lines = traced.splitlines()[1:]
     assert sorted(told.splitlines()) == sorted(lines)  # calls of one turn run side by side, in no order
-    nested = [line for line in lines if not line.startswith(" " * 12)]
+    nested = [line for line in lines if not line.startswith(" " * 10)]
     assert told.splitlines()[: len(nested)] == nested
     between = [line for line in traced.splitlines() if line.startswith("  ")]
     assert next(place for place, line in enumerate(between) if line.endswith("Machine.think")) <= 5

@@ -1,23 +1,17 @@
-"""Names that several things have: told, answered for each, or asked about, and never in a benchmark."""
+"""Names that several things have."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import kbnav
-from kbnav.agents.common.agent import build_agent
-from kbnav.apps.bot.wikitext import Style, question_text, reply_text
-from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.sessions.disambiguation import meanings, named, other_answers
-from kbnav.sessions.session import attempt
+from kbnav.sessions.disambiguation import meanings
 from kbnav.settings.model import Settings
 
 QUESTION = "What is the population of Paris?"
@@ -50,73 +44,16 @@ def cities(folder: Path) -> Iterator[KnowledgeBase]:
         yield kb
 
 
-def answered(folder: Path, kb: KnowledgeBase) -> kbnav.Answer:
+def answered(folder: Path, kb: KnowledgeBase, question: str = QUESTION) -> kbnav.Answer:
     settings = Settings(kb=str(folder / "cities"), home=folder / "home", language="en")
-    return kbnav.ask(QUESTION, kb=kb, settings=settings)
+    return kbnav.ask(question, kb=kb, settings=settings)
 
 
-def test_another_meaning_counts_where_its_answer_is_another(folder: Path, cities: KnowledgeBase):
+def test_the_other_things_of_a_name_are_told_and_one_that_the_question_names_is_taken(
+    folder: Path, cities: KnowledgeBase
+):
     run = answered(folder, cities).run
     (paris,) = meanings(run, cities)
     assert {paris.taken.id, *(one.id for one in paris.others)} == {"Q90", "Q830149", "Q3181341"}
-    people = {"Q90": "2102650", "Q830149": "24476", "Q3181341": "2102650"}
-    others = other_answers(run, cities)
-    assert {one.meant.id for one in others} == {one for one in people if people[one] != people[paris.taken.id]}
-    assert all(one.text.replace(",", "") == people[one.meant.id] for one in others)
-    assert others[0].meant.id in others[0].query
-    assert others[0].question(QUESTION) == f"{QUESTION} (Paris: {others[0].meant.id})"
-
-
-def test_the_bot_tells_the_other_answers_or_asks(folder: Path, cities: KnowledgeBase):
-    run = answered(folder, cities).run
-    others = other_answers(run, cities)
-    told = reply_text(run, Style(), marker="m", depth=1, others=others)
-    assert f"If {named(others[0].meant)} is meant&#58;".replace("&#58;", ":") in told
-    asked = question_text(others, marker="m", depth=2)
-    assert asked.startswith("::<!-- m -->Which “Paris” is meant?\n::* Paris")
-    assert others[0].meant.id in asked
-    assert asked.endswith("::~~~~\n")
-
-
-@pytest.fixture
-def chat(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("KBNAV_HOME", str(folder / "home"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def talk(way: str, *lines: str) -> str:
-        monkeypatch.setenv("KBNAV_ASK_BACK", way)
-        typed = io.StringIO("\n".join((*lines, "")))
-        done = CliRunner().invoke(
-            app, ["chat", "--quiet", "--kb", "cities"], input=typed.read(), catch_exceptions=False
-        )
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    return talk
-
-
-def test_a_chat_shows_both_answers_by_the_setting(chat):
-    both = chat("both", QUESTION)
-    assert "if “Paris” is Paris (" in both
-    assert "24476" in both.replace(",", "")
-
-
-def test_a_chat_asks_and_the_number_that_is_typed_is_what_was_meant(chat):
-    def people(said: str) -> list[str]:
-        return [one for one in ("2102650", "24476") if one in said.replace(",", "")]
-
-    asked = chat("ask", QUESTION)
-    assert "Which “Paris” do you mean? Type its number:" in asked
-    assert people(asked) == []
-    first, second = people(chat("ask", QUESTION, "1")), people(chat("ask", QUESTION, "2"))
-    assert len(first) == len(second) == 1
-    assert first != second
-
-
-def test_a_benchmark_never_asks(folder: Path, cities: KnowledgeBase):
-    outcomes = []
-    for way in ("never", "ask"):
-        settings = Settings(kb=str(folder / "cities"), home=folder / "home", language="en", ask_back=way)
-        outcomes.append(attempt(build_agent(cities, settings), QUESTION).run.outcome)
-    assert outcomes[0] == outcomes[1]
+    meant = answered(folder, cities, f"{QUESTION} (Paris: Q830149)")
+    assert meant.rows[0]["answer"] == 24476

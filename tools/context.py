@@ -1,15 +1,64 @@
-"""What tools are given, ``Context``, and what they give back, ``Observation``."""
+"""What tools are given, ``Context``, and what they give back, ``Observation``; notes on a knowledge base."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, QueryTimeout
+from kbnav.errors import KbnavError, QueryTimeout, UsageError
 from kbnav.knowledge.base import Entry, KnowledgeBase, Meter
 from kbnav.runs.trajectory import Fact, Step, Usage
-from kbnav.tools.notes import Notes
+
+_NOTES = 3
+"""Notes with one result."""
+
+
+class Note(BaseModel):
+    """A warning on ``about``: an id as results show it, such as ``P2044``, or a prefixed name or IRI."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    about: str = Field(min_length=1)
+    text: str = Field(min_length=1, max_length=500)
+    source: str = ""
+    """Where it is from, and of which day, for people."""
+
+    def place(self, text: str) -> int:
+        """Where a text shows what the note is about; -1: nowhere."""
+        found = re.search(rf"(?<![\w:/#-]){re.escape(self.about)}(?![\w-])", text)
+        if found is None and re.fullmatch(r"[PQL]\d+", self.about):
+            found = re.search(rf"(?<=:){self.about}(?!\d)", text)
+        return found.start() if found else -1
+
+
+def notes_on(notes: Sequence[Note], shown: str, before: str = "") -> list[Note]:
+    """The notes on what a text shows and ``before`` did not, in the order of the text."""
+    new = [note for note in notes if note.place(shown) >= 0 and note.place(before) < 0]
+    return sorted(new, key=lambda note: note.place(shown))[:_NOTES]
+
+
+def read_notes(paths: Iterable[Path]) -> tuple[Note, ...]:
+    """The ``[[note]]`` tables of TOML files. Raises UsageError for one that cannot be read or is none."""
+    notes: list[Note] = []
+    for path in paths:
+        try:
+            read = tomllib.loads(path.read_text(encoding="utf-8"))
+            notes += TypeAdapter(dict[Literal["note"], list[Note]]).validate_python(read).get("note", [])
+        except OSError as error:
+            raise UsageError(f"notes: {path} cannot be read: {error.strerror}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UsageError(f"notes: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except ValueError as error:
+            raise UsageError(f"notes: {path} is no TOML: {error}") from error
+    return tuple(notes)
 
 
 @dataclass(frozen=True)
@@ -89,7 +138,7 @@ class Context:
     given: Mapping[str, str] = field(default_factory=dict)
     """Entities that came with the question, labels by id: what an evaluation gives of the gold answer."""
 
-    notes: Notes = Notes()
+    notes: Sequence[Note] = ()
     """What is known of the knowledge base's traps; each note comes with the first result that it concerns."""
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from kbnav.agents.common.answering import ModelCritic
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.errors import UsageError
@@ -19,8 +19,7 @@ from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import GIVEN
-from kbnav.tools.context import Context, Pruner, Shown
-from kbnav.tools.notes import Notes, read_notes
+from kbnav.tools.context import Context, Note, Pruner, Shown, read_notes
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 
@@ -49,14 +48,8 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
-    notes: Notes = Notes()
+    notes: Sequence[Note] = ()
     """Notes that come with results."""
-    stronger: Agent | None = None
-    """The same with another model, which is asked where this one's answer fails the checks."""
-    samples: int = 1
-    """How often a question is asked, so that it is seen whether the answers agree."""
-    critic: ModelCritic | None = None
-    """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
     _graphs: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -76,7 +69,7 @@ class Agent:
         """The agent's nodes and rules."""
         settings = self.settings
         price = price_of(settings, self.model)
-        return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, self.critic, price)
+        return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, price)
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
@@ -98,9 +91,11 @@ class Agent:
         return self._graphs[checkpointer]  # type: ignore[no-any-return]
 
     def prompt_hashes(self) -> dict[str, str]:
-        """SHA-256 of the agent's prompt files, and of the examples in them."""
+        """SHA-256 of the agent's prompt files, of the examples in them and of the notes."""
         files = prompt_hashes(".", *self.prompts) if self.prompts else {}
-        return {**files, **self.notes.hashes, **(self.demonstrations.hashes if self.demonstrations else {})}
+        notes = "\n".join(one.model_dump_json() for one in self.notes)
+        own = {"notes": hashlib.sha256(notes.encode()).hexdigest()} if notes else {}
+        return {**files, **own, **(self.demonstrations.hashes if self.demonstrations else {})}
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
@@ -113,21 +108,11 @@ def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agen
     wanted = systems.find(name, "agent").read(settings.options).from_gold
     if wanted:
         raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
-    return completed(settings, lambda one: cast("Agent", systems.build(name, kb, one, "agent")))
+    return completed(cast("Agent", systems.build(name, kb, settings, "agent")), settings)
 
 
-def completed(settings: Settings, build: Callable[[Settings], Agent], built: Agent | None = None) -> Agent:
-    """The agent that is built of these settings, and beside it the one with the model that is asked where it fails.
-
-    ``built`` is the first where that was built before. Raises UsageError where the settings want of it what it cannot
-    do, and as ``build`` does.
-    """
-    agent = replace(built or build(settings), notes=read_notes(settings.notes))
+def completed(agent: Agent, settings: Settings) -> Agent:
+    """The agent with the settings' notes. Raises UsageError for a limit in dollars without the price of its model."""
     if settings.budget.dollars:
         needed_price(settings, "budget.dollars")
-    if settings.checks.by == "model" and agent.critic is None:
-        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: set checks.by to rules, or off")
-    if not settings.escalate:
-        return agent
-    stronger = settings.asking(settings.escalate).model_copy(update={"escalate": ""})
-    return replace(agent, stronger=completed(stronger, build))
+    return replace(agent, notes=read_notes(settings.notes))

@@ -1,8 +1,7 @@
 """From a finish to the answer, in the order in which it happens.
 
-A finish may be premature, or be objected to by a critic; look-ups that were lost are tried once more; then the ending
-makes the outcome, a writer puts it into words, and what was never answered is noted on it. What speaks against an
-answer is found in ``kbnav.agents.common.checks``.
+A finish may be premature; then the ending makes the outcome, a writer puts it into words, and what was never answered
+is noted on it. What speaks against an answer is found in ``kbnav.agents.common.checks``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.common.checks import find_doubts
 from kbnav.agents.common.state import LIMITS, State
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
@@ -25,14 +23,13 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Stop, Turn, Usage
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
 ANSWERS = 50
 """Nodes that an answer may have: as many as one result shows."""
 BEST_EFFORT = 20
@@ -43,7 +40,6 @@ _NAMED = 10
 """Rows or nodes that an answer in words names."""
 _LONG = 200
 """Characters of a value in an answer."""
-_LONGEST_OBJECTION = 1000
 _FACTS = 15
 """Links that a writer is shown of an answer."""
 _NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")
@@ -51,7 +47,6 @@ _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 _START = "entity_id"
 """Argument of the tools that look at a node, which is where a search starts and seldom where it ends."""
-_OBJECTED = "Not finished yet. The answer was checked, and this speaks against it: "
 
 Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
 """Name and type of nodes by their ids; ids that are none are left out."""
@@ -59,86 +54,15 @@ Writer = Callable[[Outcome, State, Context], tuple[str, Usage]]
 """Puts an answer into words, in the language of the question: the text, and what it cost."""
 
 
-# A finish that is objected to
-
-
-def objected(finish: Step, objection: str, turns: int) -> Step:
-    """The finish as a step that does not end the run, with what was said against it."""
-    text = (
-        f"{_OBJECTED}{' '.join(objection.split())}\n"
-        f"Mend the query, or look further, in at most {turns} turns. Where the objection is wrong, call finish again."
-    )
-    return replace(finish, ok=False, observation=text)
-
-
-def objection(steps: Iterable[Step]) -> Step | None:
-    """The finish that was objected to, if one was."""
-    return next((step for step in steps if is_objected(step)), None)
-
-
-def is_objected(step: Step) -> bool:
-    """Whether a step is a finish that was objected to."""
-    return step.call.tool == FINISH and not step.ok and step.observation.startswith(_OBJECTED)
-
-
-@dataclass(frozen=True)
-class ModelCritic:
-    """Asks a model once a run, at temperature 0, with the query, the result and what the rules doubt of it."""
-
-    model: BaseChatModel
-    ending: QueryEnding
-    shown: Shown = Shown()
-
-    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
-        """What speaks against the answer that the path's last step names; nothing is asked where it has no result."""
-        from kbnav.models.chat import ask
-
-        chosen = self.ending.taken(State(**{**state, "stop": "finish"}))
-        table = context.tables.get(chosen.call.query) if chosen else None
-        if chosen is None or table is None:
-            return "", Usage()
-        prompt = render(
-            "spinach/check.md",
-            question=state["question"],
-            earlier=state["history"],
-            query=comment_labels(chosen.call.query, table.labels),
-            table=table_text(table, self.shown),
-            doubts=[doubt.text for doubt in find_doubts(state["question"], chosen.call.query, table, context)],
-            answer=state["path"][-1].call.arguments.get("answer", ""),
-        )
-        text, usage = ask(self.model, prompt)
-        text = text.strip()
-        return ("" if text[:2].casefold() == "ok" else text[:_LONGEST_OBJECTION]), usage
-
-    def kept(self, outcome: Outcome, state: State) -> Outcome:
-        """The outcome, with the objection as a doubt where the answer is still the one that was objected to."""
-        steps = [*state["path"], *state["discarded"]]
-        last, given = objection(steps), self.ending.taken(state)
-        if last is None or given is None or outcome.status not in ("answered", "best effort"):
-            return outcome
-        before = [step for step in steps if step.number < last.number]
-        then = State(**{**state, "stop": "finish", "path": [*before, last], "discarded": []})
-        judged = self.ending.taken(then)
-        if judged is None or judged.call.query != given.call.query:
-            return outcome
-        text = last.observation.removeprefix(_OBJECTED).partition("\n")[0]
-        return replace(outcome, doubts=(*outcome.doubts, Doubt("critic", text)))
-
-
-# Look-ups that were not answered in time: each is tried once more, and what stays open is noted on the answer
+# Look-ups that were not answered in time: each may be tried once more, and what stays open is noted on the answer
 
 
 def settled(steps: Iterable[Step]) -> list[Step]:
     """The steps without those that were not answered, and not yet tried again."""
     taken = list(steps)
-    waiting = {call.key for call in to_try_again(taken)}
+    tries = Counter(step.call.key for step in taken if step.dropped not in _NOT_RUN)
+    waiting = {step.call.key for step in taken if step.lost and tries[step.call.key] == 1}
     return [step for step in taken if step.call.key not in waiting]
-
-
-def to_try_again(steps: Sequence[Step]) -> list[Call]:
-    """The calls that were not answered, and made only once."""
-    tries = Counter(step.call.key for step in steps if step.dropped not in _NOT_RUN)
-    return [step.call for step in steps if step.lost and tries[step.call.key] == 1]
 
 
 def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:

@@ -20,7 +20,6 @@ from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
 from kbnav.tools.context import Context
-from kbnav.tools.notes import NO_NOTES, Notes
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
 
@@ -48,7 +47,6 @@ _NEEDS_TOOLS = (
     "kbnav needs a chat model that can call tools, served by an endpoint that passes them on "
     "(for llama.cpp's server the option --jinja, for vLLM --enable-auto-tool-choice)."
 )
-_EXAMPLES = "examples.md"
 _DATA = "data.md"
 """What is said of results, after every agent's own prompt."""
 _BY_TEXT = "text-"
@@ -68,13 +66,12 @@ class ChatPolicy:
         *,
         notice: str = "notice.md",
         about: Callable[[str], Mapping[str, object]] | None = None,
-        notes: Notes = NO_NOTES,
         **values: object,
     ) -> None:
         """``prompt`` names the system prompt's file, ``spinach/policy.md`` or a Path; ``values`` are for it.
 
         ``notice`` is the file of the hint on what was dropped and what is left; ``about`` gives more values for the
-        prompt, which depend on the question; the examples of ``notes`` that are like it stand behind the prompt.
+        prompt, which depend on the question.
         """
         self._model = (
             model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
@@ -87,7 +84,6 @@ class ChatPolicy:
             lambda question: "\n\n".join(
                 [
                     render(prompt, **{**known, **(about(question) if about else {}), **values}),
-                    *([render(_EXAMPLES, examples=like)] if (like := notes.like(question)) else []),
                     render(_DATA),
                 ]
             )

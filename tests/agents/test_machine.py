@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -400,18 +399,3 @@ def test_a_finish_beside_other_calls_costs_no_action(tmp_path):
     run = ask(agent_of([together, looks("b"), runs(2), finishes()], tmp_path, actions=3), "?")
     assert on_path(run) == ["look a", "look b", "execute_query SELECT 2", "finish"]
     assert run.outcome.status == "answered"
-
-
-class SlowKB(NumbersKB):
-    """Takes its time for a query."""
-
-    def execute_query(self, query, *, language="en"):
-        time.sleep(0.5)
-        return super().execute_query(query, language=language)
-
-
-def test_no_further_sample_is_begun_that_would_go_beyond_the_time(tmp_path):
-    agent = replace(agent_of([runs(2), finishes()] * 5, tmp_path, kb=SlowKB(), seconds=1.4), samples=5)
-    run = ask(agent, "?")
-    assert run.outcome.confidence.samples <= 2  # after two of half a second, a third would end behind the 1.4 s
-    assert len(run.outcome.table) == 2

@@ -53,7 +53,7 @@ def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(kbnav, cap
 
 
 PREDICTED = """\
-id,predicted_sparql
+id,sparql
 polonium,SELECT ?who { wd:Q979 wdt:P61 ?who }
 tungsten,SELECT nonsense
 """
@@ -142,12 +142,9 @@ def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, mon
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
     assert code == 0
     assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
-    assert states["grailqa-dev"] == "by hand"
+    assert states["wikiwebquestions-train"] == "by hand"
     code, _, error = kbnav("run", "qald-10", "--kb", "mini", "--out", "runs/q")
     assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
-    code, _, error = kbnav("dataset", "fetch", "grailqa-dev")
+    code, _, error = kbnav("dataset", "fetch", "wikiwebquestions-train")
     assert code == 2
-    assert (
-        "by hand, from https://dki-lab.github.io/GrailQA/, and put it there: data/grailqa/grailqa_v1.0_dev.json"
-        in error
-    )
+    assert "get it from its publisher, and put it there: data/wikiwebquestions/train.jsonl" in error

@@ -48,7 +48,7 @@ def test_the_arrow_key_brings_back_what_was_asked_in_an_earlier_session(tmp_path
     master, slave = pty.openpty()
     program = (
         "import sys; from pathlib import Path; from kbnav.apps.cli.chat import _line_reader\n"
-        "with _line_reader(Path(sys.argv[1]) / 'chat-history', ['/steps']) as read:\n"
+        "with _line_reader(Path(sys.argv[1]) / 'chat-history') as read:\n"
         "    print('read', read()); print('read', read())"
     )
     environment = os.environ | {"TERM": "xterm"}
@@ -57,11 +57,11 @@ def test_the_arrow_key_brings_back_what_was_asked_in_an_earlier_session(tmp_path
     ) as process:
         os.close(slave)
         shown = b""
-        for awaited, typed in ((b"?", b"\x1b[A\r"), (b"read What is radium?", b"/st\t\r"), (b"read /steps", b"")):
+        for awaited, typed in ((b"?", b"\x1b[A\r"), (b"read What is radium?", b"/kb\r"), (b"read /kb", b"")):
             while awaited not in shown:
                 assert select.select([master], [], [], 20)[0], shown
                 shown += os.read(master, 1000)
             os.write(master, typed)
     os.close(master)
     assert process.returncode == 0
-    assert (tmp_path / "chat-history").read_text().splitlines() == ["What is radium?", "/steps"]
+    assert (tmp_path / "chat-history").read_text().splitlines() == ["What is radium?", "/kb"]

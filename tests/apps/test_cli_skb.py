@@ -168,30 +168,12 @@ def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
     assert json.loads(out)["ranking"][0]["name"] == "Deep"
 
 
-def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_path):
-    (tmp_path / "more.jsonl").write_text('{"id": "h3", "type": "house", "name": "Old Forge"}\n')
-
-    def approximate():
-        return ", approximate search" in kbnav("skb", "info", "a.skb")[1]
-
-    records = ["--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--encoder", "lsa", "--no-sparql"]
-    assert kbnav("skb", "build", *records, "--ann", "--out", "a.skb")[0] == 0
-    assert approximate()
-    assert kbnav("skb", "update", "a.skb", "--nodes", "more.jsonl")[0] == 0
-    assert approximate()
-    assert kbnav("skb", "update", "a.skb", "--no-ann")[:2] == (0, "a.skb: 5 nodes, 3 edges\n")
-    assert not approximate()
-    assert kbnav("skb", "update", "a.skb", "--ann")[:2] == (0, "a.skb: 5 nodes, 3 edges\n")
-    assert approximate()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "--nodes", "nodes.jsonl", "--encoder", "none", "--ann", "--out", "v.skb"], "one of vectors"),
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
-        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a record without key"),
+        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a node without key"),
         (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
         (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
         (
@@ -214,7 +196,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
         (["info", "nowhere", "--check"], "is not an SKB: there is no such folder"),
-        (["update", "."], "give records with --nodes"),
+        (["update", "."], "is not an SKB"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):
@@ -292,7 +274,6 @@ def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_change
 
     code, out, error = kbnav(*build)
     assert (code, out) == (0, "m.skb: 600 nodes, 0 edges\n")
-    assert "an unfinished build of this input is here" in error
     assert "nodes: 600" not in error
     assert sorted(first + embeddings.texts()) == sorted(names)
     assert kbnav("skb", "info", "m.skb", "--check")[0] == 0

@@ -107,7 +107,7 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path, monkeypatch: pytest
     for command in (
         ("ask", "--kb", str(tmp_path), QUESTION),
         ("skb", "info", str(tmp_path)),
-        ("skb", "update", "s3://a/b", "--keep-versions", "2"),
+        ("skb", "copy", "demo", "--out", "s3://a/b"),
     ):
         code, out, error = Cli(monkeypatch, capsys)(*command)
         assert (code, out) == (2, "")

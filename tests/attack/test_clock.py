@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
@@ -18,8 +17,6 @@ from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.queue import is_dead
 from kbnav.apps.web.store import Store, StoredRun, open_sqlite
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
-from kbnav.knowledge.probing import dialect_at
-from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
 from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Settings
@@ -93,28 +90,7 @@ def test_an_answer_from_the_future_is_not_young_for_ever(tmp_path):
     assert cache.get("a") == ("text/plain", b"new")
 
 
-def test_a_dialect_and_a_site_from_the_future_are_asked_again(tmp_path):
-    url = "http://127.0.0.1:1/sparql"
-    (folder := tmp_path / "dialects").mkdir()
-    kept_in = next(iter(folder.iterdir()), None)
-    assert kept_in is None
-    asked = []
-
-    def ask(_query: str) -> None:
-        asked.append(1)
-        raise ConnectionError
-
-    with pytest.raises(ConnectionError):
-        dialect_at(url, "auto", tmp_path, ask)
-    import hashlib
-
-    path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
-    said = {"url": url, "found": 1_000.0, "name": "wdqs"}
-    said |= {key: getattr(DIALECTS["wdqs"], key) for key in ("engine", "lateral", "text", "index_name")}
-    path.write_text(json.dumps(said))
-    assert dialect_at(url, "auto", tmp_path, ask, clock=lambda: 2_000.0).name == "wdqs"
-    with pytest.raises(ConnectionError):
-        dialect_at(url, "auto", tmp_path, ask, clock=lambda: 500.0)
+def test_a_site_from_the_future_is_asked_again(tmp_path):
     site = tmp_path / "site.json"
     site.write_text(WIKIDATA_SITE.model_dump_json())
     assert _read(site, 60.0) == WIKIDATA_SITE

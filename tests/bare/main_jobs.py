@@ -23,7 +23,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 MARIE = "Which elements were discovered by Marie Curie?"
 NOT_INSTALLED = (
     "faiss",
-    "matplotlib",
     "mcp",
     "pandas",
     "psycopg",

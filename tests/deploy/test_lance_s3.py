@@ -31,7 +31,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_path: Path):
-    with pytest.raises(UsageError, match="not an SKB on LanceDB: there are no tables of one"):
+    with pytest.raises(UsageError, match="not an SKB on LanceDB: no finished copy of one is there"):
         LanceStore.open(f"{bucket}/demo", tmp_path)
     with pytest.raises(UsageError, match="s3://other/demo: there is no bucket 'other' at http://127"):
         LanceStore.open("s3://other/demo", tmp_path)
@@ -62,32 +62,15 @@ def test_what_cannot_be_reached_is_said_in_a_line(bucket: str, tmp_path: Path, m
         LanceStore.open(f"{bucket}/demo", tmp_path)
 
 
-def is_built(place: str) -> bool:
-    try:
-        return bool(read_build(place))
-    except UsageError:
-        return False
-
-
-def test_a_build_on_s3_that_is_killed_goes_on_and_holds_the_same(bucket: str, tmp_path: Path):
-    rows = [f"n{number},thing,n{number} is a thing of the {number % 7}th kind" for number in range(60_000)]
-    (tmp_path / "n.csv").write_text("\n".join(["id,type,text", *rows]))
-    command = [sys.executable, "-m", "kbnav", "skb", "build", "--store", "lance", "--nodes", str(tmp_path / "n.csv")]
-    command += ["--encoder", "none", "--no-sparql"]
-    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)
-    kills = 0
-    for wait in (4, 8, 12, 16, 200):  # the last is not killed
-        running = subprocess.Popen([*command, "--out", f"{bucket}/killed"])
-        try:
-            assert running.wait(wait) == 0
-            break
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-            kills += 1
-            if is_built(f"{bucket}/killed"):  # as it was about to end; the same command would build it once more
-                break
-    assert kills > 0
-    whole, killed = read_build(str(tmp_path / "whole")), read_build(f"{bucket}/killed")
-    assert (killed.number, killed.content, killed.text) == (1, whole.content, whole.text)
+def test_a_copy_to_s3_that_is_killed_is_none_and_the_next_one_is_whole(bucket: str, demo_home: Path, tmp_path: Path):
+    folder = str(bundled_skb(demo_home))
+    command = [sys.executable, "-m", "kbnav", "skb", "copy", folder, "--out", f"{bucket}/killed"]
+    running = subprocess.Popen(command)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(3)
+    running.kill()
+    running.wait()
+    with pytest.raises(UsageError, match="no finished copy"):
+        read_build(f"{bucket}/killed")
+    subprocess.run(command, check=True)
     assert check(f"{bucket}/killed", tmp_path) == []

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from kbnav.errors import QueryTimeout, ServiceError, TellModel
-from kbnav.knowledge.open import bundled_skb, open_kb
-from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.rdf import export_rdf
-from kbnav.knowledge.skb.store import SKB
+from kbnav.errors import QueryTimeout, TellModel
+from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
@@ -57,24 +54,6 @@ QUERIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         [("3", "Q9")],
     ),
     "casts": ("SELECT ?n { BIND(xsd:int('3') + 1 AS ?n) }", [("4",)]),
-    "slices": (
-        "SELECT (COUNT(?x) AS ?n) { SERVICE bd:slice { ?x wdt:P31 wd:Q9 . "
-        "bd:serviceParam bd:slice.offset 1 ; bd:slice.limit 5 } }",
-        [("2",)],
-    ),
-}
-PLACES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
-    "around": (
-        "SELECT ?x { wd:Q1 wdt:P625 ?here SERVICE wikibase:around { ?x wdt:P625 ?there . "
-        'bd:serviceParam wikibase:center ?here ; wikibase:radius "900" } }',
-        [("Q1",), ("Q2",)],
-    ),
-    "box": (
-        "SELECT ?x { SERVICE wikibase:box { ?x wdt:P625 ?at . "
-        'bd:serviceParam wikibase:cornerWest "Point(0 40)"^^geo:wktLiteral . '
-        'bd:serviceParam wikibase:cornerEast "Point(20 50)"^^geo:wktLiteral . } }',
-        [("Q1",)],
-    ),
 }
 
 
@@ -101,9 +80,9 @@ def rows(url: str, query: str, dialect: Dialect) -> list[tuple[str, ...]]:
     return sorted(tuple(cell.rpartition("/")[2] for cell in row) for row in cells)
 
 
-@pytest.mark.parametrize("query", [*QUERIES, *PLACES])
+@pytest.mark.parametrize("query", QUERIES)
 def test_virtuoso_gives_the_rows_of_wikidatas_service(of_virtuoso: str, query: str) -> None:
-    text, expected = (QUERIES | PLACES)[query]
+    text, expected = QUERIES[query]
     assert rows(of_virtuoso, text, DIALECTS["virtuoso"]) == expected
 
 
@@ -129,29 +108,4 @@ def test_virtuoso_is_known_found_by_its_text_index_and_told_of_where_it_cuts(of_
             kb.execute_query("SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }")
         with pytest.raises(TellModel):  # a limit of its own, told and not taken for a broken service
             kb.execute_query("SELECT * { ?a wdt:P279* ?b }")
-    (kept,) = (tmp_path / "dialects").iterdir()
-    assert '"name": "virtuoso"' in kept.read_text()
-    assert '"text": "virtuoso"' in kept.read_text()
-
-
-def test_an_skbs_graph_is_walked_on_virtuoso_as_by_itself(demo_home, tmp_path):
-    with SKB.open(bundled_skb(demo_home)) as skb:
-        export_rdf(skb, tmp_path / "demo.ttl")
-        with virtuoso(tmp_path, (tmp_path / "demo.ttl").read_text(), rows=10_000) as url:
-            given = Settings(home=demo_home, kb="demo", skb_graph=url, cache_age=0, contact="a@example.org")
-            with open_kb(given) as kb:
-                for node in range(0, len(skb.nodes), 9):
-                    for hop in (Hop(), Hop(0, "out"), Hop(1, "in"), Hop(2, "both")):
-                        for path in ([hop], [hop, Hop(None, "in")]):
-                            found, own = kb.skb.graph.ends(node, path), skb.graph.ends(node, path)
-                            assert found.tolist() == own.tolist(), (node, path)
-
-
-def test_a_walk_that_virtuoso_cuts_short_is_refused(demo_home, tmp_path):
-    with SKB.open(bundled_skb(demo_home)) as skb:
-        export_rdf(skb, tmp_path / "demo.ttl")
-        busiest = int((skb.graph.degrees("out") + skb.graph.degrees("in")).argmax())
-        with virtuoso(tmp_path, (tmp_path / "demo.ttl").read_text(), rows=20) as url:
-            given = Settings(home=demo_home, kb="demo", skb_graph=url, cache_age=0, contact="a@example.org")
-            with open_kb(given) as kb, pytest.raises(ServiceError, match="a walk needs all its rows"):
-                kb.skb.graph.neighbors(busiest)
+        assert kb.state()["dialect"] == "virtuoso"

@@ -108,7 +108,6 @@ def test_histograms_count_every_question_once(tmp_path):
     files = write_histograms({"own": dataset.questions}, tmp_path / "out")
     assert files[0].read_text() == "dataset,words,questions\nown,2,3\nown,3,1\n"
     assert files[1].read_text() == "dataset,answers,questions\nown,1,1\nown,2,1\nown,3,1\n"
-    assert files[2].read_bytes().startswith(b"\x89PNG")
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
@@ -130,10 +129,6 @@ def test_stark_has_the_published_entropy_over_all_its_splits(shared_data, kb, pu
     assert statistics.type_token_ratio < 0.12  # the paper's are 0.179, 0.180 and 0.143
 
 
-def test_simple_questions_are_as_the_paper_counts_them(shared_data):
-    assert row(dataset_statistics(*loaded(shared_data, "simplequestions-wd-valid"))) == (2, 1, 1, 1, 1, 1, 0)
-
-
 def test_spinach_is_counted_from_a_real_parse(shared_data):
     statistics = dataset_statistics(*loaded(shared_data, "spinach-dev"))
     assert statistics.queries.unparsed == ()
@@ -146,8 +141,7 @@ def test_spinach_is_counted_from_a_real_parse(shared_data):
     ("names", "published", "off"),
     [
         (["wikiwebquestions-dev", "wikiwebquestions-train"], (2.63, 1, 1.53, 1.25, 1.52, 1.53, 0.04), 0.03),
-        (["rubq-2-dev"], (2.17, 1, 1.12, 1.03, 1.11, 1.07, 0.01), 0.06),
-        (["qald-9-plus"], (3.14, 1, 1.77, 1.26, 1.70, 1.78, 0.05), 0.14),
+        (["qald-9-plus-train"], (3.14, 1, 1.77, 1.26, 1.70, 1.78, 0.05), 0.14),
     ],
 )
 def test_other_sets_come_near_the_published_figures(shared_data, names, published, off):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.formats import read_jsonl
+from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import File
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
@@ -23,9 +23,6 @@ COUNTS = {  # questions, with a gold query, with a stored answer, boolean answer
     "qald-10": (394, 394, 394, 61),
     "wikiwebquestions-dev": (454, 454, 454, 0),
     "wikiwebquestions-train": (2431, 2431, 0, 0),
-    "rubq-2-dev": (580, 480, 580, 0),
-    "tempqa-wd-dev": (175, 175, 175, 0),
-    "simplequestions-wd-valid": (2821, 2821, 2821, 0),
     "stark-amazon-train": (5910, 0, 0, 0),
     "stark-amazon-val": (1548, 0, 0, 0),
     "stark-amazon-test": (1642, 0, 0, 0),
@@ -84,46 +81,6 @@ def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_dat
     }
 
 
-def test_simplequestions_reads_a_property_backwards(shared_data: Path):
-    questions = load_dataset("simplequestions-wd-valid", shared_data / "benchmarks").questions
-    assert questions[0].query == "SELECT DISTINCT ?x WHERE { wd:Q318926 wdt:P19 ?x . }"
-    assert questions[1].query == "SELECT DISTINCT ?x WHERE { ?x wdt:P57 wd:Q2568216 . }"
-
-
-def test_tempqa_dates_and_items_are_typed(shared_data: Path):
-    questions = load_dataset("tempqa-wd-dev", shared_data / "benchmarks").questions
-    item, date = questions[0].answers, questions[1].answers
-    assert item is not None
-    assert date is not None
-    assert item.rows == ((Term("uri", "http://www.wikidata.org/entity/Q1676793"),),)
-    expected = Term("literal", "1982-01-24T00:00:00Z", "http://www.w3.org/2001/XMLSchema#dateTime")
-    assert date.rows[0] == (expected,)
-
-
-LCQUAD = [
-    {
-        "uid": 1,
-        "question": "Who owns it?",
-        "paraphrased_question": "Its owner?",
-        "NNQT_question": "What is {owner}",
-        "sparql_wikidata": " select ?x where { wd:Q1 wdt:P127 ?x } ",
-        "subgraph": "right-subgraph",
-        "template_index": 65,
-    },
-    {"uid": 2, "question": None, "paraphrased_question": "Its owner?", "sparql_wikidata": "ASK { }"},
-    {"uid": 3, "question": "n/a", "paraphrased_question": [], "NNQT_question": "Is it", "sparql_wikidata": "ASK { }"},
-]
-
-
-def test_lcquad_falls_back_where_a_question_is_missing(tmp_path: Path):
-    path = write(tmp_path / "train.json", json.dumps(LCQUAD))
-    questions = load_file("lc-quad-2", path).questions
-    assert [q.text() for q in questions] == ["Who owns it?", "Its owner?", "Is it"]
-    assert [q.meta["text_from"] for q in questions] == ["question", "paraphrased_question", "NNQT_question"]
-    assert questions[0].query == "select ?x where { wd:Q1 wdt:P127 ?x }"
-    assert questions[0].meta["template_index"] == 65
-
-
 @pytest.fixture
 def stark_folder(tmp_path: Path) -> Path:
     (tmp_path / "stark_qa").mkdir()
@@ -148,7 +105,7 @@ def test_stark_csv_and_split_index(stark_folder: Path):
     assert [(q.id, q.text(), q.nodes) for q in human.questions] == [("0", "By hand?", ("8",))]
 
 
-@pytest.mark.parametrize("parent", ["", "qa", "stark"])
+@pytest.mark.parametrize("parent", ["", "stark/qa"])
 def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: Path, parent: str):
     data = tmp_path / "data"
     (data / parent).mkdir(parents=True)
@@ -216,73 +173,6 @@ def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path: Path):
     assert (second.id, second.query, second.answers) == ("2", "", None)
 
 
-FREEBASE = "http://rdf.freebase.com/ns/"
-COMPOSED = {
-    "complexwebquestions": [
-        {
-            "ID": "W-1_a",
-            "question": "Where?",
-            "sparql": "SELECT ?x WHERE { ns:m.1 ns:p ?x }",
-            "compositionality_type": "composition",
-            "answers": [{"answer_id": "m.2", "answer": "Here", "aliases": []}, {"answer_id": None, "answer": "1999"}],
-        },
-        {"ID": "W-2_b", "question": "Which?", "sparql": "ASK { }", "answer": "There"},
-    ],
-    "grailqa": [
-        {
-            "qid": 21,
-            "question": "what?",
-            "sparql_query": "SELECT (?x0 AS ?v) WHERE { }",
-            "s_expression": "(AND a b)",
-            "level": "i.i.d.",
-            "answer": [
-                {"answer_type": "Entity", "answer_argument": "m.3", "entity_name": "x"},
-                {"answer_type": "Value", "answer_argument": "7"},
-            ],
-        },
-        {"qid": 22, "question": "which?"},
-    ],
-    "kqa-pro": [
-        {"question": "How tall?", "sparql": "SELECT ?v { }", "program": [], "choices": ["a"], "answer": "2 metre"},
-        {"question": "Who?", "choices": ["a", "b"]},
-    ],
-    "mcwq": [
-        {
-            "questionIdx": 4,
-            "questionWithBrackets": "Did [Lohengrin (2)] star [Eva]",
-            "sparql": "SELECT (COUNT(*) AS ?count) WHERE { wd:Q1 wdt:P161 wd:Q2 }",
-        },
-        {
-            "CFQquestionIdx": 9,
-            "questionWithBrackets": "Who was [Ann]'s child",
-            "questionWithBrackets_zh": "谁是[Ann]的孩子",
-            "sparql": "SELECT ?x { }",
-            "expectedResponse": True,
-        },
-    ],
-}
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        ("complexwebquestions", [("W-1_a", "Where?", [FREEBASE + "m.2", "1999"]), ("W-2_b", "Which?", ["There"])]),
-        ("grailqa", [("21", "what?", [FREEBASE + "m.3", "7"]), ("22", "which?", None)]),
-        ("kqa-pro", [("1", "How tall?", ["2 metre"]), ("2", "Who?", None)]),
-        ("mcwq", [("4", "Did Lohengrin (2) star Eva", None), ("9", "Who was Ann's child", None)]),
-    ],
-)
-def test_composed_questions_are_read_as_published(tmp_path: Path, form: str, expected: object):
-    questions = load_file(form, write(tmp_path / "q.json", json.dumps(COMPOSED[form]))).questions
-    answers = [q.answers and [cell.value for (cell,) in q.answers.rows if cell] for q in questions]
-    assert [(q.id, q.text(), found) for q, found in zip(questions, answers, strict=True)] == expected
-    query = "sparql_query" if form == "grailqa" else "sparql"
-    assert [q.query for q in questions] == [record.get(query, "") for record in COMPOSED[form]]
-    if form == "mcwq":
-        assert questions[1].text("zh") == "谁是Ann的孩子"
-        assert questions[1].meta["expectedResponse"] is True
-
-
 def test_own_questions(tmp_path: Path):
     row = {"x": {"type": "literal", "value": "1", "datatype": "http://www.w3.org/2001/XMLSchema#integer"}}
     records = [
@@ -320,17 +210,6 @@ WRONG = [
     ("qald-10", '{"questions": [{"id": 1, "question": []}]}', r"record 1: a question without a text"),
     ("qald-10", '{"questions": [{"id": 1, "question": [{"string": "Q?"}]}]}', r"record 1: a question without a lang"),
     ("wikiwebquestions", GOOD[:-1] + ', "info": {"results": 3}}', r"record 1: the stored answer is not a SPARQL"),
-    ("lc-quad-2", '[{"uid": 1, "question": null, "sparql_wikidata": "ASK"}]', r"record 1: none of question, "),
-    ("tempqa-wd", '[{"ID": "1", "TEXT": "Q?", "SPARQL": "ASK", "ANSWERS": [1]}]', r"record 1: an answer is int"),
-    ("simplequestions-wd", "Q1\tP2\tQ3\twho?\nQ1\tX2\tQ3\twho?", r"record 2: expected an item, a property"),
-    ("simplequestions-wd", "Q1\tP2", r"record 1: no field 'object'"),
-    (
-        "complexwebquestions",
-        '[{"ID": 1, "question": "Q?", "answers": [{}]}]',
-        r"record 1: an answer with neither an id",
-    ),
-    ("grailqa", '[{"qid": 1, "question": "Q?", "answer": ["m.1"]}]', r"record 1: an answer is neither an Entity nor"),
-    ("mcwq", '[{"question": "Q?"}]', r"record 1: no field 'questionWithBrackets'"),
     ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": ["x"]}', r"record 1: 'answer_ids' is not a list of node"),
     ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": []}', r"record 1: a question without an answer"),
 ]
@@ -360,10 +239,8 @@ def test_wrong_csv_names_header_and_row(stark_folder: Path):
 def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
     with pytest.raises(UsageError, match=r"spinach/dev\.json is not there; kbnav eval dataset fetch spinach-dev downl"):
         load_dataset("spinach-dev", tmp_path)
-    with pytest.raises(
-        UsageError, match=r"dev\.json is not there; download it by hand, from https://dki-lab\.github\.io"
-    ):
-        load_dataset("grailqa-dev", tmp_path)
+    with pytest.raises(UsageError, match=r"train\.jsonl is not there; get it from its publisher"):
+        load_dataset("wikiwebquestions-train", tmp_path)
     with pytest.raises(UsageError, match="no dataset 'spinach'"):
         load_dataset("spinach", tmp_path)
     with pytest.raises(UsageError, match="no dataset format 'csv'"):
@@ -391,7 +268,7 @@ json_values = st.recursive(
 def test_any_record_is_read_or_refused_with_its_number(record: dict):
     file = File(Path("own.jsonl"), json.dumps(record).encode())
     try:
-        (question,) = read_jsonl(file)
+        (question,) = FORMATS["jsonl"](file)
     except DataError as error:
         outcome = str(error)
     else:

@@ -109,7 +109,7 @@ def counted_by_rdflib(query: str) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize(("name", "every"), [("spinach-dev", 2), ("qald-10", 8), ("tempqa-wd-dev", 6)])
+@pytest.mark.parametrize(("name", "every"), [("spinach-dev", 2), ("qald-10", 8)])
 def test_counts_are_those_of_rdflib_where_it_can_parse(shared_data, name, every):
     from pyparsing import ParseException
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained import MODEL, Card, digests, question_digests
+from kbnav.encoders.trained import question_digests
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import PathSchema
+from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.planning.plan_fuse import (
-    READER_SCALE,
     Candidates,
+    Clause,
+    Gatherer,
     PlanFuse,
     PlanFuseOptions,
     Trained,
@@ -31,11 +31,11 @@ from kbnav.planning.plan_fuse import (
     clauses,
     fit,
     load,
-    open_reader,
     save,
     train,
     unnamed,
 )
+from kbnav.planning.planners import NoPlanner
 from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.runs.trace import Trace
@@ -113,7 +113,7 @@ def folder(
 
 
 def system(market: Market, folder: Path, **options: Any) -> PlanFuse:
-    return PlanFuse(SkbKB(market.skb), Settings(), PlanFuseOptions.model_validate({"trained": str(folder), **options}))
+    return PlanFuse(SkbKB(market.skb), PlanFuseOptions.model_validate({"trained": str(folder), **options}))
 
 
 def test_it_finds_what_a_path_and_a_word_ask_for(market: Market, folder: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
         tmp_path, [{"id": "a", "type": "t", "name": "A"}, {"id": "b", "type": "t", "name": "B"}], [("a", "r", "b")]
     )
     with other, pytest.raises(UsageError, match="trained for the schema of market; that of small is another"):
-        load(folder, SkbKB(other), Settings())
+        load(folder, other)
     copy = tmp_path / "copy"
     for file in (path for path in folder.rglob("*") if path.is_file()):
         (copy / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
     with pytest.raises(DataError, match="not those that were written"):
         system(market, copy)
     with pytest.raises(UsageError, match="plan-fuse must be trained first: kbnav train fuse"):
-        PlanFuse(SkbKB(market.skb), Settings(), PlanFuseOptions())
+        PlanFuse(SkbKB(market.skb), PlanFuseOptions())
 
 
 def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Trained, list[LabelledQuestion]]) -> None:
@@ -181,104 +181,6 @@ def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Traine
     seen = trained[1]
     again = train(market.skb, market.skb.vectors.encoder, [seen[:40], seen[40:80]], [seen[80:100], seen[100:]])
     assert (again.weights, again.telling) == (trained[0].weights, trained[0].telling)
-
-
-@pytest.fixture(scope="module")
-def cross(market: Market, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What kbnav train cross would write, of a model that gives a document a point for each "bowl" in it."""
-    from onnx import TensorProto, helper
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    out = tmp_path_factory.mktemp("cross")
-    (out / MODEL).mkdir()
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "bowl": 1}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(out / MODEL / "tokenizer.json"))
-    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["texts", "tokens"])
-    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["texts", 1])
-    nodes = [
-        helper.make_node("Cast", ["input_ids"], ["points"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceSum", ["points", "axes"], ["scores"], keepdims=1),
-    ]
-    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
-    graph = helper.make_graph(nodes, "bowls", [ids], [scores], [axes])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    (out / MODEL / "model.onnx").write_bytes(made.SerializeToString())
-    card = {
-        "kind": "cross",
-        "skb": "market",
-        "schema_sha256": PathSchema.of(market.skb).sha256,
-        "relations": True,
-        "base": "bowls",
-        "base_sha256": "",
-        "settings": {"longest": 64, "systems": []},
-        "data": {},
-        "training": question_digests([("1", "Where is the bowl?")]),
-        "validation": (),
-        "epochs": 1.0,
-        "best_epoch": 1.0,
-        "pool": 1,
-        "before": {},
-        "after": {},
-        "seconds": 1.0,
-        "device": "cpu",
-        "versions": {},
-    }
-    text = Card(**card, files=digests(out / MODEL)).model_dump_json()
-    (out / "card.json").write_text(text)
-    return out
-
-
-def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path, tmp_path: Path) -> None:
-    """Only bowls are right, which no question says: the cross-encoder alone knows it."""
-
-    def bowls(count: int) -> list[LabelledQuestion]:
-        asked = []
-        while len(asked) < count:
-            (one,) = market.questions(1, 0)
-            right = [lot for lot in one.answers if "bowl" in market.notes[lot]]
-            if right and len(right) < len(one.answers):
-                asked.append(LabelledQuestion(one.text, right, one.paths))
-        return asked
-
-    assert market.skb.vectors is not None
-    encoder = market.skb.vectors.encoder
-    learned, judged, tried = [bowls(30)], [bowls(20)], bowls(20)
-    hits = []
-    (tmp_path / "with" / "model" / "cross" / MODEL).mkdir(parents=True)  # what a training that was killed left
-    for name, readers in (("without", []), ("with", [open_reader(SkbKB(market.skb), cross, Settings())])):
-        found = train(market.skb, encoder, learned, judged, readers=readers)
-        save(tmp_path / name, market.skb, found, encoder, data={}, training=(), validation=(), seconds=1.0)
-        fused = system(market, tmp_path / name)
-        hits.append(np.mean([fused.retrieve(one.text, 1).ids[0] in one.answers for one in tried]))
-    assert hits[1] > 0.9
-    assert hits[1] > hits[0] + 0.2
-    assert load(tmp_path / "with", SkbKB(market.skb), Settings()).weights.plain[-1] > 1
-    other = shutil.copytree(tmp_path / "with", tmp_path / "other")
-    weights = json.loads((other / "model" / "fuse.json").read_text())
-    assert weights.pop("readers") == READER_SCALE  # without it they are of another scale
-    (other / "model" / "fuse.json").write_text(json.dumps(weights))
-    card = json.loads((other / "card.json").read_text())
-    (other / "card.json").write_text(json.dumps(card | {"files": digests(other / "model")}))
-    with pytest.raises(DataError, match="its weights are of other evidence; train it again"):
-        system(market, other)
-    (tmp_path / "with" / "model" / "cross" / MODEL / "model.onnx").write_bytes(b"")
-    with pytest.raises(DataError, match="not those that were written"):
-        system(market, tmp_path / "with")
-
-
-def test_weights_are_not_chosen_by_what_the_cross_encoder_learned_from(
-    market: Market, cross: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    learned, judged = tmp_path / "learned.jsonl", tmp_path / "judged.jsonl"
-    (one,) = market.questions(1, 0)
-    learned.write_text(json.dumps({"id": "a", "question": one.text, "nodes": one.answers}))
-    judged.write_text(json.dumps({"id": "b", "question": "Where is the bowl?", "nodes": one.answers}))
-    given = ["--dataset", str(learned), "--validation", str(judged), "--set", f"cross={cross}"]
-    cli = Cli(monkeypatch, capsys)
-    code, _, error = cli("train", "fuse", "--kb", str(market.skb.place), *given, "--out", str(tmp_path / "out"))
-    assert (code, "1 of the questions were used to train or choose the evidence cross" in error) == (2, True)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_clause_is_the_words_around_a_name_up_to_the_names_beside_it(market: Market) -> None:
@@ -314,6 +216,24 @@ def test_where_names_are_quoted_a_mere_word_is_none_and_speaks_of_the_relation(t
             "of meaning and about",
             "and about meaning",
         ]
+
+
+def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_leads_to(clinic: SKB) -> None:
+    """Equations 1 and 2 of PASemiQA: from gout ^treats leads to dA alone, associated to g1 and g2, ppi nowhere."""
+    plan = Plan(
+        (
+            PlannedPath((Hop("treats", "in"),), 0.5, "disease", ("disease", "drug")),
+            PlannedPath((Hop("associated"),), 0.3, "disease", ("disease", "gene")),
+            PlannedPath((Hop("ppi"),), 0.1, "gene", ("gene", "gene")),
+            PlannedPath((), 0.1),
+        )
+    )
+    gout = Clause((clinic.number("x1"),), 0, 4, "disease")
+    found = Gatherer(clinic, NoPlanner(), WordWeights({})).gather("gout", [(gout, plan)])
+    shares = dict(zip(map(clinic.id, found.nodes.tolist()), np.exp(found.evidence[:, 1]), strict=True))
+    given = {node: pytest.approx(share, abs=1e-6) for node, share in (("dA", 0.5), ("g1", 0.15), ("g2", 0.15))}
+    assert {node: share for node, share in shares.items() if share > 1e-6} == given
+    assert found.confidence == 0.5
 
 
 def test_words_that_answers_have_tell_and_others_do_not() -> None:

@@ -1,17 +1,14 @@
-"""What is ranked again, what is known of where it came from, and how the two are weighed: without torch."""
+"""What is ranked again, and what is known of where it came from: without torch."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from kbnav.answers.tables import Ranking
-from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import Candidates, Head
+from kbnav.retrieval.qagnn import Candidates
 from kbnav.settings.model import Settings
-from kbnav.training.cross import fit_head
-from kbnav.training.data import Example, Listed, means, read_lists
+from kbnav.training.data import Example, means, read_lists
 
 
 class Fixed:
@@ -44,34 +41,6 @@ def test_systems_by_name_are_candidates_too(shop: SkbKB):
     assert len(found.nodes) == 7
     assert found.features.shape == (7, 4)
     assert 0 <= found.features.min() <= found.features.max() == 1
-
-
-def listed(seed: int, nodes: int = 12) -> Listed:
-    """The second of three columns tells the answer, most of the time."""
-    chance = np.random.default_rng(seed)
-    features = chance.random((nodes, 3)).astype(np.float32)
-    right = int(features[:, 1].argmax()) if chance.random() < 0.9 else 0
-    return Listed(Example(str(seed), "?", (100 + right,)), tuple(range(100, 100 + nodes)), features)
-
-
-def test_the_head_learns_what_tells_the_answers(tmp_path):
-    lists = [listed(seed) for seed in range(60)]
-    noise = [np.random.default_rng(seed).random(12).astype(np.float32) for seed in range(60)]
-    head = fit_head(noise, lists)
-    assert head.weights[2] > 5 * max(abs(head.weights[place]) for place in (0, 1, 3))
-    fresh = [listed(seed) for seed in range(100, 140)]
-    scores = [head(np.zeros(12, np.float32), one.features) for one in fresh]
-    assert means(fresh, scores)["hit@1"] > 0.7 > means(fresh, [one.features[:, 0] for one in fresh])["hit@1"]
-    head.save(tmp_path)
-    assert np.array_equal(Head.load(tmp_path)(noise[0], lists[0].features), head(noise[0], lists[0].features))
-    (tmp_path / "head.json").write_text("{}")
-    with pytest.raises(DataError, match="cannot be read"):
-        Head.load(tmp_path)
-
-
-def test_without_an_answer_among_the_candidates_the_score_alone_counts():
-    one = Listed(Example("q", "?", (7,)), (1, 2), np.ones((2, 4), np.float32))
-    assert fit_head([np.zeros(2, np.float32)], [one])(np.array([0.0, 3.0], np.float32), one.features).tolist() == [0, 3]
 
 
 def test_answers_that_are_no_candidates_count_as_missed():

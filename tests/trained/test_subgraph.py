@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import CandidateList
-from kbnav.retrieval.qagnn import Builder, inside, together
+from kbnav.retrieval.qagnn import Builder, CandidateList, inside, together
 from tests.trained.halls import DOORS, names
 
 

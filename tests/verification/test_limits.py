@@ -1,27 +1,23 @@
-"""Time and money of one question: the best so far when they end; a stronger model where a cheap one's answer fails."""
+"""Time and money of one question: the best so far when they end."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.agents.common.agent import Agent, build_agent, completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import PUBLISHED, estimate_cost
-from kbnav.evaluation.records import QuestionRecord
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import cost_of, known_prices, needed_price
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Outcome, Run, Usage
-from kbnav.sessions.session import Chat, ask, serializer
+from kbnav.runs.trajectory import Usage
+from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget, Price, Settings
 
 BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
@@ -42,7 +38,7 @@ def priced(*replies: AIMessage, tokens: int = 10) -> ScriptedModel:
 
 def agent_with(kb: KnowledgeBase, home: Path, model: ScriptedModel, **more: Any) -> Agent:
     settings = Settings(home=home, model="scripted", language="en", prices=PRICE, **more)
-    return completed(settings, lambda one: spinach_with(model, None, kb, one))
+    return completed(spinach_with(model, None, kb, settings), settings)
 
 
 def looks(number: int) -> AIMessage:
@@ -109,55 +105,3 @@ def test_list_prices_hold_at_their_makers_endpoint_and_ones_own_go_before(tmp_pa
     assert known_prices(Settings(home=tmp_path))["gpt-4o"].prompt == 2.5
     assert known_prices(Settings(home=tmp_path, prices=own))["gpt-4o"].prompt == 1
     assert "gpt-4o" not in known_prices(Settings(home=tmp_path, base_url="http://127.0.0.1:8000/v1"))
-
-
-def cascade(kb: KnowledgeBase, home: Path, cheap: ScriptedModel, strong: ScriptedModel) -> Agent:
-    settings = Settings(
-        home=home, model="cheap", escalate="strong", language="en",
-        prices={"cheap": Price(prompt=1000, completion=0), "strong": Price(prompt=10_000, completion=0)},
-    )  # fmt: skip
-    models = {"cheap": cheap, "strong": strong}
-    return completed(settings, lambda one: spinach_with(models[one.model], None, kb, one))
-
-
-def test_a_stronger_model_is_asked_where_the_answer_fails_the_checks(mini_kb, tmp_path):
-    run = ask(cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(ONE, DONE)), ASKED)
-    assert (run.model, run.outcome.status, run.outcome.doubts) == ("strong", "answered", ())
-    assert "cheap was asked first, and then strong" in run.outcome.note
-    assert run.cost == pytest.approx(0.02 + 0.2)  # of both
-    assert run.usage.calls == 4
-
-
-def test_it_is_not_asked_where_nothing_speaks_against_the_answer(mini_kb, tmp_path):
-    strong = priced(ONE, DONE)
-    run = ask(cascade(mini_kb, tmp_path, priced(ONE, DONE), strong), ASKED)
-    assert (run.model, run.cost, strong.seen) == ("cheap", pytest.approx(0.02), [])
-
-
-def test_where_it_finds_nothing_the_first_answer_stays(mini_kb, tmp_path):
-    nothing = says(("finish", {"no_answer": True}), thought="Not here.")
-    other = says(("execute_query", {"query": "SELECT ?x WHERE { ?x wdt:P61 wd:Q1 }"}))
-    run = ask(cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(other, nothing)), ASKED)
-    assert (run.model, run.outcome.query) == ("cheap", BOTH)
-
-
-def test_a_chat_goes_on_from_the_stronger_models_answer(mini_kb, tmp_path):
-    agent = cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(ONE, DONE))
-    chat = Chat(agent, "s", InMemorySaver(serde=serializer()))
-    assert chat.ask(ASKED).model == "strong"
-    assert "ORDER BY" in chat.history[0].outcome.query
-
-
-def test_what_a_benchmark_will_cost_is_told_from_published_runs_and_then_from_its_own(tmp_path):
-    settings = Settings(home=tmp_path, model="gpt-4o")
-    first = estimate_cost("spinach", settings, 100, [])
-    fresh = PUBLISHED.prompt - PUBLISHED.cached
-    each = (fresh * 2.5 + PUBLISHED.cached * 1.25 + PUBLISHED.completion * 10) / 1e6
-    assert first.dollars == pytest.approx(100 * each)
-    assert "published" in str(first)
-    run = Run("r", "?", "skb", "gpt-4o", "en", (), (), Outcome("answered", "finish"), Usage(2000, 100, 1000, 4))
-    own = estimate_cost("skb", settings, 10, [QuestionRecord(f"q{n}", replace(run)) for n in range(5)])
-    assert own.dollars == pytest.approx(10 * (1000 * 2.5 + 1000 * 1.25 + 100 * 10) / 1e6)
-    assert "as the 5 that were asked" in str(own)
-    assert estimate_cost("skb", settings, 10, []).dollars is None
-    assert "nothing is paid" in str(estimate_cost("skb", Settings(home=tmp_path), 10, []))

@@ -17,7 +17,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
 from kbnav.runs.trajectory import DOUBTS, Run, load_run
 from kbnav.sessions.session import ask
-from kbnav.settings.model import Checks, Settings
+from kbnav.settings.model import Settings
 
 ASKED = "What year was Marie Curie born?"
 
@@ -42,7 +42,7 @@ def test_doubts_are_saved_with_the_run(run: Run, tmp_path: Path):
 
 
 def test_checks_can_be_left_out(mini_kb: KnowledgeBase, tmp_path: Path):
-    settings = Settings(home=tmp_path, checks=Checks(by="off"))
+    settings = Settings(home=tmp_path, checks=False)
     assert ask(build_agent(mini_kb, settings), ASKED).outcome.doubts == ()
 
 

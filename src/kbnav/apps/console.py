@@ -154,8 +154,7 @@ def _answer_lines(run: Run) -> RenderableType:
         "refused": ("The model refused. ", "bold red"),
         "failed": ("The run failed. ", "bold red"),
     }[outcome.status]
-    said = not outcome.withheld  # then the note alone says what became of the answer
-    parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))] if said else []
+    parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.absence:
@@ -163,8 +162,6 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
-    if outcome.confidence:
-        parts.append(Text(printable(outcome.confidence.text), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
@@ -290,7 +287,6 @@ def run_record(run: Run) -> dict[str, Any]:
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
         "absence": asdict(outcome.absence) if outcome.absence else None,
         "doubts": [doubt.to_document() for doubt in outcome.doubts],
-        **({"confidence": outcome.confidence.to_document()} if outcome.confidence else {}),
         "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),

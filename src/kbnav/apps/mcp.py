@@ -13,8 +13,6 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
-
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.tables import Ranking
 from kbnav.apps.building import asking
@@ -38,14 +36,9 @@ with needs("mcp", "kbnav mcp"):
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.shared.message import SessionMessage
     from mcp_types import (
-        INVALID_REQUEST,
-        PARSE_ERROR,
         CallToolRequestParams,
         CallToolResult,
-        ErrorData,
-        JSONRPCError,
         ListToolsResult,
         PaginatedRequestParams,
         TextContent,
@@ -129,8 +122,8 @@ class LocalBackend:
     async def call(
         self,
         context: ServerRequestContext[Any],  # noqa: ARG002
-        work: Callable[[], CallToolResult],
-    ) -> CallToolResult:
+        work: Callable[[], T],
+    ) -> T:
         """In a thread; what is taken back keeps it until it is over."""
         cancellation = Cancellation(asyncio.get_running_loop())
         return await self._done(partial(cancellation.within, work), cancellation)
@@ -274,8 +267,12 @@ def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server
         context: ServerRequestContext[Any],  # noqa: ARG001 - a handler
         params: PaginatedRequestParams | None,  # noqa: ARG001
     ) -> ListToolsResult:
-        own = [*_tools(agent), _ask_tool()] if agent else []
-        return ListToolsResult(tools=[*own, *([_retrieve_tool(backend.retrievers)] if backend.retrievers else [])])
+        found = []
+        if agent:
+            lookups = [tool.lookup for tool in agent.lookups]
+            found = [Tool(name=o["name"], description=o["description"], input_schema=o["parameters"]) for o in lookups]
+            found.append(_ASK_TOOL)
+        return ListToolsResult(tools=[*found, *([_retrieve_tool(backend.retrievers)] if backend.retrievers else [])])
 
     async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
@@ -291,52 +288,41 @@ def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server
                 answered = partial(_answered, agent, run, evidence)
                 found = await backend.call(context, answered) if evidence else answered()
             else:
-                found = await backend.call(context, partial(_call, agent, params.name, arguments))
+                seen, _ = await backend.call(context, partial(use, agent, params.name, arguments))
+                found = _result(seen.text, failed=not seen.ok)
         except KbnavError as error:
             found = _result(str(error), failed=True)
         return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))
 
+    instructions = []
+    if agent:
+        known = next((entry.about.rstrip(".") for entry in systems() if entry.name == agent.name), "one of your own")
+        instructions.append(_INSTRUCTIONS.format(kb=backend.kb.name, agent=agent.name, about=known))
+    if backend.retrievers:
+        instructions.append(_RANKED.format(kb=backend.kb.name))
     return Server(
         "kbnav",
         version=versions()["kbnav"],
-        instructions=" ".join(_instructions(backend)),
+        instructions=" ".join(instructions),
         lifespan=backend.opened,
         on_list_tools=tools,
         on_call_tool=call,
     )
 
 
-def _instructions(backend: LocalBackend | SharedBackend) -> Iterator[str]:
-    """What a client reads of the server."""
-    if backend.agent:
-        yield _INSTRUCTIONS.format(kb=backend.kb.name, agent=backend.agent.name, about=_about(backend.agent))
-    if backend.retrievers:
-        yield _RANKED.format(kb=backend.kb.name)
-
-
-def _about(agent: Agent) -> str:
-    """What the agent is, as the registry says it; one of somebody's own may not be in it."""
-    known = next((entry.about for entry in systems() if entry.name == agent.name), "")
-    return known.rstrip(".") or "one of your own"
-
-
-def _tools(agent: Agent) -> list[Tool]:
-    return [
-        Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
-        for one in (tool.lookup for tool in agent.lookups)
-    ]
-
-
-def _ask_tool() -> Tool:
-    question = {"type": "string", "description": "The question.", "minLength": 1}
-    evidence = {
-        "type": "boolean",
-        "description": "Also the statements that make each row true; two queries more.",
-        "default": False,
-    }
-    properties = {"question": question, "evidence": evidence}
-    schema = {"type": "object", "properties": properties, "required": ["question"]}
-    return Tool(name=ASK, description=_ASK, input_schema=schema)
+_PROVE = "Also the statements that make each row true; two queries more."
+_ASK_TOOL = Tool(
+    name=ASK,
+    description=_ASK,
+    input_schema={
+        "type": "object",
+        "properties": {
+            "question": {"type": "string", "description": "The question.", "minLength": 1},
+            "evidence": {"type": "boolean", "description": _PROVE, "default": False},
+        },
+        "required": ["question"],
+    },
+)
 
 
 def _retrieve_tool(retrievers: Sequence[SystemEntry]) -> Tool:
@@ -387,12 +373,6 @@ def _ranked(run: Run, k: int) -> CallToolResult:
     return _result("\n".join(lines) or "nothing was found", {**data, "ranking": records, "steps": steps})
 
 
-def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """Call one tool. Raises KbnavError where it cannot be called so."""
-    seen, _ = use(agent, name, arguments)
-    return _result(seen.text, failed=not seen.ok)
-
-
 def _result(text: str, data: dict[str, Any] | None = None, *, failed: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data, is_error=failed)
 
@@ -400,52 +380,7 @@ def _result(text: str, data: dict[str, Any] | None = None, *, failed: bool = Fal
 async def run_stdio(server: Server[Any]) -> None:
     """Talk over standard input and output until the client hangs up."""
     async with stdio_server() as (read, write):
-        await server.run(_Readable(read, write), write, server.create_initialization_options())
-
-
-class _Readable:
-    """What a client sends; to what is no message it is told so, where the library drops it and the client waits."""
-
-    def __init__(self, read: Any, write: Any) -> None:
-        self._read, self._write = read, write
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._read, name)
-
-    async def __aenter__(self) -> _Readable:
-        await self._read.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._read.__aexit__(*error)
-
-    def __aiter__(self) -> _Readable:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._next(self._read.__anext__)
-
-    async def receive(self) -> Any:
-        """The next message."""
-        return await self._next(self._read.receive)
-
-    async def _next(self, take: Callable[[], Any]) -> Any:
-        while isinstance(item := await take(), Exception):
-            await self._write.send(_unreadable(item))
-        return item
-
-
-def _unreadable(error: Exception) -> SessionMessage:
-    """The reply to a line that is no JSON, or no message (JSON-RPC 2.0, section 5.1)."""
-    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
-    if not found or found[0]["type"] == "json_invalid":
-        return SessionMessage(
-            JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="this line is no JSON"))
-        )
-    names = (one["input"].get("id") for one in found if isinstance(one["input"], dict))
-    known = next((name for name in names if isinstance(name, (int, str)) and not isinstance(name, bool)), None)
-    error_data = ErrorData(code=INVALID_REQUEST, message="this line is no message of JSON-RPC 2.0")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=error_data))
+        await server.run(read, write, server.create_initialization_options())
 
 
 def http_app(server: Server[Any], web: Web) -> ASGIApp:

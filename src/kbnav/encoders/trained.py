@@ -25,14 +25,13 @@ CARD = "card.json"
 MODEL = "model"
 """The folder beside the card that holds what was trained."""
 FORMAT = 1
-Kind = Literal["dense", "cross", "qagnn", "fuse"]
+Kind = Literal["dense", "qagnn", "fuse"]
 
 
 TOKENIZER = "tokenizer.json"
 EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
 _TOKENS_AT_ONCE = 2048
-Text = str | tuple[str, str]
 
 
 class _Strict(BaseModel):
@@ -198,14 +197,14 @@ def onnx_installed() -> bool:
 
 
 class OnnxTexts:
-    """A transformer as onnxruntime reads it, over texts or pairs of texts. Several threads may call it at once.
+    """A transformer as onnxruntime reads it. Several threads may call it at once.
 
-    Its inputs are ``input_ids``, ``attention_mask`` and, where the tokenizer gives them, ``types``: which of two texts
-    a token is of. Each is [texts, tokens]; the one output is [texts, d].
+    Its inputs are ``input_ids``, ``attention_mask`` and, where the tokenizer gives them, ``types``, each
+    [texts, tokens]; the one output is [texts, d].
     """
 
     def __init__(self, model: Path, tokenizer: Path, longest: int) -> None:
-        """``longest`` tokens are read; of a pair the second text's end is cut. Raises DataError."""
+        """``longest`` tokens of a text are read. Raises DataError."""
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -213,20 +212,17 @@ class OnnxTexts:
         options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
         try:
             self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-            self._pairs, self._texts = (Tokenizer.from_file(str(tokenizer)) for _ in range(2))
+            self._tokenizer = Tokenizer.from_file(str(tokenizer))
         except Exception as error:  # both libraries raise what is no more than that
             raise DataError(f"{model.parent}: cannot be read: {str(error).splitlines()[0]}") from error
         self._wanted = {given.name for given in self._session.get_inputs()}
         self._width = self._session.get_outputs()[0].shape[-1]
-        self._pairs.enable_truncation(longest, strategy="only_second")
-        self._texts.enable_truncation(longest)
-        for one in (self._pairs, self._texts):
-            one.no_padding()
+        self._tokenizer.enable_truncation(longest)
+        self._tokenizer.no_padding()
 
-    def run(self, texts: Sequence[Text]) -> Vectors:
-        """The output of each text or pair, [len(texts), d]."""
-        tokenizer = self._pairs if texts and not isinstance(texts[0], str) else self._texts
-        encodings = tokenizer.encode_batch(list(texts))
+    def run(self, texts: Sequence[str]) -> Vectors:
+        """The output of each text, [len(texts), d]."""
+        encodings = self._tokenizer.encode_batch(list(texts))
         order = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
         found = np.zeros((len(texts), self._width), np.float32)
         for rows in _groups(order, [len(one.ids) for one in encodings]):

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -483,7 +482,7 @@ def words_markdown(statistics: Sequence[WordStatistics]) -> str:
 def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
     """Write how many questions of each group have how many words, and stored answers (STaRK, Figure 4).
 
-    As CSV, and where matplotlib is installed as a chart. Raises UsageError where the folder cannot be written.
+    As CSV. Raises UsageError where the folder cannot be written.
     """
     words = {name: Counter(len(one.text(language).split()) for one in some) for name, some in groups.items()}
     answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
@@ -495,28 +494,9 @@ def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, lan
             for name, counts in found.items():
                 writer.writerows((name, length, counts[length]) for length in sorted(counts))
             write_whole(folder / file, out.getvalue())
-        made = [folder / "question-words.csv", folder / "answers.csv"]
-        if find_spec("matplotlib"):
-            made.append(_chart({"words of a question": words, "answers": answers}, folder / "lengths.png"))
-        return made
+        return [folder / "question-words.csv", folder / "answers.csv"]
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
-
-
-def _chart(panels: Mapping[str, Mapping[str, Counter[int]]], path: Path) -> Path:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.8, 4.0), layout="constrained")
-    for axes, (label, found) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        for name, counts in found.items():
-            lengths = sorted(counts)
-            shares = [100 * counts[length] / counts.total() for length in lengths]
-            axes.step(lengths, shares, where="mid", label=name.replace("$", r"\$"))
-        axes.set(xlabel=label, ylabel="questions, %")
-        axes.spines[["top", "right"]].set_visible(False)
-    axes.legend()
-    figure.savefig(path, metadata={"Software": None})
-    return path
 
 
 _GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, math.inf))

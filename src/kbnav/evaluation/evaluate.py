@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -22,12 +21,10 @@ from kbnav.evaluation.records import (
     GOLD,
     SCORES,
     GoldAnswer,
-    QuestionRecord,
     RunInfo,
     SavedRun,
     read_gold,
     read_info,
-    read_records,
     read_saved_run,
 )
 from kbnav.evaluation.runner import (
@@ -45,20 +42,16 @@ from kbnav.evaluation.runner import (
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.models.prices import cost_of, known_prices, list_prices, price_of
+from kbnav.models.prices import known_prices
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
-from kbnav.runs.trajectory import Usage, to_json, versions
+from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
 from kbnav.settings.systems import FromGold, kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-PUBLISHED = Usage(prompt=17_604, completion=509, cached=13_488, calls=8)
-"""Means of a question of ``spinach``: the published SPINACH runs on QALD-10, by ``python benchmarks/cost.py``."""
-_FEW = 5
-"""Questions whose mean is better than that of other runs."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
@@ -273,54 +266,3 @@ def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:
     scores = score_run(run or read_saved_run(folder))
     write_whole(folder / SCORES, to_json(scores) + "\n")
     return scores
-
-
-@dataclass(frozen=True)
-class CostEstimate:
-    """Means of one question, and the US dollars of all that are left; ``basis`` says where the means are from."""
-
-    questions: int
-    each: Usage
-    basis: str
-    dollars: float | None
-    priced: str = ""
-
-    def __str__(self) -> str:
-        if not self.each.calls:
-            return f"{self.questions} questions: {self.basis}"
-        cost = "price not known (setting prices)" if self.dollars is None else f"about ${self.dollars:.2f}{self.priced}"
-        read, written = self.each.prompt * self.questions, self.each.completion * self.questions
-        return f"{self.questions} questions: about {read:,} + {written:,} tokens, {cost}; {self.basis}"
-
-
-def estimate_plan(plan: Plan, folder: Path) -> CostEstimate:
-    """What a plan will cost that is begun, or gone on with, in a folder. Raises as ``evaluate``."""
-    records = read_records(folder)
-    left = sum(one.id not in records for one in plan.candidates[: plan.limit])
-    system = plan.system
-    if not system and plan.settings.model != OFFLINE:
-        with open_kb(plan.settings) as kb:
-            system = usual_agent(kb)
-    return estimate_cost(system, plan.settings, left, records.values())
-
-
-def estimate_cost(system: str, settings: Settings, left: int, done: Iterable[QuestionRecord]) -> CostEstimate:
-    """What ``left`` questions will cost: as those that were ``done`` in this run, else as published ones did."""
-    if settings.model == OFFLINE:
-        return CostEstimate(left, Usage(), "no model is asked, and nothing is paid", 0.0)
-    known = [one.run.whole_usage for one in done if one.run.whole_usage.calls]
-    if len(known) >= _FEW:
-        prompt, completion, cached = (
-            round(fmean(getattr(one, part) for one in known)) for part in ("prompt", "completion", "cached")
-        )
-        each, basis = Usage(prompt, completion, cached, 1), f"as the {len(known)} that were asked"
-    elif system == "spinach":
-        each, basis = PUBLISHED, "as the published runs of SPINACH on QALD-10"
-    else:
-        unknown = f"what {system} uses is not known before it was asked: try --limit {_FEW}"
-        return CostEstimate(left, Usage(), unknown, None)
-    cost = cost_of(each, price_of(settings, settings.model))
-    if cost is None:
-        return CostEstimate(left, each, basis, None)
-    listed = "" if settings.model in settings.prices else f" at the list prices of {list_prices()[0]}"
-    return CostEstimate(left, each, basis, cost * left, listed)

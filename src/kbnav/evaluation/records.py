@@ -6,7 +6,6 @@
     gold.jsonl        GoldInfo, then a GoldAnswer a line
     questions.jsonl   a QuestionRecord a line, appended as questions end
     scores.json       written by ``kbnav eval score``; always the same for the same three files above
-    live.json         the questions under way, only while the run goes on
     labels.json       English labels of the ids in answers, where the run was scored by labels
 """
 
@@ -52,7 +51,7 @@ class RunInfo:
     prompts: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
     origin: str = ""
-    """Where answers come from that were not asked for here: an imported file, or the run that was replayed."""
+    """Where answers come from that were not asked for here: the name of an imported file."""
     sample: Mapping[str, float] = field(default_factory=dict)
     """``share`` and ``seed`` of the random part of the dataset that ``questions`` are; empty where they are all."""
     from_gold: FromGold = ""

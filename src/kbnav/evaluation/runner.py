@@ -38,7 +38,7 @@ PATIENCE = 10
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
     ("api_key", "cache_age", "contact", "data", "endpoints", "home", "journal", "kb", "model_endpoints",
-     "model_retries", "model_timeout", "prices", "shared", "skb_graph")
+     "model_retries", "model_timeout", "prices", "shared")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
 
@@ -98,7 +98,7 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     if systems.built_kind(name, built) == "agent":
         from kbnav.agents.common.agent import completed
 
-        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
+        return agent_system(completed(built, settings))
     return retrieval_system(built, kb, settings)
 
 

@@ -12,18 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import read_saved_run
-from kbnav.evaluation.report.data import metric_name
-from kbnav.evaluation.report.plots import COLORS, save_figure
 from kbnav.evaluation.scoring import score_run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 class Variant(NamedTuple):
@@ -144,36 +139,3 @@ def to_csv(rows: Sequence[Row]) -> str:
         start = [one.variant.option, one.variant.value, one.runs, one.questions]
         writer.writerow([*start, *numbers, one.replayed])
     return out.getvalue()
-
-
-def write_sweep_plots(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """``OPTION.png`` for every option: scores and seconds by its values (PASemiQA, Figures 3 to 5).
-
-    Bars are standard deviations. Values that are numbers are placed by size, others side by side. Raises UsageError
-    without matplotlib, or where the folder cannot be written.
-    """
-    options = dict.fromkeys(row.variant.option for row in rows)
-    return [
-        save_figure(folder / f"{option}.png", 2, lambda axes, own=option: _draw(axes, rows, own))  # type: ignore[misc]
-        for option in options
-    ]
-
-
-def _draw(axes: Sequence[Axes], rows: Sequence[Row], option: str) -> None:
-    own = [row for row in rows if row.variant.option == option]
-    try:
-        own.sort(key=lambda row: float(row.variant.value))
-        places = [float(row.variant.value) for row in own]
-    except ValueError:
-        places = [float(place) for place in range(len(own))]
-    metric = next(name for name in ("f1", "hit@1", *own[0].scores) if name in own[0].scores)
-    panels = (
-        (f"{metric_name(metric)}, %", 100, [row.scores[metric] for row in own]),
-        ("seconds a question", 1, [row.seconds for row in own]),
-    )
-    for one, color, (label, scale, spreads) in zip(axes, COLORS, panels, strict=False):
-        means, errors = zip(*((scale * mean, scale * (deviation or 0.0)) for mean, deviation in spreads), strict=True)
-        one.errorbar(places, means, yerr=errors, fmt="o-", capsize=3, color=color)
-        one.set_xticks(places, [row.variant.value for row in own])
-        one.set(xlabel=option, ylabel=label)
-        one.set_ylim(bottom=0)

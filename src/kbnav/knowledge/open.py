@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.mirror import Mirror
     from kbnav.knowledge.wikidata.site import Site
@@ -102,9 +101,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
     bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's, an address of an object store an
-    SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
-    endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
-    all of them together.
+    SKB's; a name of ``settings.sparql`` is that endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL
+    endpoint; several names with `` + `` between, all of them together.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     with _opened(settings, queries) as kb:
@@ -126,9 +124,9 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
     if name == "mini" or _is_mirror(Path(name)):
         return _mirror(settings, queries)
 
-    from kbnav.knowledge.skb.store import is_tables
+    from kbnav.knowledge.skb.lance.tables import is_lance
 
-    if name == "demo" or is_tables(name) or is_skb(Path(name)):
+    if name == "demo" or is_lance(name) or is_skb(Path(name)):
         place = str(bundled_skb(settings.home)) if name == "demo" else name
         return closing(_open_skb(settings, place, queries))
     raise _nothing_at(settings)
@@ -222,7 +220,7 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
 def _by_qlever(settings: Settings) -> Settings:
     """Live Wikidata with QLever's public query service in place of Wikidata's: one graph, and no time limit of 60 s."""
-    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever", "scholarly": ""}
+    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
     return settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
 
 
@@ -260,30 +258,13 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     """
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
-    from kbnav.knowledge.probing import any_status, dialect_at
-    from kbnav.knowledge.replies import Reply, Request
+    from kbnav.knowledge.probing import dialect_at
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
     source = source.model_copy(update={"services": (*settings.services, *source.services)})
 
-    def ask(query: str) -> Reply:
-        # Posted, so that no cache keeps the error that an engine answers with.
-        return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
-
-    index = _name_index(settings, source.index)
-    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, settings.home, ask), index, name)
-
-
-def _name_index(settings: Settings, folder: str) -> SkbKB | None:
-    """The name index of an endpoint. Raises UsageError where there is none in the folder."""
-    from kbnav.knowledge.endpoint.search import INDEX
-
-    if not folder:
-        return None
-    if not is_skb(Path(folder) / INDEX):
-        raise UsageError(f"{folder} has no name index: `kbnav sparql index URL --out {folder}` makes it")
-    return _open_skb(settings.model_copy(update={"skb_graph": ""}), str(Path(folder) / INDEX))
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name)
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
@@ -304,26 +285,7 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     except BaseException:
         store.close()
         raise
-    skb = SKB(store, encoder)
-    closed = _walked_elsewhere(settings, skb) if settings.skb_graph else lambda: None
-    return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries, closed=closed)
-
-
-def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
-    """Let an SKB's graph be walked at an endpoint; what closes that. Raises DataError where it has another graph."""
-    from kbnav.knowledge.skb.rdf import SparqlGraph
-
-    name = settings.skb_graph
-    endpoint = open_endpoint(settings, name, settings.sparql.get(name) or SparqlSource(url=name))
-    try:
-        graph = SparqlGraph(endpoint.select, skb.nodes, skb.type_names, skb.relation_names, skb.meta.edges)
-        graph.check()
-    except BaseException:
-        endpoint.close()
-        skb.close()
-        raise
-    skb.graph = graph
-    return endpoint.close
+    return SkbKB(SKB(store, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
 
 
 @contextmanager
@@ -336,7 +298,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
-        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
+        endpoints = _at(settings, Endpoints(sparql="", api="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:
             site = _site_of(mirror, settings)
@@ -364,7 +326,7 @@ def _site_of(mirror: Mirror, settings: Settings) -> Site:
 
     info = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
     queries = LocalQueries(mirror, {}, (), settings.kb)
-    return learn(settings, info, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
+    return learn(settings, info, queries.run)
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

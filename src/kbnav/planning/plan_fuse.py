@@ -11,17 +11,14 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
-from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain, groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +29,6 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, encode_queries
 from kbnav.encoders.trained import (
     CARD,
-    MODEL,
     Card,
     Question,
     check_files,
@@ -46,16 +42,14 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
-from kbnav.planning.ranker import Mask, Ranker, Training
+from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
-from kbnav.retrieval.cross import CrossScorer, document_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
-from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -166,104 +160,6 @@ def _design(found: Candidates) -> Floats:
     return np.hstack([found.evidence, found.evidence * (found.confidence - 0.5)])
 
 
-READER_SCALE = "log share"
-"""How what readers say becomes evidence; weights that were learned of another are of no use."""
-_FLOOR = 0.001
-"""Shares far below it count as none."""
-READ = 50
-"""Nodes of a question that a cross-encoder reads: the best by the weights set by hand."""
-_TEXTS_KEPT = 20_000
-_QUESTIONS_KEPT = 1_000
-"""With the scores of their nodes: a training asks for those of a question more than once."""
-
-
-class Reader(ABC):
-    """Something trained, in a folder with its card."""
-
-    kind: ClassVar[str]
-
-    def __init__(self, folder: Path, card: Card) -> None:
-        self.card, self._folder = card, folder
-
-    @abstractmethod
-    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
-        """``log_shares`` of the nodes that it scores; 0 of others.
-
-        ``likely`` [nodes] are the scores by the weights set by hand.
-        """
-
-    def copy_to(self, folder: Path) -> None:
-        """Put what was trained into a folder of its own, with its card."""
-        shutil.copytree(self._folder / MODEL, folder / MODEL, dirs_exist_ok=True)  # of one that was killed
-        shutil.copy(self._folder / CARD, folder)
-
-
-class CrossReader(Reader):
-    """A cross-encoder, and the documents that it reads."""
-
-    kind = "cross"
-
-    def __init__(self, kb: SkbKB, folder: Path, card: Card) -> None:
-        """Raises UsageError for another schema and where what runs it is missing, DataError where it is damaged."""
-        super().__init__(folder, card)
-        check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
-        check_files(folder / MODEL, card.files)
-        longest = int(card.settings["longest"])
-        self._scorer = CrossScorer(folder / MODEL, longest)
-        self._text = lru_cache(_TEXTS_KEPT)(lambda node: document_text(kb.skb, node, longest))
-        self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
-
-    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
-        """See ``Reader``: the nodes that are most ``likely`` are read."""
-        places = np.argsort(-likely, kind="stable")[:READ]
-        read, known = nodes[places].tolist(), self._known(question)
-        if new := [node for node in read if node not in known]:
-            scores = self._scorer.score(question, [self._text(node) for node in new])
-            known.update(zip(new, scores.tolist(), strict=True))
-        return log_shares(len(nodes), places, np.array([known[node] for node in read]))
-
-
-class GraphReader(Reader):
-    """A graph network, and the systems whose nodes it ranks."""
-
-    kind = "qagnn"
-
-    def __init__(self, kb: SkbKB, folder: Path, card: Card, settings: Settings) -> None:
-        """Raises UsageError for another schema or encoder and where torch is missing, DataError where it is damaged."""
-        super().__init__(folder, card)
-        options = QAGNNOptions(trained=str(folder), depth=card.pool)
-        self._skb, self._system = kb.skb, build_qagnn(kb, settings, options)
-        self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)
-
-    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:  # noqa: ARG002
-        """See ``Reader``: the nodes that the network finds by itself have a score."""
-        scores = self._scores(question)
-        scored = np.flatnonzero(np.isin(nodes, list(scores)))
-        return log_shares(len(nodes), scored, np.array([scores[node] for node in nodes[scored].tolist()]))
-
-    def _scored(self, question: str) -> Mapping[int, float]:
-        ranking = self._system.retrieve(question, self.card.pool)
-        return {self._skb.number(one.id): one.score for one in ranking.nodes}
-
-
-def open_reader(kb: SkbKB, folder: Path, settings: Settings) -> Reader:
-    """What was trained into a folder. Raises as ``CrossReader`` and ``GraphReader``."""
-    card = read_card(folder, "cross", "qagnn")
-    return CrossReader(kb, folder, card) if card.kind == "cross" else GraphReader(kb, folder, card, settings)
-
-
-def log_shares(count: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> Floats:
-    """``log(1 + p / 0.001)`` at the scores' places of ``count``, with p their share in a softmax; 0 elsewhere.
-
-    So what is said counts by how sure it is: a node far above all others for more than the first of many alike.
-    """
-    found = np.zeros(count)
-    if len(scores):
-        shares = np.exp(scores - scores.max())
-        found[places] = np.log1p(shares / shares.sum() / _FLOOR)
-    return found
-
-
 _RARE = 2
 """Questions that a word stands in at most for it to tell of words that were never met."""
 _DOUBT = 2.0
@@ -311,28 +207,14 @@ KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-me
 - ``words``, ``meaning``: of the question without names and words that tell nothing, BM25 and cosine with the document;
 - ``question``, ``question-meaning``: the same of the whole question, with the document and its relations;
 - ``untrained``: the score that ``graph-rank`` gives, which goes by the schema's words and short, common paths.
-
-Where a cross-encoder or a graph network was trained, its word is one more, by the name of its kind.
 """
 START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
 """What the weights are before any training."""
-_READ = 1.0
-"""The same of what was trained to rank again."""
 _FLOOR_evidence, _NARROWEST = 0.01, 1e-7
 _REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
 """Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
 _ENDS = 20_000
 """Nodes that a hop may lead to."""
-
-
-def evidence_kinds(readers: Sequence[Reader] = ()) -> tuple[str, ...]:
-    """The evidence, in the order of its columns."""
-    return (*KINDS, *(one.kind for one in readers))
-
-
-def start_weights(readers: Sequence[Reader] = ()) -> Weights:
-    """The weights before any training."""
-    return Weights((*START.plain, *(_READ for _ in readers)), (*START.sure, *(0.0 for _ in readers)))
 
 
 class Plans(NamedTuple):
@@ -353,14 +235,13 @@ class Gatherer:
         planner: Planner,
         telling: WordWeights,
         ranges: Sequence[tuple[int, int]] | None = None,
-        readers: Sequence[Reader] = (),
     ) -> None:
         """``ranges`` are the nodes that may answer. Raises UsageError where the SKB has no index of texts or names."""
         if skb.text is None:
             raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
         self._skb, self._planner, self._telling = skb, planner, telling
-        self._ranges, self._readers = list(ranges) if ranges else None, readers
-        self._text: TextSearch = skb.text
+        self._ranges = list(ranges) if ranges else None
+        self._text: TextIndex = skb.text
         self._matcher = NodeMatcher(skb, "exact")
         self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
 
@@ -397,13 +278,10 @@ class Gatherer:
             meaning[1],
             _scaled(untrained, among),
         ]
-        found = Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
-        likely = START.scores(found)
-        read = [reader.evidence(question, nodes, likely) for reader in self._readers]
-        return found._replace(evidence=np.column_stack([found.evidence, *read]))
+        return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
 
     @property
-    def _whole_text(self) -> TextSearch:
+    def _whole_text(self) -> TextIndex:
         return self._skb.relational_text or self._text
 
     @property
@@ -486,7 +364,6 @@ class Trained:
     weights: Weights
     before: dict[str, float]
     after: dict[str, float]
-    readers: Sequence[Reader] = ()
 
 
 def train(
@@ -495,10 +372,8 @@ def train(
     learned: Sequence[Sequence[LabelledQuestion]],
     judged: Sequence[Sequence[LabelledQuestion]],
     progress: Progress = lambda stage, done, total: None,  # noqa: ARG005
-    *,
-    readers: Sequence[Reader] = (),
 ) -> Trained:
-    """Learn from sets of questions, and choose the weights on sets of others, those of what ``readers`` say among them.
+    """Learn from sets of questions, and choose the weights on sets of others.
 
     Where there are several sets of each, as many, those of one place are worded alike; then each validation question
     is ranked twice: by the planner that learned from all sets, and by one that has not met its wording. So the weights
@@ -516,13 +391,12 @@ def train(
     known: list[Judged] = []
     for place, questions in enumerate(judged):
         for one in [planner, *apart[place : place + 1]]:
-            gatherer = Gatherer(skb, one, telling, readers=readers)
+            gatherer = Gatherer(skb, one, telling)
             for question in questions:
                 known.append(_judged(skb, gatherer, question))
                 progress("weights", len(known), total)
-    first = start_weights(readers)
-    weights = fit(known, first)
-    return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), readers)
+    weights = fit(known, START)
+    return Trained(planner, telling, weights, _scores(known, START), _scores(known, weights))
 
 
 def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Example]:
@@ -611,13 +485,10 @@ def save(
     """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
     found.planner.save(folder / "model" / PLANNER, "exact")
     learned: dict[str, Any] = {
-        "kinds": evidence_kinds(found.readers),
+        "kinds": KINDS,
         "weights": asdict(found.weights),
-        "readers": READER_SCALE,
         "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
     }
-    for reader in found.readers:
-        reader.copy_to(folder / "model" / reader.kind)
     write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
     card = Card(
         kind="fuse",
@@ -626,12 +497,12 @@ def save(
         relations=skb.relational_text is not None,
         base=encoder.name,
         base_sha256="",
-        settings={"evidence": evidence_kinds(found.readers)},
+        settings={"evidence": KINDS},
         data=dict(data),
         training=tuple(training),
         validation=tuple(validation),
-        epochs=Training().epochs,
-        best_epoch=Training().epochs,
+        epochs=EPOCHS,
+        best_epoch=EPOCHS,
         pool=skb.meta.nodes,
         before=found.before,
         after=found.after,
@@ -651,26 +522,24 @@ class Opened(NamedTuple):
     planner: Ranker
     telling: WordWeights
     weights: Weights
-    readers: Sequence[Reader]
 
 
-def load(folder: Path, kb: SkbKB, settings: Settings) -> Opened:
+def load(folder: Path, skb: SKB) -> Opened:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
-    skb, card = kb.skb, read_card(folder, "fuse")
+    card = read_card(folder, "fuse")
     check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
     check_files(folder / "model", card.files)
     planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
     try:
         found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
-        known, more = found["kinds"][: len(KINDS)], found["kinds"][len(KINDS) :]
+        known = tuple(found["kinds"])
         weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
         telling = WordWeights(found["telling"]["shares"], found["telling"]["unmet"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    if tuple(known) != KINDS or (more and found.get("readers") != READER_SCALE):
+    if known != KINDS:
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
-    readers = [open_reader(kb, folder / "model" / kind, settings) for kind in more]
-    return Opened(card, planner, telling, weights, readers)
+    return Opened(card, planner, telling, weights)
 
 
 class PlanFuseOptions(RetrievalOptions):
@@ -687,14 +556,14 @@ class PlanFuse:
 
     name = "plan-fuse"
 
-    def __init__(self, kb: SkbKB, settings: Settings, options: PlanFuseOptions) -> None:
+    def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
         if not options.trained:
             raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
         self._skb, self._options, self._folder = kb.skb, options, Path(options.trained)
         self._ranges = candidate_ranges(kb.skb, options)
-        self._card, planner, telling, self._weights, readers = load(self._folder, kb, settings)
-        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges, readers)
+        self._card, planner, telling, self._weights = load(self._folder, kb.skb)
+        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -740,6 +609,6 @@ def _describe(query: str, clause: Clause, plan: Plan) -> str:
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"
 
 
-def build_plan_fuse(kb: SkbKB, settings: Settings, options: PlanFuseOptions) -> PlanFuse:
+def build_plan_fuse(kb: SkbKB, _: Settings, options: PlanFuseOptions) -> PlanFuse:
     """See ``PlanFuse``."""
-    return PlanFuse(kb, settings, options)
+    return PlanFuse(kb, options)

@@ -1,14 +1,13 @@
-"""Validation MRR over the steps of a training (Agent Retriever, Figure 3), as CSV and as a picture."""
+"""Validation MRR over the steps of a training (Agent Retriever, Figure 3), as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
@@ -22,10 +21,6 @@ from kbnav.retrieval.base import build_retriever
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 COLUMNS = ("group", "step", "mrr", "best")
 Row = tuple[str, int, float | None, float]
@@ -49,26 +44,6 @@ def write_curve(folder: Path, path: Path) -> None:
     writer.writerow(COLUMNS)
     writer.writerows([group, step, "" if mrr is None else mrr, best] for group, step, mrr, best in rows(folder))
     write_whole(path, out.getvalue())
-
-
-def write_curve_plot(folder: Path, out: Path) -> Path:
-    """``validation-mrr.png``. Raises UsageError without matplotlib, and as ``rows``."""
-    from kbnav.evaluation.report.plots import COLORS, save_figure
-
-    found = rows(folder)
-
-    def draw(axes: Sequence[Axes]) -> None:
-        for place, group in enumerate(dict.fromkeys(row[0] for row in found)):
-            own = [row for row in found if row[0] == group]
-            color = COLORS[place % len(COLORS)]
-            axes[0].step([row[1] for row in own], [row[3] for row in own], where="post", color=color, label=group)
-            tried = [(row[1], row[2]) for row in own if row[2] is not None]
-            axes[0].plot([step for step, _ in tried], [mrr for _, mrr in tried], "o", color=color, markersize=3)
-        axes[0].set_xlabel("step")
-        axes[0].set_ylabel("validation MRR")
-        axes[0].legend(frameon=False)
-
-    return save_figure(out / "validation-mrr.png", 1, draw)
 
 
 _SHOWN = 5
@@ -111,10 +86,6 @@ class GroupScores:
     p: float
     oracle: float
     """The share of questions with an answer among the candidates."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
 
     def line(self) -> str:
         """For a terminal."""
@@ -169,5 +140,5 @@ def _means(group: str, found: Sequence[_One]) -> GroupScores:
         {name: fmean(one.first[name] for one in found) for name in STARK_METRICS},
         fmean(new) - fmean(old),
         paired_test(old, new).p,
-        oracle_recall([(one.candidates, one.answers) for one in found]).any,
+        oracle_recall([(one.candidates, one.answers) for one in found])[1],
     )

@@ -6,20 +6,17 @@ query. ``kar`` is in ``kbnav.retrieval.kar``.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from pydantic import Field
 
 from kbnav.answers.tables import Ranking
-from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.names import normalise
 from kbnav.knowledge.skb.nodes import is_empty, plain_text
@@ -38,11 +35,9 @@ from kbnav.retrieval.base import (
     numbers,
     without_thought,
 )
-from kbnav.retrieval.documents import VSS
 from kbnav.runs.trace import Observed, Trace
 from kbnav.settings.model import Settings
 
-Combine = Literal["join", "mean"]
 Count = Annotated[int, Field(ge=1)]
 Structures = Mapping[str, Sequence[str]]
 """The fields that documents of each node type have (KAR, Table 9)."""
@@ -76,8 +71,6 @@ class ExpansionOptions(ComposedOptions):
     """The system that is asked with the expanded query."""
     repeats: Count = 1
     """How often the query itself stands in the expanded query."""
-    combine: Combine = "join"
-    """Whether query and expansions are one text, or ``mean``: the mean of their vectors is asked (base ``vss``)."""
 
     @property
     def made_of(self) -> Sequence[str]:
@@ -132,19 +125,13 @@ class Expander(Protocol):
 
 
 class ExpandedRetriever:
-    """A retriever that is asked with the query and its expansions, in one text or with the mean of their vectors."""
+    """A retriever that is asked with the query and its expansions in one text."""
 
     def __init__(self, expander: Expander, base: Retriever, options: ExpansionOptions, skb: SKB | None = None) -> None:
-        """``skb`` is what is searched, where expansions may name nodes.
-
-        Raises UsageError where vectors are to be combined, and the base has none.
-        """
-        if options.combine == "mean" and not isinstance(base, VSS):
-            raise UsageError(f"combine=mean takes the mean of vectors: it needs the base vss, not {base.name}")
+        """``skb`` is what is searched, where expansions may name nodes."""
         self.name, self.prompts = expander.name, {**expander.prompts, **base.prompts}
         self.stages = (base,)
         self._expander, self._base, self._repeats, self._skb = expander, base, options.repeats, skb
-        self._mean = base if options.combine == "mean" and isinstance(base, VSS) else None
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Where there is no expansion, the query is asked as it is, and the trace says so."""
@@ -158,17 +145,7 @@ class ExpandedRetriever:
         expanded = join(query, expansions, self._repeats)
         trace.record("expanded_query", Observed(expanded))
         nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
-        if self._mean:
-            texts = [*[query] * self._repeats, *expansions]
-            vector = np.mean([self._mean.index.embed(text) for text in texts], axis=0)
-            length = float(np.linalg.norm(vector)) or 1.0
-            found = self._mean.nearest((vector / length).astype(np.float32), max(k, len(nodes)), trace)
-        else:
-            found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
-        return self._with(found, nodes, k, trace)
-
-    def _with(self, found: Ranking, nodes: Sequence[int], k: int, trace: Trace) -> Ranking:
-        """The ranking with nodes that the expansion was written from, their ranks summed, these counting half."""
+        found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
         if not nodes or self._skb is None:
             return Ranking(found.nodes[:k])
         fused = reciprocal_rank_fusion([numbers(self._skb, found), list(nodes)], weights=[1.0, _NODES])[:k]
@@ -337,8 +314,8 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
     """The entities in a reply, each once, in its order.
 
     Asked for is a JSON list of ``{type: {field: value}}``. Read as well are one object of all types, a list of
-    documents under a type, objects one after the other, Python's notation, plain names in a JSON list, and a list of
-    lines ``- type: name``. Nothing is made of prose, of thoughts, or of names that say that there is none.
+    documents under a type, objects one after the other, plain names in a JSON list, and a list of lines
+    ``- type: name``. Nothing is made of prose, of thoughts, or of names that say that there is none.
     """
     said = without_thought(reply)
     known = {normalise(kind): kind for kind in kinds}
@@ -350,21 +327,15 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
 
 
 def _values(reply: str) -> Iterator[Any]:
-    """Every JSON list or object in a text, not those inside of another; else one in Python's notation."""
-    place, none = 0, True
+    """Every JSON list or object in a text, not those inside of another."""
+    place = 0
     while match := _OPENING.search(reply, place):
         try:
             value, place = _DECODER.raw_decode(reply, match.start())
         except (ValueError, RecursionError):
             place = match.end()
             continue
-        none = False
         yield value
-    match = _OPENING.search(reply)
-    if none and match and "\\" not in reply:  # an escape that Python does not know would warn
-        end = max(reply.rfind("]"), reply.rfind("}")) + 1
-        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            yield ast.literal_eval(reply[match.start() : end])
 
 
 def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -> Iterator[Entity]:

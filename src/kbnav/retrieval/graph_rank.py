@@ -25,7 +25,7 @@ from kbnav.knowledge.skb.matching import in_small_letters
 from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, read
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
-from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.runs.trace import Trace
@@ -78,7 +78,7 @@ class _TextQuery(NamedTuple):
     """A text, the indexes that are asked with it, and its vector where it has been encoded."""
 
     text: str
-    words: TextSearch | None
+    words: TextIndex | None
     vectors: VectorSearch | None
     vector: Vectors | None = None
 

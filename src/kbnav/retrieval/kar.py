@@ -31,7 +31,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
@@ -485,7 +485,7 @@ class Words:
     word in a name counts more.
     """
 
-    def __init__(self, skb: SKB, index: TextSearch) -> None:
+    def __init__(self, skb: SKB, index: TextIndex) -> None:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:

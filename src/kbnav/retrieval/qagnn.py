@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,15 +17,15 @@ from pydantic import Field
 
 from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, same
-from kbnav.encoders.trained import MODEL, Card
+from kbnav.encoders.trained import MODEL, Card, check_files, check_schema, read_card, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import ROLES, as_ranking, hits_text
-from kbnav.retrieval.cross import CandidateList, Candidates, Reranked, RerankedOptions, by_score
+from kbnav.retrieval.base import ROLES, ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -40,6 +40,55 @@ _ROW = 512
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+
+SYSTEMS = ("graph-rank", "bm25", "vss")
+"""Relation paths, words and meaning."""
+PER_SYSTEM = 2
+"""Features of each system."""
+
+
+class CandidateList(NamedTuple):
+    """Node numbers, the best first by the fusion of the systems' ranks, and their features [nodes, 2 x systems]."""
+
+    nodes: list[int]
+    features: Floats
+
+
+class Candidates:
+    """The systems; use ``open``."""
+
+    def __init__(self, kb: SkbKB, systems: Sequence[Retriever], depth: int) -> None:
+        self._skb, self.systems, self.depth = kb.skb, systems, depth
+
+    @classmethod
+    def open(
+        cls, kb: SkbKB, settings: Settings, systems: Sequence[str], depth: int, options: Mapping[str, Mapping[str, Any]]
+    ) -> Candidates:
+        """Systems by name, each with its options. Raises as ``build_retriever``."""
+        return cls(kb, [build_retriever(name, kb, settings, options.get(name, {})) for name in systems], depth)
+
+    def find(self, query: str, trace: Trace | None = None) -> CandidateList:
+        """The first ``depth`` nodes of all systems together. Raises as their ``retrieve``."""
+        trace = trace or Trace()
+        lists, scores = [], []
+        for system in self.systems:
+            ranking = system.retrieve(query, self.depth, trace)
+            lists.append(numbers(self._skb, ranking))
+            scores.append([one.score for one in ranking.nodes])
+        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self.depth)]
+        return CandidateList(nodes, _features(nodes, lists, scores))
+
+
+def _features(nodes: Sequence[int], lists: Sequence[Sequence[int]], scores: Sequence[Sequence[float]]) -> Floats:
+    rows = {node: row for row, node in enumerate(nodes)}
+    found = np.zeros((len(nodes), PER_SYSTEM * len(lists)), np.float32)
+    for number, (listed, given) in enumerate(zip(lists, scores, strict=True)):
+        reach = (given[0] - given[-1]) or 1.0 if given else 1.0
+        for place, (node, score) in enumerate(zip(listed, given, strict=True)):
+            if node in rows:
+                found[rows[node], PER_SYSTEM * number] = 1 / (1 + place)
+                found[rows[node], PER_SYSTEM * number + 1] = (score - given[-1]) / reach
+    return found
 
 
 @dataclass(frozen=True)
@@ -208,32 +257,50 @@ def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) ->
 WEIGHTS = "network.safetensors"
 
 
-class QAGNNOptions(RerankedOptions):
+class QAGNNOptions(ComposedOptions):
     """Options of ``qagnn``."""
-
-    system = "qagnn"
 
     trained: str = ""
     """The folder that ``kbnav train qagnn`` wrote."""
     depth: int = Field(default=50, ge=1, le=150)
     """Nodes that are ranked again."""
 
+    @property
+    def made_of(self) -> Sequence[str]:
+        """See ``ComposedOptions``."""
+        return tuple(read_card(Path(self.trained), "qagnn").settings["systems"]) if self.trained else SYSTEMS
 
-class QAGNN(Reranked):
+
+class QAGNN:
     """See the module."""
 
     name = "qagnn"
 
     def __init__(self, kb: SkbKB, folder: Path, card: Card, candidates: Candidates) -> None:
         """Raises UsageError where the folder was trained for another schema or encoder, DataError where it changed."""
-        super().__init__(kb, folder, card, candidates)
-        index, _ = document_vectors(kb, relations=card.relations)
-        if not same(index.encoder_name, card.settings["encoder"]):
-            raise UsageError(
-                f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {index.encoder_name}"
-            )
-        self._index, self._builder = index, Builder(kb.skb, index, most=card.settings["nodes"])
+        check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
+        check_files(folder / MODEL, card.files)
+        self._skb, self._folder, self._card, self._candidates = kb.skb, folder, card, candidates
+        self._index, _ = document_vectors(kb, relations=card.relations)
+        if not same(self._index.encoder_name, card.settings["encoder"]):
+            name = self._index.encoder_name
+            raise UsageError(f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {name}")
+        self._builder = Builder(kb.skb, self._index, most=card.settings["nodes"])
         self._network = _read(folder, card)
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Those of the systems it is made of."""
+        return {name: digest for system in self.stages for name, digest in system.prompts.items()}
+
+    @property
+    def stages(self) -> Sequence[Retriever]:
+        """See ``refuse_seen``."""
+        return self._candidates.systems
+
+    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
+        """See ``refuse_seen``."""
+        refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
@@ -248,7 +315,7 @@ class QAGNN(Reranked):
             batch = together([graph], self._index, len(self._skb.meta.relations))
             with torch.inference_mode():
                 final = self._network(**tensors(batch))["scores"].tolist()
-            hits = by_score(found.nodes, final)
+            hits = sorted(zip(found.nodes, final, strict=True), key=lambda hit: -hit[1])
             size = f"{len(graph.nodes)} nodes and {len(graph.sources)} edges"
             seen.text = f"{size}\n{hits_text(self._skb, hits)}"
             seen.nodes = [self._skb.id(node) for node, _ in hits]
@@ -278,7 +345,11 @@ def _read(folder: Path, card: Card) -> Any:
 
 def build_qagnn(kb: SkbKB, settings: Settings, options: QAGNNOptions) -> QAGNN:
     """See ``QAGNN``. Raises UsageError where nothing trained is named, or torch is missing."""
-    folder, card = options.opened("graph network")
+    if not options.trained:
+        raise UsageError("qagnn must be trained first: kbnav train qagnn, then --set trained=FOLDER")
     if find_spec("torch") is None:
         raise missing("qagnn", "torch", extra="train")
-    return QAGNN(kb, folder, card, options.candidates_of(kb, settings))
+    folder = Path(options.trained)
+    own = {name: {"candidates": options.candidates, **options.stages.get(name, {})} for name in options.made_of}
+    candidates = Candidates.open(kb, settings, options.made_of, options.depth, own)
+    return QAGNN(kb, folder, read_card(folder, "qagnn"), candidates)

@@ -9,7 +9,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -41,9 +41,8 @@ Kind = Literal[
     "repeats",
     "limit",
     "units",
-    "critic",
 ]
-"""``critic``: a model's own words; every other is found by a rule of its name (``kbnav.agents.common.checks``)."""
+"""Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
 DOUBTS: Mapping[Kind, str] = MappingProxyType(
     {
@@ -63,35 +62,9 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
         "repeats": "Rows that repeat another: {about}.",
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
-        "critic": "The model's own check: {about}",
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about."""
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """How likely an answer is to be right.
-
-    ``value`` is from 0 to 1; ``agreeing`` of ``samples`` attempts gave this answer. ``calibrated`` says on what it was
-    calibrated; empty: it is the share that agrees, and no more.
-    """
-
-    value: float
-    agreeing: int = 1
-    samples: int = 1
-    calibrated: str = ""
-
-    @property
-    def text(self) -> str:
-        """As an English sentence."""
-        agree = f"{self.agreeing} of {self.samples} attempts agree" if self.samples > 1 else ""
-        how = f"calibrated on {self.calibrated}" if self.calibrated else "not calibrated"
-        return f"Confidence {self.value:.2f} ({', '.join(filter(None, (agree, how)))})."
-
-    def to_document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**asdict(self), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -257,7 +230,6 @@ class Fact(NamedTuple):
     """A link that an observation shows: ids and names of its ends, and the relation, ``^`` before it if it comes in.
 
     An empty ``target`` stands for whatever the relation leads to. A ``generated`` fact is a model's word alone.
-    ``qualifiers`` are what the statement says more, as text.
     """
 
     source: str
@@ -267,7 +239,6 @@ class Fact(NamedTuple):
     relation_name: str = ""
     target_name: str = ""
     generated: bool = False
-    qualifiers: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,16 +309,10 @@ class Outcome:
     error: str = ""
     understood: Understood | None = None
     doubts: tuple[Doubt, ...] = ()
-    confidence: Confidence | None = None
     absence: Absence | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
-
-    @property
-    def withheld(self) -> bool:
-        """Whether an answer was found that was not sure enough to be given: only what was found has a confidence."""
-        return self.status == "no answer" and self.confidence is not None
 
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
@@ -463,7 +428,6 @@ CHECKPOINTED = (
     Outcome,
     Absence,
     Doubt,
-    Confidence,
     Turn,
     AnswerTable,
     Term,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -84,9 +83,6 @@ def _generated(fact: Fact) -> Evidence:
     return Evidence(node_term(source), relation, node_term(target), source="generated")
 
 
-_BIBTEX = re.compile(r"([{}\\%$&#_~^])")
-
-
 def version_of(run: Run) -> str:
     """The version of kbnav that answered; empty where the run does not say."""
     return run.versions.get("kbnav", "")
@@ -129,24 +125,3 @@ def citation(run: Run, query_page: str = "") -> str:
         f"Run {run.id}.",
     ]
     return " ".join(filter(None, parts))
-
-
-def bibtex(run: Run, query_page: str = "") -> str:
-    """The citation as an entry of BibTeX; the query is in its link, or written out where there is none."""
-    link = link_of(run, query_page)
-    query = f" Query: {run.outcome.query}" if run.outcome.query and not link else ""
-    fields = {
-        "author": "{{kbnav}}",
-        "title": "{" + _escaped(run.question) + "}",
-        "year": "{" + run.started[:4] + "}",
-        "howpublished": "{" + _escaped(f"Answer by kbnav {version_of(run)} ({asked_with(run)})") + "}",
-        "note": "{" + _escaped(f"Of {knowledge_base(run)}, {run.started[:10]}. Run {run.id}.{query}") + "}",
-        **({"url": "{" + link + "}"} if link else {}),
-    }
-    lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
-    return f"@misc{{{run.id},\n{lines}\n}}"
-
-
-def _escaped(text: str) -> str:
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return _BIBTEX.sub(lambda found: plain.get(found[1], "\\" + found[1]), " ".join(text.split()))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Event], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_NO_CONFIG: Mapping[str, Any] = MappingProxyType({})
 
 
 def ask(
@@ -73,46 +72,9 @@ def attempt(
     ``given`` are entities that an evaluation gives of the gold answer, labels by id.
     """
     question = checked_question(question)
-
-    def once(listener: Listener | None) -> Attempt:
-        context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
-        state = start(question, history, agent.settings.budget)
-        return _run(agent, agent.graph(), state, context, config or _NO_CONFIG, listener)
-
-    more = {"on_event": on_event, "history": history, "cancellation": cancellation, "config": config, "given": given}
-    return _best(agent, once(on_event), lambda: once(None), lambda other: attempt(other, question, **more))  # type: ignore[arg-type]
-
-
-def _best(
-    agent: Agent, first: Attempt, once: Callable[[], Attempt], ask_stronger: Callable[[Agent], Attempt]
-) -> Attempt:
-    """What most attempts answer, or the stronger model where that fails the checks."""
-    checks = agent.settings.checks
-    if agent.samples == 1 and not agent.stronger and not checks.min_confidence and checks.calibration is None:
-        return first
-    from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
-
-    attempts = [first]
-    while len(attempts) < agent.samples and attempts[-1].failure is None and not _used_up(agent, attempts):
-        attempts.append(once())
-    if attempts[-1].failure is not None:  # none follows one that was stopped or failed
-        found = weighed(attempts[-1], checks)
-    else:
-        chosen, agreeing = agreed(attempts)
-        found = weighed(chosen, checks, agreeing, len(attempts))
-    if agent.stronger is None or not fails(found):
-        return found
-    return escalated(found, ask_stronger(agent.stronger))
-
-
-def _used_up(agent: Agent, attempts: Sequence[Attempt]) -> bool:
-    """Whether the time or the money of a question is not enough for one attempt more like those before."""
-    budget, more = agent.settings.budget, 1 + 1 / len(attempts)
-    seconds = sum(one.run.seconds for one in attempts)
-    dollars = sum(one.run.cost or 0.0 for one in attempts)
-    return bool(
-        (budget.seconds and seconds * more > budget.seconds) or (budget.dollars and dollars * more > budget.dollars)
-    )
+    context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
+    state = start(question, history, agent.settings.budget)
+    return _run(agent, agent.graph(), state, context, config or {}, on_event)
 
 
 def _run(
@@ -270,24 +232,9 @@ class Chat:
         resumed: bool = False,
     ) -> Attempt:
         agent = self._agent
-
-        def once(graph: Any, state: State | None, config: Mapping[str, Any], listener: Listener | None) -> Attempt:
-            context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
-            return _run(agent, graph, state, context, config, listener)
-
-        fresh = start(question, history, agent.settings.budget)
-        first = once(self._graph, None if resumed else fresh, self._config, on_event)
-        found = _best(
-            agent,
-            first,
-            lambda: once(agent.graph(), fresh, _NO_CONFIG, None),
-            lambda stronger: attempt(stronger, question, history=history, cancellation=cancellation),
-        )
-        if found.run.id != first.run.id:  # the session goes on from the answer that is given
-            run = found.run
-            chosen = {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome}
-            self._graph.update_state(self._config, chosen, as_node="report")
-        return found
+        context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
+        state = None if resumed else start(question, history, agent.settings.budget)
+        return _run(agent, self._graph, state, context, self._config, on_event)
 
 
 @contextmanager
@@ -311,11 +258,9 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
 
 def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
     """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
-    from kbnav.sessions.shared_checkpoints import SharedSessions
+    from kbnav.sessions.checkpoints import shared_sessions
 
-    saver = SharedSessions(pool, serde=serializer())
-    saver.setup()
-    return saver
+    return shared_sessions(pool, serializer())
 
 
 def serializer() -> SerializerProtocol:

@@ -27,7 +27,6 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -61,25 +60,13 @@ class Endpoints(Strict):
 
     sparql: Address = "https://query.wikidata.org/sparql"
     api: Address = "https://www.wikidata.org/w/api.php"
-    entity_data: Address = "https://www.wikidata.org/wiki/Special:EntityData/"
     query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
     entity_page: Address = "https://www.wikidata.org/wiki/"
-    scholarly: Address = "https://query-scholarly.wikidata.org/sparql"
-    """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
-    fallbacks: tuple[Address, ...] = ()
-    """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
     vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
-
-
-def is_split(endpoints: Endpoints) -> bool:
-    """Whether scholarly articles are behind another endpoint: Wikidata's own two, or two that were both set."""
-    host = urlsplit(endpoints.sparql).hostname or ""
-    set_by_hand = endpoints.scholarly != Endpoints().scholarly
-    return bool(endpoints.scholarly) and (set_by_hand or host.endswith(".wikidata.org"))
 
 
 class SparqlSource(Strict):
@@ -91,10 +78,6 @@ class SparqlSource(Strict):
     """Default graph; empty: the endpoint's own."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
-    index: str = ""
-    """Folder of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
-    text_index: str = ""
-    """Name of its text index, where the engine wants one named (GraphDB's Lucene connector)."""
     labels: tuple[str, ...] = ()
     """IRIs of predicates of labels, before those that are looked for anyway."""
     services: tuple[str, ...] = ()
@@ -176,19 +159,6 @@ class Budget(Strict):
         if name in get_args(Rule):
             return name not in self.without
         return super().__getattr__(name)  # type: ignore[misc]
-
-
-class Checks(Strict):
-    """What is checked of an answer before it is given."""
-
-    by: Literal["off", "rules", "model"] = "rules"
-    """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
-    turns: int = Field(default=5, ge=1)
-    """Turns that are left to a run after the model's objection."""
-    min_confidence: float = Field(default=0.0, ge=0, le=1)
-    """Below it an answer is withheld, and said why."""
-    calibration: Path | None = None
-    """What ``kbnav eval calibrate`` wrote; none: what was learnt from the published SPINACH runs."""
 
 
 class Price(Strict):
@@ -333,16 +303,14 @@ class Settings(BaseSettings):
     A list of these, or ``"wikidata + ck25"``, asks several together."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
-    ask_back: Literal["never", "both", "ask"] = "never"
-    """What chat, page and bot do where a name in a question has several meanings, whose answers differ: nothing but to
-    name them, show the other answers too, or ask which is meant. Benchmarks never do."""
     endpoints: Endpoints = Endpoints()
     sparql: dict[str, SparqlSource] = {}
     """SPARQL endpoints by the names under which ``kb`` knows them."""
     wikibase: Wikibase = Wikibase()
     limits: Limits = Limits()
     budget: Budget = Budget()
-    checks: Checks = Checks()
+    checks: bool = True
+    """Whether rules look for what speaks against an answer before it is given."""
     web: Web = Web()
     bot: Bot = Bot()
     services: tuple[str, ...] = (
@@ -359,8 +327,6 @@ class Settings(BaseSettings):
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 
     model: str = OFFLINE
-    escalate: str = ""
-    """A stronger model that is asked where the answer of ``model`` fails the checks; empty: none."""
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(
@@ -387,7 +353,7 @@ class Settings(BaseSettings):
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
     notes: tuple[Path, ...] = ()
-    """Files of notes and solved examples of the knowledge base."""
+    """Files of notes on the knowledge base."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()
@@ -400,15 +366,10 @@ class Settings(BaseSettings):
     """Folder of saved runs, chat sessions and the HTTP cache."""
     data: Path = Path("benchmarks")
     """Folder of the benchmarks' files, as they are published."""
-    skb_graph: str = ""
-    """Where walks in an SKB's graph are asked: a SPARQL endpoint that has its triples, by its URL or a name of
-    ``sparql``; empty: of the SKB itself."""
     verify: bool = False
     """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a cached answer is used; 0 turns the cache off."""
-    reply_age: float = Field(default=0.0, ge=0)
-    """Seconds for which a kept reply of a model is given again; 0: for ever."""
     shared: SecretStr = SecretStr("")
     """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
     journal: SecretStr = SecretStr("")
@@ -419,16 +380,15 @@ class Settings(BaseSettings):
     @property
     def chat(self) -> BaseChatModel | None:
         """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
-        chat: BaseChatModel | None = self._chat
-        return chat
+        return self._chat  # type: ignore[no-any-return]
 
     def asking(self, model: str | BaseChatModel) -> Settings:
         """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""
-        if isinstance(model, str):
-            name, chat = model, None
-        else:
-            name, chat = _name_of(model), model
-        changed = self.model_copy(update={"model": name})
+        name, chat = (model, None) if isinstance(model, str) else ("", model)
+        for attribute in ("model_name", "model", "model_id"):  # chat models have no common name for their name
+            found = getattr(chat, attribute, None)
+            name = name or (found if isinstance(found, str) else "")
+        changed = self.model_copy(update={"model": name or chat._llm_type if chat else name})
         changed._chat = chat
         return changed
 
@@ -461,12 +421,6 @@ def _without_users(value: Any) -> Any:
     return [_without_users(one) for one in value] if isinstance(value, list) else value
 
 
-def _name_of(chat: BaseChatModel) -> str:
-    """Chat models have no common name for their name."""
-    names = (getattr(chat, name, None) for name in ("model_name", "model", "model_id"))
-    return next((name for name in names if isinstance(name, str) and name), chat._llm_type)
-
-
 def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:
     """The full names of all settings, as ``budget.steps``."""
     for name, field in (model or Settings).model_fields.items():
@@ -495,11 +449,6 @@ def _wrong(item: Mapping[str, Any]) -> str:
     return f"{name}: {item['msg']}"
 
 
-PREFIX = "KBNAV_"
-_ELSEWHERE = {"KBNAV_TEST_DATA"}
-"""Variables that are read by the tests and benchmarks alone."""
-
-
 class Explained(NamedTuple):
     """A setting; ``value`` is plain JSON data, secrets masked, and ``source`` a variable, the file, or ``default``."""
 
@@ -508,60 +457,21 @@ class Explained(NamedTuple):
     source: str
 
 
-def variable_of(name: str) -> str:
-    """The environment's variable of a setting."""
-    return PREFIX + name.replace(".", "__").upper()
-
-
 def explained(settings: Settings) -> list[Explained]:
     """Every setting of ``settings``, as they were read without further arguments."""
-    values = settings.public()
-    from_environment, from_file = EnvSettingsSource(Settings)(), TomlConfigSettingsSource(Settings)()
+    values, in_file = settings.public(), TomlConfigSettingsSource(Settings)()
+    variables = {name.upper() for name in os.environ}
     found = []
     for name in setting_names():
-        source = "default"
-        if _has(from_environment, name):
-            source = _variable_used(name)
-        elif _has(from_file, name):
-            source = SETTINGS_FILE
+        own = "KBNAV_" + name.replace(".", "__").upper()
+        names = [own, own.partition("__")[0], *(["OPENAI_API_KEY"] if name == "api_key" else [])]
+        used = [one for one in names if one in variables]
+        source = used[0] if used else "default" if _get(in_file, name) is None else SETTINGS_FILE
         found.append(Explained(name, _get(values, name), source))
     return found
 
 
-def misspelled_variables() -> list[str]:
-    """A line for each ``KBNAV_…`` variable that is no setting but is much like one."""
-    known = {variable_of(name) for name in setting_names()}
-    groups = {variable_of(name) for name in Settings.model_fields}
-    lines = []
-    for name in sorted(os.environ):
-        base = name.upper()
-        if base.startswith(PREFIX) and base not in known | groups | _ELSEWHERE and not _inside(base, known):
-            guess = did_you_mean(base, known)
-            if guess:
-                lines.append(f"{name} is no setting{guess}")
-    return lines
-
-
-def _inside(variable: str, known: set[str]) -> bool:
-    """Whether it is an entry of a setting that is a table, as ``KBNAV_PRICES__GPT4__PROMPT``."""
-    parts = variable.split("__")
-    return any("__".join(parts[:count]) in known for count in range(1, len(parts)))
-
-
-def _variable_used(name: str) -> str:
-    used = [one for one in (variable_of(name), "OPENAI_API_KEY") if one in {key.upper() for key in os.environ}]
-    group = variable_of(name.partition(".")[0])
-    return used[0] if used else group
-
-
-def _has(values: Mapping[str, Any], name: str) -> bool:
-    first, _, rest = name.partition(".")
-    inner = values.get(first)
-    if inner is None:
-        return False
-    return not rest or (isinstance(inner, Mapping) and _has(inner, rest))
-
-
-def _get(values: Mapping[str, Any], name: str) -> Any:
-    first, _, rest = name.partition(".")
-    return _get(values[first], rest) if rest else values[first]
+def _get(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values

@@ -340,17 +340,8 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "training",
     ),
     _retriever(
-        "cross", "Ranks what several systems find again, by a trained cross-encoder.", "cross:build_cross",
-        "CrossOptions", "training", uses=("vectors",),
-    ),
-    _retriever(
         "qagnn", "Ranks what several systems find again, by a trained graph network.", "qagnn:build_qagnn",
         "QAGNNOptions", "training", "vectors",
-    ),
-    SystemEntry(
-        "plan-rank", "Follows a planner's relation paths, each end by its probability.",
-        "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),
-        uses=("training",),
     ),
     SystemEntry(
         "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",

@@ -23,7 +23,7 @@ from kbnav.planning.paths import PlannedPath, reached
 from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.planning.training import examples as labelled
 from kbnav.retrieval.base import RetrievalOptions, build_retriever, candidate_ranges
-from kbnav.retrieval.cross import Features, Scores
+from kbnav.retrieval.qagnn import Floats
 from kbnav.settings.model import Settings
 
 _TEXTS_KEPT = 20_000
@@ -146,16 +146,16 @@ _DEEPER = 200
 """Answers of a question that a ranking is searched behind."""
 
 
-def read_sources(text: str) -> dict[str, int]:
-    """``vss=15,bm25=5`` as a mapping. Raises UsageError."""
+def read_sources(parts: Iterable[str]) -> dict[str, int]:
+    """``vss=15`` and ``bm25=5`` as a mapping. Raises ValueError."""
     found: dict[str, int] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in parts:
         name, _, count = (one.strip() for one in part.partition("="))
         if not name or not count.isdigit() or not int(count):
-            raise UsageError(f"negatives are given as system=count, as in vss=20,bm25=5; not {part!r}")
+            raise ValueError(f"negatives are given as system=count, as in vss=20,bm25=5; not {part!r}")
         found[name] = int(count)
     if not found:
-        raise UsageError("no negatives are asked for; vss=20 is as in STaRK")
+        raise ValueError("no negatives are asked for; vss=20 is as in STaRK")
     return found
 
 
@@ -261,7 +261,7 @@ class Listed:
 
     example: Example
     nodes: tuple[int, ...]
-    features: Features
+    features: Floats
 
     @property
     def right(self) -> npt.NDArray[np.bool_]:
@@ -278,7 +278,7 @@ def read_lists(plain: Sequence[Mapping[str, Any]], examples: Sequence[Example]) 
     ]
 
 
-def means(lists: Sequence[Listed], scores: Sequence[Scores]) -> dict[str, float]:
+def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]:
     """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found.
 
     An answer comes after every other candidate of equal score, so that scoring all alike gains nothing.

@@ -12,7 +12,6 @@ from typing import Any
 from kbnav.encoders.minilm import find_files
 from kbnav.encoders.trained import EXPORTED, SIDES, TOKENIZER
 from kbnav.errors import UsageError
-from kbnav.retrieval.cross import ONNX
 
 MINILM = "minilm"
 
@@ -43,21 +42,6 @@ def bi_encoder(base: str, device: str, *, two: bool, layers: int = 0, longest: i
         router = Router.for_query_document(query_modules=parts, document_modules=deepcopy(parts))
         model = SentenceTransformer(modules=[router], device=device)
     model.max_seq_length = min(longest, positions)
-    return model
-
-
-def cross_encoder(base: str, device: str, *, layers: int, longest: int, seed: int) -> Any:
-    """A model that gives a question and a document one score, of some layers of a base, evenly spread (0: of all).
-
-    What the base lacks of it is drawn at random, by the seed. Raises UsageError where the base cannot be had, or has
-    not so many layers.
-    """
-    import torch
-    from sentence_transformers import CrossEncoder
-
-    torch.manual_seed(seed)
-    model = _loaded(CrossEncoder, base, device, num_labels=1, max_length=longest)
-    keep_layers(model.model, layers, base)
     return model
 
 
@@ -96,24 +80,6 @@ def weights_sha256(model: Any) -> str:
     return digest.hexdigest()
 
 
-def export(encoder: Any, folder: Path, *, int8: bool = True) -> Path:
-    """Write ``model.onnx`` of a ``CrossEncoder``; with ``int8`` its weights are quantized."""
-    import torch
-
-    model, types = encoder.model.eval().cpu(), _has_types(encoder.tokenizer)
-
-    class Logits(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, input_ids: Any, attention_mask: Any, types: Any = None) -> Any:
-            more = {} if types is None else {"token_type_ids": types}
-            return self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
-
-    return _export(Logits(), folder / ONNX, types=types, int8=int8)
-
-
 def export_encoders(encoder: Any, folder: Path) -> None:
     """Write what encodes questions and documents of a ``SentenceTransformer``: one model each, or one for both.
 
@@ -139,7 +105,7 @@ def export_encoders(encoder: Any, folder: Path) -> None:
     sides = [list(first.sub_modules[side]) for side in SIDES] if isinstance(first, Router) else [list(plain)]
     types = _has_types(encoder.tokenizer)
     for side, modules in zip(SIDES, sides, strict=False):
-        _export(Vector(modules), folder / f"{side}.onnx", types=types, int8=False)
+        _export(Vector(modules), folder / f"{side}.onnx", types=types)
     (folder / EXPORTED).write_text(json.dumps({"longest": encoder.max_seq_length, "sides": len(sides)}))
     encoder.tokenizer.backend_tokenizer.save(str(folder / TOKENIZER))
 
@@ -148,12 +114,10 @@ def _has_types(tokenizer: Any) -> bool:
     return "token_type_ids" in tokenizer.model_input_names
 
 
-def _export(model: Any, path: Path, *, types: bool, int8: bool) -> Path:
+def _export(model: Any, path: Path, *, types: bool) -> None:
     import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
 
     names = ["input_ids", "attention_mask", *(["types"] if types else [])]
-    plain = path.with_suffix(".float32")
     example = torch.ones((2, 8), dtype=torch.long)
     axes = {name: {0: "texts", 1: "tokens"} for name in names} | {"found": {0: "texts"}}
     with warnings.catch_warnings(), torch.no_grad():
@@ -161,16 +125,10 @@ def _export(model: Any, path: Path, *, types: bool, int8: bool) -> Path:
         torch.onnx.export(
             model,
             tuple(example for _ in names),
-            str(plain),
+            str(path),
             input_names=names,
             output_names=["found"],
             dynamic_axes=axes,
             opset_version=17,
             dynamo=False,
         )
-    if int8:
-        quantize_dynamic(str(plain), str(path), weight_type=QuantType.QInt8)
-        plain.unlink()
-    else:
-        plain.rename(path)
-    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import time
 from urllib.parse import unquote
 
 import pytest
@@ -160,28 +159,6 @@ def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_ove
     page = Page(TALK, written, base["newrevid"], base["newtimestamp"])  # as read between the two
     assert wiki.edit(page, written + "\n:Here at the same place.", "x").status == "conflict"
     assert scene.ann.text(TALK) == written + "\n:Me, too."
-
-
-def test_mentions_elsewhere_are_found_by_recent_changes_once_the_bot_has_begun(scene: Scene):
-    title = f"Talk:Elsewhere {time.monotonic_ns()}"
-    early = f"== Before ==\n[[User:{BOT}]] Too early? ~~~~\n"
-    scene.ann.write(title, early)
-    bot = scene.bot(mentions=True)
-    scene.tick(bot)
-    assert scene.answer.asked == []
-    scene.now += 60
-    scene.ann.ask(title, "Talk", "Just people talking?")
-    scene.bob.add(title, f"\n:[[User:{BOT}|bot]], who was it? ~~~~\n")
-    scene.tick(bot)
-    text = scene.ann.text(title)
-    assert re.search(r"^::<!-- kbnav:\w{16} -->Answer to who was it\?", text, re.MULTILINE)
-    scene.bob.write(title, "Blanked.")  # what is taken away and put back is as old as before
-    scene.tick(bot)
-    scene.ann.write(title, text)
-    scene.tick(scene.bot(mentions=True))
-    assert scene.answer.asked == [("who was it?", ())]
-    assert scene.statuses() == ["old", "posted"]
-    assert scene.tick(bot) == []
 
 
 def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from kbnav.apps.bot.ledger import Ledger
-from kbnav.apps.bot.talk import Question
 from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
@@ -39,7 +36,7 @@ def kbnav(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_question_is_shown_answered_and_listed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
     settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
     (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')
     monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
@@ -59,40 +56,6 @@ def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Pa
     (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
     assert (entry["status"], entry["question"]["text"], entry["question"]["author"]) == ("posted", QUESTION, "Ann")
     assert BOT_PASSWORD not in (home / "runs" / f"{entry['run']}.json").read_text()
-
-    before = scene.ann.text(TALK)
-    again = kbnav("replay", entry["question"]["id"][:6])
-    assert "-->polonium, radium" in again
-    assert scene.ann.text(TALK) == before
-    assert [json.loads(line) for line in kbnav("status", "--json").splitlines()] == [entry]
-
-
-def test_a_question_of_names_is_replayed_in_the_wikis_language(
-    scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch
-):
-    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
-    (home / "kbnav.toml").write_text(settings)
-    monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
-    scene.ann.ask(TALK, "Curie", "Marie Curie?")
-    with scene.wiki.configured(wgLanguageCode="de"):
-        kbnav("run", "--once", "--edit")
-    assert "So wurde es gefunden" in scene.ann.text(TALK)
-    (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
-    assert "So wurde es gefunden" in kbnav("replay", entry["question"]["id"])
-
-
-def test_where_no_question_or_several_are_meant_those_that_there_are_are_named(home: Path):
-    runner = CliRunner()
-    empty = runner.invoke(app, ["bot", "status"])
-    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "no question has been seen\n")
-    assert str(runner.invoke(app, ["bot", "replay", "ab"]).exception) == "no question has been seen"
-    with closing(Ledger(home / "bot.sqlite")) as ledger:
-        for number in range(7):
-            ledger.add(Question(f"ab{number:014}", "P", "S", "Ann", "12:00", f"Is it {number}?", 0), float(number))
-    named = [f"ab{number:014}  Is it {number}?" for number in range(2, 7)]
-    for start, told in (("ab", "7 questions begin with 'ab'"), ("c", "no question begins with 'c'")):
-        failed = runner.invoke(app, ["bot", "replay", start])
-        assert str(failed.exception).splitlines() == [f"{told}; the last are:", *named]
 
 
 @pytest.mark.parametrize(

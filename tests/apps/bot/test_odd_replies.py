@@ -19,7 +19,6 @@ from tests.knowledge.wikidata.serving import Answer, Asked, serving
 
 REVISION = {"revid": 5, "user": "Ann", "slots": {"main": {"content": "text"}}}
 PAGE = {"title": "Talk:A", "lastrevid": 5, "revisions": [REVISION], "actions": {"edit": [{"code": "protected"}]}}
-CHANGE = {"title": "Talk:A", "timestamp": "2026-01-01T00:00:00Z"}
 NOTE = {"id": 1, "type": "mention", "title": {"full": "Talk:A"}}
 SPACES = {"2": {"id": 2, "name": "User", "canonical": "User"}, "3": {"id": 3, "name": "User talk"}}
 SITE = {
@@ -52,10 +51,6 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Wiki], object]]] = {
     "bots_and_blocked": (
         {"query": {"users": [{"name": "Ann", "groups": ["bot"], "blockid": 1}]}},
         lambda wiki: wiki.bots_and_blocked(["Ann"]),
-    ),
-    "changed_since": (
-        {"query": {"recentchanges": [CHANGE]}, "continue": {"rccontinue": "2"}},
-        lambda wiki: wiki.changed_since("", [1]),
     ),
     "mentions": ({"query": {"notifications": {"list": [NOTE], "continue": "3"}}}, lambda wiki: wiki.mentions()),
     "edit": (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pyoxigraph
 import pytest
 
-from kbnav.errors import BadResponse, CredentialsError, UsageError
-from kbnav.knowledge.probing import AGE, any_status, dialect_at, probe
+from kbnav.errors import BadResponse, CredentialsError
+from kbnav.knowledge.probing import any_status, probe
 from kbnav.knowledge.replies import Reply
 
 ROWS = "application/sparql-results+json"
@@ -35,10 +34,6 @@ def engine(
         if text and text in query:
             found: dict[str, object] = {"s": {"type": "uri", "value": "http://ex/a"}}
             body = {"head": {"vars": ["s"]}, "results": {"bindings": [found]}}
-            return Reply(200, json.dumps(body).encode(), headers, "http://host/sparql")
-        if "listConnectors" in query:
-            name = {"name": {"type": "uri", "value": "http://www.ontotext.com/connectors/lucene/instance#labels"}}
-            body = {"head": {"vars": ["name"]}, "results": {"bindings": [name]}}
             return Reply(200, json.dumps(body).encode(), headers, "http://host/sparql")
         plain = "SELECT ?x { VALUES ?x { 1 } }" if "INCLUDE" in query else query
         result = STORE.query(plain)
@@ -68,9 +63,7 @@ GRAPHDB = 'MALFORMED QUERY: Encountered " "with" "WITH "" at line 1, column 11.'
         (engine(VIRTUOSO, text="bif:contains"), "virtuoso", "Virtuoso", "virtuoso"),
         (engine("error at 1:11: expected WHERE"), "oxigraph", "Oxigraph", ""),
         (engine("", server="Oxigraph/0.5.2"), "oxigraph", "Oxigraph", ""),
-        (engine('Parse error: Encountered "WITH"', text="text#query"), "sparql11", "Apache Jena", "jena"),
-        (engine(GRAPHDB, text="connectors/lucene#query"), "sparql11", "GraphDB or RDF4J", "graphdb"),
-        (engine("com.complexible.stardog.plan: QE0PE2", text="textMatch"), "sparql11", "Stardog", "stardog"),
+        (engine(GRAPHDB), "sparql11", "SPARQL 1.1", ""),
         (engine("no", knows="lateral"), "sparql11", "SPARQL 1.1", ""),
         (engine("Internal error", status=500), "sparql11", "SPARQL 1.1", ""),
     ],
@@ -79,8 +72,7 @@ def test_an_engine_is_known_by_what_it_answers(ask: Callable[[str], Reply], name
     found = probe(ask)
     assert (found.name, found.text) == (name, text)
     assert found.engine.startswith(said)
-    assert len(ask.asked) <= 6  # type: ignore[attr-defined]
-    assert found.index_name == ("labels" if text == "graphdb" else "")
+    assert len(ask.asked) <= 5  # type: ignore[attr-defined]
 
 
 def test_lateral_is_used_where_an_unknown_engine_has_it() -> None:
@@ -94,33 +86,3 @@ def test_what_is_no_query_service_is_told_and_not_taken_for_an_engine() -> None:
     with pytest.raises(CredentialsError):
         any_status(Reply(401, b"", {}, "http://host/"))
     assert any_status(Reply(400, b"no", {}, "http://host/")).status == 400
-
-
-def test_what_was_found_out_is_kept_per_endpoint_and_asked_again_after_a_month(tmp_path: Path) -> None:
-    now = [1000.0]
-    ask = engine(GRAPHDB, text="connectors/lucene#query")
-
-    def dialect(url: str = "http://host/sparql"):
-        return dialect_at(url, "auto", tmp_path, ask, clock=lambda: now[0])
-
-    first = dialect()
-    asked = len(ask.asked)  # type: ignore[attr-defined]
-    assert dialect() == first
-    assert len(ask.asked) == asked  # type: ignore[attr-defined]
-    dialect("http://other/sparql")
-    assert len(ask.asked) == 2 * asked  # type: ignore[attr-defined]
-    now[0] += AGE + 1
-    assert dialect() == first
-    assert len(ask.asked) == 3 * asked  # type: ignore[attr-defined]
-    for file in (tmp_path / "dialects").iterdir():
-        file.write_text("{damaged")
-    assert dialect() == first
-
-
-def test_a_named_dialect_is_not_probed(tmp_path: Path) -> None:
-    def never(_: str) -> Reply:
-        raise AssertionError
-
-    assert dialect_at("http://host/", "qlever", tmp_path, never).name == "qlever"
-    with pytest.raises(UsageError, match="no dialect"):
-        dialect_at("http://host/", "qlevr", tmp_path, never)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build, unfinished
+from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.rdf import RdfSource
-from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource, mapped_from_file
+from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 
 BARE = Options(text=False, vectors=False, sparql=False)
@@ -29,10 +29,10 @@ def all_of(source: Source) -> tuple[list[NodeRecord], list[EdgeRecord], Losses]:
     return nodes, edges, losses
 
 
-def shop(folder: Path, **more: object) -> MappedSource:
+def shop(folder: Path, **more: object) -> TableSource:
     (folder / "shop.csv").write_text(SHOP)
     table = {"file": folder / "shop.csv", "id": "product_id", "name": "title", "type": "product"} | more
-    return MappedSource([Table.model_validate(table)])
+    return TableSource([Table.model_validate(table)])
 
 
 def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: P
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
     table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})
-    nodes, edges, _ = all_of(MappedSource([table]))
+    nodes, edges, _ = all_of(TableSource([table]))
     assert [(node.id, node.type) for node in nodes] == [("1", "x"), ("2", ""), ("tag:a", "tag"), ("tag:b", "tag")]
     assert edges == [EdgeRecord("1", "tagged", "tag:a"), EdgeRecord("1", "tagged", "tag:b")]
     with pytest.raises(UsageError, match="no column 'tagz'; did you mean 'tags'\\?; it has key, tags, kind"):
-        all_of(MappedSource([table.model_copy(update={"edges": (EdgeColumn.parse("tagz"),)})]))
-    with pytest.raises(DataError, match="line 1: a record without id"):
-        all_of(MappedSource([table.model_copy(update={"id": ""})]))
+        all_of(TableSource([table.model_copy(update={"edges": (EdgeColumn.parse("tagz"),)})]))
+    with pytest.raises(DataError, match="line 1: a node without id"):
+        all_of(TableSource([table.model_copy(update={"id": "id"})]))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ prefix = "b"
 """
 
 
-def many(folder: Path, config: str = TABLES) -> MappedSource:
+def many(folder: Path, config: str = TABLES) -> TableSource:
     (folder / "shop.csv").write_text("product_id;title;brand;description\n1;Lamp;1;Bright\n2;Bulb;1;Small\n")
     (folder / "makers.csv").write_text("id,company,story\n1,Acme,Old\n")
     (folder / "buyers.csv").write_text("id,name,sort\n1,Ann,person\n2,Shop & Co,firm\n")
@@ -146,7 +146,7 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
     [
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
         ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
-        ('relation = "bought_by"', "", "a table of links has relation or relation_column"),
+        ('relation = "bought_by"', "", "orders.tsv has no column 'relation'"),
         ('prefix = "b"', 'prefics = "b"', "table.2.prefics: Extra inputs are not permitted"),
         ('"brand:made_by:maker"', '":x"', "an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE"),
         ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "one type, or that of a column, and not both"),
@@ -163,7 +163,7 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, ne
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str, encoding: str, packed: bool) -> None:
     rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
@@ -179,31 +179,15 @@ def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str,
     assert not losses.counts
 
 
-@pytest.mark.parametrize(("encoding", "name"), [("cp1252", "Zoë – €5"), ("latin-1", "Zoë \x81")])
-def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path, encoding: str, name: str) -> None:
+def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path) -> None:
+    encoding, name = "cp1252", "Zoë – €5"
     path = tmp_path / "n.csv"
-    path.write_bytes(("id;name\n" + "1;plain\n" * 200_000 + f"2;{name}\n").encode(encoding))
+    path.write_bytes(("id;name\n" + "1;plain\n" * 2_000 + f"2;{name}\n").encode(encoding))
     losses = Losses()
     assert [node.name for node in TableSource([path]).nodes(losses)][-1] == name
     ((reason, count),) = losses.counts.items()
     assert (count, losses.examples[reason]) == (1, ["n.csv"])
     assert "not UTF-8, read as Windows-1252" in reason
-
-
-def test_only_a_build_of_the_same_input_is_called_unfinished(tmp_path: Path) -> None:
-    class Cut(TableSource):
-        def edges(self, losses: Losses):
-            raise KeyboardInterrupt
-
-    (tmp_path / "n.csv").write_text("id,name\n1,a\n")
-    (tmp_path / "m.csv").write_text("id,name\n2,b\n")
-    source, other, out = TableSource([tmp_path / "n.csv"]), TableSource([tmp_path / "m.csv"]), tmp_path / "x.skb"
-    assert not unfinished(source, out, BARE)
-    with pytest.raises(KeyboardInterrupt):
-        build(Cut([tmp_path / "n.csv"]), out, BARE)
-    assert unfinished(source, out, BARE)
-    assert not unfinished(other, out, BARE)
-    assert not unfinished(source, out, BARE._replace(sparql=True))
 
 
 RDF = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
+from tests.apps.parts import Cli
 
 from .test_build import write_jsonl
 
@@ -142,3 +145,15 @@ def test_the_view_writes_texts_as_they_are(tmp_path: Path) -> None:
         store = Store.read_only(str(skb.store.triples()))
         quads = list(store.quads_for_pattern(None, NamedNode(SKB_PREFIXES["field"] + "text"), None))
     assert [quad.object for quad in quads] == [Literal(text)]
+
+
+def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, demo_home):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    kbnav = Cli(monkeypatch, capsys)
+    assert kbnav("skb", "copy", "demo", "--out", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
+    told = json.loads(kbnav("skb", "copy", "demo", "--out", "demo.ttl.gz", "--json")[1])
+    assert (told["nodes"], told["edges"]) == (252, 915)
+    assert gzip.decompress((tmp_path / "demo.ttl.gz").read_bytes()) == (tmp_path / "demo.ttl").read_bytes()
+    assert "cannot be written" in kbnav("skb", "copy", "demo", "--out", "nowhere/demo.ttl")[2]
+    assert not list(tmp_path.glob("*.part"))

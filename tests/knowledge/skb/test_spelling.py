@@ -74,12 +74,3 @@ def test_a_part_of_a_name_that_has_no_spaces_finds_it(
     asked, share = share_found_first(tmp_path, labels(entities, language))
     assert asked > 100
     assert share > 0.9
-
-
-def test_an_index_of_format_1_is_asked_with_words_as_they_are_written(tmp_path: Path) -> None:
-    text.build([NodeText(0, 0, "Αθήνα", (), "")], tmp_path, type_start=[0, 1])
-    assert len(text.open(tmp_path).search("Αθήνα")) == 1
-    meta = json.loads((tmp_path / "text.json").read_text())
-    (tmp_path / "text.json").write_text(json.dumps(meta | {"format": 1}))
-    assert text.open(tmp_path).search("Αθήνα") == []
-    assert len(text.open(tmp_path).search("αθηνα")) == 1

@@ -1,19 +1,16 @@
-"""The indexes of STaRK's knowledge bases hold STaRK's rendering and nothing else; those built before are told."""
+"""The indexes of STaRK's knowledge bases hold STaRK's rendering and nothing else."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from kbnav.apps.cli import app
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
@@ -21,6 +18,7 @@ from kbnav.retrieval.expansion import structures
 from tests.retrieval.expand.conftest import CountingEncoder
 
 from .saved import save_stark
+from .sources import BARE
 from .test_stark import (
     AMAZON_EDGES,
     AMAZON_NODES,
@@ -134,32 +132,10 @@ def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built: tuple[
         assert index.holders(name.split()[0]) >= 1
 
 
-def test_indexes_of_an_earlier_version_are_told_and_built_anew_from_the_skb_itself(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_a_folder_of_an_earlier_format_is_refused(tmp_path: Path):
     path = tmp_path / "old.skb"
-    folder = save_stark(tmp_path / "processed", *STYLES["stark-prime"])
-    build(StarkSource(folder), path, Options(sparql=False))
-    right = read_meta(path)
-    assert (right.format, right.indexed, right.outdated) == (2, "stark-prime", False)
-    document = right.model_dump(mode="json")
-    write_meta(path, right.model_validate(document | {"format": 1, "indexed": "plain"}))
-
-    with SKB.open(path) as skb, caplog.at_level(logging.WARNING):
-        assert SkbKB(skb).state()["indexed"] == "plain"
-        assert skb.text is not None
-        assert skb.vectors is not None
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: an earlier version of kbnav indexed all fields of its documents, not the documents as STaRK renders "
-        f"them; kbnav skb update {path} builds the indexes anew"
-    ]
-    assert "an earlier version" in CliRunner().invoke(app, ["skb", "info", str(path)]).output
-    result = CliRunner().invoke(app, ["skb", "update", str(path)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    build(StarkSource(save_stark(tmp_path / "processed", *STYLES["stark-prime"])), path, BARE)
     assert (read_meta(path).format, read_meta(path).indexed) == (2, "stark-prime")
-    info = CliRunner().invoke(app, ["skb", "info", str(path)]).output
-    assert "indexed: documents as STaRK renders them" in info
-    with SKB.open(path) as skb:
-        assert skb.text is not None
-        assert skb.text.search("finding")
-        assert get_doc_info(skb, skb.number("0")).startswith("- name: PHYHIP\n")
+    write_meta(path, read_meta(path).model_copy(update={"format": 1}))
+    with pytest.raises(DataError, match="an earlier version of kbnav built it"):
+        SKB.open(path)

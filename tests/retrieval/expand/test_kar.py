@@ -20,8 +20,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.documents import VSS
-from kbnav.retrieval.expansion import ExpandedRetriever, HyDE, SampledOptions
+from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import save_run
@@ -349,28 +348,3 @@ def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb: SKB):
     assert ranking.ids == ["wren", "finch", "mew", "lark", "bob"]
     assert [node.score for node in ranking.nodes[3:]] == pytest.approx([0.5 / 61, 0.5 / 62], abs=1e-6)
     assert system.retrieve(QUERY, 2).ids == ["wren", "finch"]
-
-
-def test_with_the_mean_an_encoder_that_reads_little_reads_every_expansion(guitars: SkbKB):
-    """The words behind the first expansion change the mean, where an encoder with a window never sees them."""
-    found = {}
-    for combine in ("join", "mean"):
-        for samples in (["storm"], ["storm", "wood wood wood"]):
-            script = Script(*samples)
-            base = build_retriever("vss", guitars, Settings(kb="guitars"))
-            assert isinstance(base, VSS)
-            options = SampledOptions(samples=len(samples), combine=combine)
-            system = ExpandedRetriever(HyDE(guitars.skb, base, script.calls, options), base, options)
-            found[combine, len(samples)] = [node.score for node in system.retrieve("salt", 9).nodes]
-    assert found["mean", 1] != found["mean", 2]
-    # salt, storm and wood in equal parts: the town Lark, (1, 0, 1, 1)/√3, is at cosine 1.
-    assert max(found["mean", 2]) == pytest.approx(1.0)
-    assert max(found["join", 2]) < 0.99  # 1, 0, 1, 3 words
-    with pytest.raises(
-        UsageError, match="combine=mean takes the mean of vectors: it needs the base vss, not listening"
-    ):
-        ExpandedRetriever(
-            HyDE(guitars.skb, Listening(), Script().calls, SampledOptions()),
-            Listening(),
-            SampledOptions(combine="mean"),
-        )

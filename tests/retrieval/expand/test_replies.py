@@ -22,7 +22,6 @@ TP53 = Entity("gene/protein", "TP53", "TP53")
         'Yes:\n```json\n[{"person": {"name": "Ann Reed", "born": "1701"}},\n{"gene/protein": "TP53"}]\n```\nOK.',
         '{"person": {"name": "Ann Reed", "born": "1701"}}\n{"gene/protein": {"name": "TP53"}}',
         '{"all": [{"type": "person", "name": "Ann Reed", "born": "1701"}, {"type": "Gene protein", "id": "TP53"}]}',
-        "[{'person': {'name': 'Ann Reed', 'born': '1701'}}, {'gene/protein': {'name': 'TP53'}}]",
         '[{"type": "person", "attributes": {"name": "Ann Reed", "born": "1701"}}, {"gene/protein": {"name": "TP53"}},'
         ' {"gene/protein": {"name": "TP53"}}]',
     ],

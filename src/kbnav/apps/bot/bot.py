@@ -25,19 +25,16 @@ from kbnav.apps.bot.talk import (
     with_reply,
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import Style, apology, edit_summary, question_text, reply_text
+from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, Turn
-from kbnav.sessions.disambiguation import OtherAnswer
 from kbnav.settings.model import Bot as Rules
 
 TRIES = 8
 """How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries at most."""
-LANGUAGE = "language"
-"""The mark of the wiki's own language, which the words around an answer to mere names are in."""
 _CONFLICTS = 10
 _BEGAN = "began"
 """The mark of the wiki's newest revision when the bot first looked; mentions from before it are not answered."""
@@ -48,8 +45,6 @@ Answer = Callable[[Question, Sequence[Turn]], Run]
 """Answers a question that follows earlier ones; raises StopRun where that failed."""
 Evidence = Callable[[Run], Provenance | None]
 """Looks up what makes the rows of a run's answer true."""
-Others = Callable[[Run], Sequence[OtherAnswer]]
-"""What a run's answer were if a name in its question meant another thing."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +70,6 @@ class Bot:
         edits: bool = False,
         clock: Callable[[], float] = time.time,
         evidence: Evidence = lambda run: None,  # noqa: ARG005
-        others: Others = lambda run: (),  # noqa: ARG005
-        asks: bool = False,
     ) -> None:
         """Make a bot.
 
@@ -90,12 +83,10 @@ class Bot:
             edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
             evidence: see ``Evidence``; without it replies have no footnotes.
-            others: see ``Others``.
-            asks: where there are others, the reply asks which is meant.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
-        self._evidence, self._others, self._asks = evidence, others, asks
+        self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
 
@@ -163,23 +154,11 @@ class Bot:
             if mark != str(revision):
                 # What stood on a page before the bot came is not for it; on its own talk page everything is.
                 yield from self._read(title, own=True, old=not mark and title != self.talk_page)
-        if self._rules.mentions:
-            yield from (self._look_at_notifications(own) if self._known.echo else self._look_at_changes(own))
-
-    def _look_at_notifications(self, own: Sequence[str]) -> Iterator[Said]:
-        found = self._wiki.mentions()
-        yield from self._read_changed([title for _, title in found if title and title not in own])
-        if self._edits:
-            self._wiki.mark_read([number for number, _ in found])
-
-    def _look_at_changes(self, own: Sequence[str]) -> Iterator[Said]:
-        since = self._ledger.mark("changes")
-        if since:
-            titles, newest = self._wiki.changed_since(since, self._known.talk)
-            yield from self._read_changed([title for title in titles if title not in own])
-            self._ledger.set_mark("changes", newest)
-        else:
-            self._ledger.set_mark("changes", self._known.time)
+        if self._rules.mentions and self._known.echo:
+            mentions = self._wiki.mentions()
+            yield from self._read_changed([title for _, title in mentions if title and title not in own])
+            if self._edits:
+                self._wiki.mark_read([number for number, _ in mentions])
 
     def _read_changed(self, titles: Sequence[str]) -> Iterator[Said]:
         """Look for mentions on those of the pages that have changed since that was done."""
@@ -272,15 +251,11 @@ class Bot:
         try:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
-            found = self._answer(question, turns(self._ledger, question, self._find_run))
-            others = self._others(found)
-            if others and self._asks:
-                reply = question_text(others, marker=mark, depth=depth, language=language)
-            else:
-                made_of = self._evidence(found)
-                reply = reply_text(
-                    found, self._style, marker=mark, depth=depth, language=language, evidence=made_of, others=others
-                )
+            entries = [self._ledger.entry(number) for number in question.earlier]
+            earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
+            found = self._answer(question, [Turn.of(one.question, one.path, one.outcome) for one in earlier])
+            made_of = self._evidence(found)
+            reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
             run = found.id
         except FATAL:
             raise
@@ -324,15 +299,7 @@ class Bot:
     def _known(self) -> Site:
         if self._site is None:
             self._site = self._wiki.site()
-            self._ledger.set_mark(LANGUAGE, self._site.language)
         return self._site
-
-
-def turns(ledger: Ledger, question: Question, find_run: Callable[[str], Run | None]) -> list[Turn]:
-    """The earlier questions of a question's section with what was found, as far as their runs are still there."""
-    entries = [ledger.entry(number) for number in question.earlier]
-    runs = [find_run(entry.run) for entry in entries if entry and entry.run]
-    return [Turn.of(run.question, run.path, run.outcome) for run in runs if run]
 
 
 def _diff(page: Page, text: str) -> str:

@@ -20,8 +20,6 @@ T = TypeVar("T")
 _BATCH = 50
 _REPLIES = 200
 """Replies to one question that goes on and on, of at most 500 pages each."""
-_PROJECT = 4
-"""The namespace of a wiki's pages on itself, where village pumps are."""
 _MENTIONS = {"mention", "edit-user-talk", "mention-summary"}
 _CONFLICTS = {"editconflict", "articleexists", "missingrev", "nosuchrevid"}
 _LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertnameduserfailed", "notloggedin", "readapidenied"}
@@ -55,14 +53,11 @@ class Edit:
 class Site:
     """What a bot must know of a wiki.
 
-    How it names users, which namespaces are for talk, whether it notifies (Echo), the time by its clock, and the
-    language it is written in.
+    How it names users, whether it notifies (Echo), and the language it is written in.
     """
 
     names: Names
-    talk: tuple[int, ...]
     echo: bool
-    time: str
     language: str
 
 
@@ -151,10 +146,8 @@ class Wiki:
         }
         user |= {str(one["alias"]).lower() for one in found.get("namespacealiases", ()) if one["id"] in (2, 3)}
         echo = any(one.get("name") == "Echo" for one in found.get("extensions", ()))
-        talk = sorted(number for number in spaces if number > 0 and (number % 2 or number == _PROJECT))
         names = Names(frozenset(name for name in user if name))
-        general = found["general"]
-        return Site(names, tuple(talk), echo, str(general["time"]), str(general.get("lang", "en")))
+        return Site(names, echo, str(found["general"].get("lang", "en")))
 
     @_understood
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
@@ -249,25 +242,6 @@ class Wiki:
                 if "bot" in one.get("groups", ()) or sitewide:
                     found.add(normal_user(str(one.get("name", ""))))
         return found
-
-    @_understood
-    def changed_since(self, since: str, spaces: Sequence[int]) -> tuple[list[str], str]:
-        """Titles changed by people from a timestamp on (oldest first), and the timestamp to go on from."""
-        found: dict[str, None] = {}
-        newest, more = since, dict[str, str]()
-        for _ in range(_REPLIES):
-            reply = self._call({
-                "action": "query", "list": "recentchanges", "rcnamespace": "|".join(map(str, spaces)),
-                "rcdir": "newer", "rcprop": "title|timestamp", "rcshow": "!bot", "rctype": "edit|new",
-                "rclimit": "500", "rcstart": since, **more,
-            })  # fmt: skip
-            for change in reply["query"]["recentchanges"]:
-                found[str(change["title"])] = None
-                newest = max(newest, str(change["timestamp"]))
-            if "continue" not in reply:
-                break
-            more = {name: str(value) for name, value in reply["continue"].items()}
-        return list(found), newest
 
     @_understood
     def mentions(self) -> list[tuple[str, str]]:

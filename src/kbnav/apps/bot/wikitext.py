@@ -18,7 +18,6 @@ from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
 from kbnav.runs.trajectory import Run
-from kbnav.sessions.disambiguation import OtherAnswer, named
 from kbnav.tools.show import cell_text
 
 ROWS = 10
@@ -87,7 +86,6 @@ def reply_text(
     depth: int,
     language: str = "en",
     evidence: Provenance | None = None,
-    others: Sequence[OtherAnswer] = (),
 ) -> str:
     """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
 
@@ -98,23 +96,17 @@ def reply_text(
         depth: indentation, the number of colons.
         language: of the words around the answer.
         evidence: what makes the rows true, told as footnotes.
-        others: what the answer were if a name meant another thing.
     """
     outcome, words = run.outcome, phrases("bot", language)
     indent = ":" * max(1, depth)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
     parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
-    parts += [
-        f"{indent}{words.if_meant.format(name=escape(named(one.meant)), text=escape(one.text))}" for one in others
-    ]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
     if outcome.absence and outcome.status != "failed":
         parts.append(f"{indent}<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"{indent}<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
-    if outcome.confidence:
-        parts.append(f"{indent}<small>{escape(outcome.confidence.text)}</small>")
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
         parts.append(indent + _table(outcome.table, style, words, len(notes)))
     elif outcome.ranking is not None and outcome.ranking.nodes:
@@ -131,18 +123,6 @@ def reply_text(
     parts += _how(run, words)
     parts.append(f"{indent}~~~~")
     return "\n".join(parts) + "\n"
-
-
-def question_text(others: Sequence[OtherAnswer], *, marker: str, depth: int, language: str = "en") -> str:
-    """The wikitext of a question back: which of several things of one name is meant."""
-    name, words = others[0].name, phrases("bot", language)
-    meant = [others[0].taken, *(one.meant for one in others if one.name == name)]
-    indent = ":" * max(1, depth)
-    listed = [f"{indent}* {escape(f'{named(one)}, {one.id}')}" for one in meant]
-    return (
-        "\n".join([f"{indent}<!-- {marker} -->{words.which.format(name=escape(name))}", *listed, f"{indent}~~~~"])
-        + "\n"
-    )
 
 
 def apology(*, marker: str, depth: int, language: str = "en") -> str:

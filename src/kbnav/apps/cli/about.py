@@ -1,18 +1,17 @@
-"""``kbnav systems``, ``models``, ``check``, ``config`` and ``completion``: what there is, and whether it works."""
+"""``kbnav systems``, ``check`` and ``config``: what there is, and whether it works."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Json, Kb, load
+from kbnav.apps.cli.options import Json, Kb, load
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.settings.model import Settings
     from kbnav.settings.systems import SystemEntry
 
 _KBS = {"wikibase": "Wikidata", "skb": "SKBs"}
@@ -74,11 +73,11 @@ def _print_system(entry: SystemEntry) -> None:
 
 def print_options(options: Sequence[Mapping[str, Any]]) -> None:
     """A table of what ``--set`` may set."""
-    if not options:
-        print("options: none")
-        return
     rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
-    print_table("Options", ("--set", "default", ""), rows)
+    if rows:
+        print_table("Options", ("--set", "default", ""), rows)
+    else:
+        print("options: none")
 
 
 def _about(option: Mapping[str, Any]) -> str:
@@ -113,37 +112,6 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
     console = Console()
     console.print(table)
     console.print()
-
-
-def models(base_url: BaseUrl = None, as_json: Json = False) -> None:
-    """List what --model may name: what needs no key, and what the endpoint offers."""
-    from kbnav.models.chat import offered_models
-    from kbnav.settings.model import OFFLINE
-
-    settings = load(base_url=base_url)
-    found = [
-        {"model": OFFLINE, "about": "no language model: rules that are a baseline; needs no key"},
-        {"model": "replay:RUN.json", "about": "the replies of a saved run, once more"},
-    ]
-    known = bool(settings.base_url or settings.api_key.get_secret_value())
-    if known:
-        found += [{"model": name, "about": _price(settings, name)} for name in offered_models(settings)]
-    if as_json:
-        print_json(found)
-        return
-    longest = max(len(one["model"]) for one in found)
-    for one in found:
-        print(f"{one['model']:<{longest}}  {one['about']}".rstrip())
-    if not known:
-        print("\nany model of OpenAI's once OPENAI_API_KEY is set; or of your own server, which lists what it offers:")
-        print("  kbnav models --base-url http://127.0.0.1:11434/v1     Ollama (vLLM: port 8000, llama.cpp: port 8080)")
-
-
-def _price(settings: Settings, name: str) -> str:
-    from kbnav.models.prices import price_of
-
-    price = price_of(settings, name)
-    return f"${price.prompt:g} read, ${price.completion:g} written, per million tokens" if price else ""
 
 
 def check(kb: Kb = None, as_json: Json = False) -> None:
@@ -227,18 +195,3 @@ def config(
         source = "" if one.source == "default" else f"   ({one.source})"
         print(f"{one.name:<{longest}}  {'-' if one.value in ('', None) else value}{source}".rstrip())
     print("\nwhat is followed by ( ) is set; the others have their defaults. docs/settings.md says what each one is")
-
-
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-) -> None:
-    """Print the script that completes kbnav's commands, options and names in a shell.
-
-    For bash and zsh put eval "$(kbnav completion bash)", or zsh, at the end of ~/.bashrc or ~/.zshrc; for fish, kbnav
-    completion fish | source in ~/.config/fish/config.fish.
-    """
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
-
-    from kbnav.apps.cli.root import COMPLETE, PROGRAM
-
-    print(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell))

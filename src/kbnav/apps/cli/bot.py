@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -17,19 +17,13 @@ from kbnav.apps.cli.options import Asking, Json, load
 from kbnav.apps.cli.terminal import stop_on_signals
 
 if TYPE_CHECKING:
-    from kbnav.apps.bot.bot import Answer, Bot, Evidence, Others
+    from kbnav.apps.bot.bot import Bot
     from kbnav.apps.bot.ledger import Ledger
-    from kbnav.apps.bot.talk import Question
     from kbnav.apps.bot.wiki import Wiki
-    from kbnav.apps.bot.wikitext import Style
-    from kbnav.knowledge.evidence import Provenance
     from kbnav.runs.trajectory import Run
-    from kbnav.sessions.disambiguation import OtherAnswer
     from kbnav.settings.model import Settings
 
 _NONE_SEEN = "no question has been seen"
-_NAMED = 5
-"""Questions that are named where an id is not that of one."""
 
 
 def run(
@@ -71,98 +65,24 @@ def status(
                 _say(f"{'':16}  {entry.note}")
 
 
-def replay(
-    of: Asking,
-    question: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of a question, or the start of one, as status prints it.")
-    ],
-    dry: DryOption = False,
-    as_json: Json = False,
-) -> None:
-    """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
-    from rich.console import Console
-
-    from kbnav.answers.language import question_language
-    from kbnav.apps.bot.bot import LANGUAGE, turns
-    from kbnav.apps.bot.talk import marker
-    from kbnav.apps.bot.wikitext import question_text, reply_text
-    from kbnav.apps.console import answer_record, print_run
-
-    settings = of.settings()
-    with _ledger(settings, edit=not dry, alone=False) as ledger:
-        asked = _named(question, [entry.question for entry in ledger.entries()])
-        history = turns(ledger, asked, partial(_find_run, settings))
-        language = question_language(asked.text, ledger.mark(LANGUAGE))
-    with _asking(settings, of.system or "") as (answer, evidence, others):
-        found = answer(asked, history)
-        made_of, also = evidence(found), others(found)
-    mark, depth = marker(asked.id), asked.depth + 1
-    if also and settings.ask_back == "ask":
-        reply = question_text(also, marker=mark, depth=depth, language=language)
-    else:
-        reply = reply_text(
-            found, _style(settings), marker=mark, depth=depth, language=language, evidence=made_of, others=also
-        )
-    page = settings.endpoints.query_page
-    if as_json:
-        _say(json.dumps({**answer_record(found, page), "reply": reply}, ensure_ascii=False, indent=1))
-    else:
-        print_run(Console(), found, page)
-        _say(reply)
-
-
-def _named(start: str, questions: Sequence[Question]) -> Question:
-    """The question whose id begins so. Raises UsageError with some that there are where that is none, or several."""
-    from kbnav.errors import UsageError
-
-    found = [question for question in questions if question.id.startswith(start)]
-    if len(found) == 1:
-        return found[0]
-    told = f"{len(found)} questions begin with {start!r}" if found else f"no question begins with {start!r}"
-    some = [f"{question.id}  {question.text}" for question in (found or questions)[-_NAMED:]]
-    raise UsageError("\n".join([f"{told}; the last are:", *some] if some else [_NONE_SEEN]))
-
-
 @contextmanager
 def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
-    """A bot that is logged in."""
-    from kbnav.apps.bot.bot import Bot
-
-    wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence, others):
-        find_run, asks = partial(_find_run, settings), settings.ask_back == "ask"
-        yield Bot(
-            wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence,
-            others=others, asks=asks,
-        )  # fmt: skip
-
-
-@contextmanager
-def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence, Others]]:
-    """What answers, the agent of the settings, which saves its runs; and what looks up why the rows are true."""
+    """A bot that is logged in, and answers by the agent of the settings, which saves its runs."""
     from kbnav.agents.common.agent import build_agent
-    from kbnav.apps.bot.wikitext import ROWS
+    from kbnav.apps.bot.bot import Bot
+    from kbnav.apps.bot.wikitext import ROWS, Style
     from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.disambiguation import other_answers
     from kbnav.sessions.evidence import run_evidence
     from kbnav.sessions.session import ask
 
-    with open_kb(settings) as base:
+    wiki, style = _wiki(settings), Style(settings.bot.entity_link, settings.endpoints.query_page)
+    with _ledger(settings, edit=edit) as ledger, open_kb(settings) as base:
         agent = build_agent(base, settings, system)
-
-        def evidence(run: Run) -> Provenance | None:
-            return run_evidence(base, run, range(ROWS))
-
-        def others(run: Run) -> Sequence[OtherAnswer]:
-            return other_answers(run, base) if settings.ask_back != "never" else ()
-
-        yield lambda question, history: ask(agent, question.text, history=history), evidence, others
-
-
-def _style(settings: Settings) -> Style:
-    from kbnav.apps.bot.wikitext import Style
-
-    return Style(settings.bot.entity_link, settings.endpoints.query_page)
+        yield Bot(
+            wiki, ledger, lambda question, history: ask(agent, question.text, history=history),
+            partial(_find_run, settings), settings.bot, style, edits=edit,
+            evidence=lambda run: run_evidence(base, run, range(ROWS)),
+        )  # fmt: skip
 
 
 def _wiki(settings: Settings) -> Wiki:

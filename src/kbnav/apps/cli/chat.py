@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +59,7 @@ def chat(
             raise UsageError(f"there is no session {session!r}")
         talk.greet()
         stack.callback(lambda: None if lost else talk.print_how_to_go_on())
-        with _line_reader(settings.home / "chat-history", [f"/{name}" for name in COMMANDS]) as read:
+        with _line_reader(settings.home / "chat-history") as read:
             talk.finish_unfinished()
             while line := read():
                 talk.take(line)
@@ -84,8 +83,6 @@ class Conversation:
         self._id, self._saver, self._quiet = session, saver, quiet
         self._system = ""
         self._opened = ExitStack()
-        self._choices: list[Callable[[], None]] = []
-        """What the numbers stand for that were offered with a question back."""
 
     def open(self, settings: Settings, system: str) -> None:
         """Ask under these settings from now on; earlier turns stay known. Raises StopRun, nothing changed."""
@@ -142,10 +139,6 @@ class Conversation:
         """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
         from kbnav.errors import KbnavError
 
-        choices, self._choices = self._choices, []
-        if line.isdigit() and 0 < int(line) <= len(choices):
-            choices[int(line) - 1]()
-            return
         if not line.startswith("/"):
             self._ask(line)
             return
@@ -169,27 +162,9 @@ class Conversation:
             progress = RunProgress(self.console, self.agent.model, steps=not self._quiet)
             with stopped_by_ctrl_c() as cancellation, progress:
                 self.runs.append(answer(cancellation, progress))
-            self._print_answer(self.runs[-1])
+            print_outcome(self.runs[-1], self.settings)
         except StopRun as error:
             print_error(error)
-
-    def _print_answer(self, run: Run) -> None:
-        """Print the answer; where a name means several things, also their answers, or ask which, by ``ask_back``."""
-        from kbnav.sessions.disambiguation import named, other_answers
-
-        way = self.settings.ask_back
-        others = other_answers(run, self.agent.kb) if way != "never" else []
-        if not others or way == "both":
-            print_outcome(run, self.settings)
-            for one in others:
-                self.print(f"if “{one.name}” is {named(one.meant)}: {one.text}")
-            return
-        self.print(f"Which “{others[0].name}” do you mean? Type its number:")
-        same_name = [one for one in others if one.name == others[0].name]
-        for number, meant in enumerate([same_name[0].taken, *(one.meant for one in same_name)], 1):
-            self.print(f"{number}. {named(meant)}")
-        again = [partial(self._ask, one.question(run.question)) for one in same_name]
-        self._choices = [partial(print_outcome, run, self.settings), *again]
 
     def print_help(self, _: str) -> None:
         """List the commands."""
@@ -197,29 +172,14 @@ class Conversation:
             self.print(f"/{name:8} {about}")
         self.print("an empty line or Ctrl-D ends the session")
 
-    def last(self) -> Run:
-        """The last answer. Raises UsageError where there is none."""
-        from kbnav.errors import UsageError
-
-        if not self.runs:
-            raise UsageError("nothing has been asked yet")
-        return self.runs[-1]
-
     def print_query(self, _: str) -> None:
         """The query of the last answer."""
         from kbnav.apps.console import labelled_query, query_lines
 
-        run = self.last()
-        if run.outcome.query:
-            self.console.print(query_lines(labelled_query(run)), crop=False)
+        if self.runs and self.runs[-1].outcome.query:
+            self.console.print(query_lines(labelled_query(self.runs[-1])), crop=False)
         else:
-            self.print("the last answer has no query")
-
-    def print_steps(self, _: str) -> None:
-        """Every step of the last answer."""
-        from kbnav.apps.console import print_run
-
-        print_run(self.console, self.last(), self.settings.endpoints.query_page)
+            self.print("no answer here has a query yet" if not self.runs else "the last answer has no query")
 
     def change(self, setting: str, value: str) -> None:
         """Print or change the model or the knowledge base."""
@@ -229,38 +189,26 @@ class Conversation:
         self.open(self.settings.model_copy(update={setting: value}), self._system if setting == "model" else "")
         self.print(f"now asking {self.settings.kb} with {self.agent.model}")
 
-    def save(self, name: str) -> None:
-        """Write the questions and answers since the program began to a file. Raises UsageError where it cannot be."""
-        from kbnav.apps.cli.runs import write_transcript
-
-        self.last()
-        path = Path(name or f"{self._id}.md")
-        write_transcript(self.runs, path, self.settings.endpoints.query_page)
-        self.print(f"{path}: {len(self.runs)} question{'s' if len(self.runs) != 1 else ''}")
-
 
 COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "help": ("this list", Conversation.print_help),
     "sparql": ("the query of the last answer", Conversation.print_query),
-    "steps": ("every step of the last answer", Conversation.print_steps),
     "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
     "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
-    "save": ("write questions and answers to a file, as kbnav export does; /save FILE", Conversation.save),
 }
 """What can be typed beside questions: one line of help, and what is done with the rest of the line."""
 
 
 @contextmanager
-def _line_reader(file: Path, commands: Sequence[str]) -> Iterator[Callable[[], str]]:
+def _line_reader(file: Path) -> Iterator[Callable[[], str]]:
     """A function that reads a line, empty at the end.
 
-    On a terminal the arrow keys bring back lines of earlier sessions, from ``file``, and Tab completes commands.
+    On a terminal the arrow keys bring back lines of earlier sessions, from ``file``.
     """
-    editor = _line_editor() if sys.stdin.isatty() and sys.stdout.isatty() else None
-
-    def complete(start: str, number: int) -> str | None:
-        found = [command for command in commands if start.startswith("/") and command.startswith(start)]
-        return found[number] if number < len(found) else None
+    editor: Any = None
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        with suppress(ImportError):  # Windows
+            import readline as editor
 
     def read() -> str:
         try:
@@ -277,9 +225,6 @@ def _line_reader(file: Path, commands: Sequence[str]) -> Iterator[Callable[[], s
     editor.clear_history()
     with suppress(OSError):  # a history that cannot be read is none
         editor.read_history_file(file)
-    editor.set_completer_delims("")
-    editor.set_completer(complete)
-    editor.parse_and_bind("bind ^I rl_complete" if "libedit" in (editor.__doc__ or "") else "tab: complete")
     try:
         yield read
     finally:
@@ -289,11 +234,3 @@ def _line_reader(file: Path, commands: Sequence[str]) -> Iterator[Callable[[], s
             editor.write_history_file(file)
         except OSError as error:
             print_error(f"{file}: the lines that were typed are not saved: {error.strerror}")
-
-
-def _line_editor() -> Any:
-    try:
-        import readline
-    except ImportError:  # Windows
-        return None
-    return readline

@@ -36,7 +36,7 @@ def stats(
     ] = False,
     histograms: Annotated[
         Path | None,
-        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV, and plot."),
+        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV."),
     ] = None,
     tokens: Annotated[
         int | None,
@@ -101,7 +101,7 @@ def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
         raise UsageError("--of pairs takes two datasets: questions of people, and made ones")
     human, made = (find_dataset(name, load().data) for name in names)
     found = compare_questions(human, made, count)
-    emit(as_json, asdict(found), pairs_markdown(found).rstrip("\n"))
+    emit(as_json, [asdict(one) for one in found], pairs_markdown(found).rstrip("\n"))
 
 
 def _threads(names: Sequence[str], as_json: bool) -> None:
@@ -128,8 +128,8 @@ def _read(path: Path) -> str:
 
 def list_(as_json: Json = False) -> None:
     """List the datasets known by name, their licences, which are here and where, and the formats."""
-    from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
-    from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, PAGES, missing_file
+    from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES
+    from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
     from kbnav.settings.plugins import origin, points
 
     folder = load().data
@@ -138,19 +138,17 @@ def list_(as_json: Json = False) -> None:
             "file": path,
             "licence": SOURCES[form].licence,
             "here": missing_file(name, folder) is None,
-            "from": sorted({remote.url for remote in ORIGINS.get(name, ())}) or [PAGES.get(form, "")],
+            "from": sorted({remote.url for remote in ORIGINS.get(name, ())}),
             "fetch": name in ORIGINS,
         }
         for name, (form, path) in NAMES.items()
     }
     if as_json:
-        print_json({"folder": str(folder), "datasets": known, "other_names": dict(ALIASES), "formats": [*FORMATS]})
+        print_json({"folder": str(folder), "datasets": known, "formats": [*FORMATS]})
         return
     for name, one in known.items():
         state = "here" if one["here"] else "fetch" if one["fetch"] else "by hand"
         print(f"{name:<26} {state:<8} {one['file']:<55} {one['licence']}")
-    for name, full in ALIASES.items():
-        print(f"{name:<26} another name of {full}")
     for point in points(GROUP):
         print(f"{point.name:<26} {point.value:<55} {origin(point)}")
     print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where")
@@ -158,8 +156,8 @@ def list_(as_json: Json = False) -> None:
 
 
 def fetch(datasets: Datasets, as_json: Json = False) -> None:
-    """Download datasets from their publishers into the folder of the setting data; stopped, it goes on where it was."""
-    from kbnav.evaluation.datasets import ALIASES, NAMES, SOURCES
+    """Download datasets from their publishers into the folder of the setting data."""
+    from kbnav.evaluation.datasets import NAMES, SOURCES
     from kbnav.evaluation.datasets.fetch import fetch
 
     settings = load()
@@ -168,7 +166,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
             name: fetch(name, settings.data, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets
         }
-    sources = {name: SOURCES[NAMES[ALIASES.get(name, name)][0]] for name in found}
+    sources = {name: SOURCES[NAMES[name][0]] for name in found}
     if as_json:
         files = {name: [asdict(file) | {"path": str(file.path)} for file in found[name]] for name in found}
         print_json({name: {"files": files[name], **asdict(sources[name])} for name in found})

@@ -1,9 +1,9 @@
-"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, RDF files as an endpoint, an endpoint's names."""
+"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, and RDF files as an endpoint."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,47 +103,3 @@ def serve(
     with server, suppress(KeyboardInterrupt):
         print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
         threading.Event().wait()
-
-
-def index(
-    endpoint: Annotated[
-        str, typer.Argument(metavar="URL", help="Address of the SPARQL endpoint, or its name in kbnav.toml.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the index.")],
-    encoder: Annotated[
-        str,
-        typer.Option(
-            "--encoder", metavar="ENCODER", help="What embeds the texts, as for kbnav skb build; none: no vectors."
-        ),
-    ] = "",
-    language: Annotated[str, typer.Option("--language", metavar="CODE", help="Language of the names to show.")] = "en",
-    pause: Annotated[float, typer.Option("--pause", metavar="SECONDS", min=0.0, help="Wait between two pages.")] = 1.0,
-    page: Annotated[
-        int, typer.Option("--page", metavar="N", min=20, max=10_000, help="Things that one query asks about.")
-    ] = 500,
-    as_json: Json = False,
-) -> None:
-    """Page an endpoint's labels once into an index of names, texts and vectors; killed, it goes on where it was."""
-    from kbnav import encoders
-    from kbnav.knowledge.endpoint.search import PAGES, Paging, build, collect
-    from kbnav.knowledge.open import open_endpoint
-    from kbnav.settings.model import SparqlSource
-
-    console = stderr()
-    settings = load()
-    source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)
-
-    def report(paging: Paging) -> None:
-        console.print(f"{paging.things:,} things, up to {paging.last}", style="dim", highlight=False, markup=False)
-
-    def say(line: str) -> None:
-        console.print(line, style="dim", highlight=False)
-
-    chosen = None if encoder in ("none", "lsa") else encoders.load(encoder) if encoder else encoders.default(say)
-    with closing(open_endpoint(settings, endpoint, source)) as kb:
-        select, start = kb.paging(language=language, page=page)
-        records = collect(select, out / PAGES, start, pause=pause, tell=report)
-    things = build(records, out, encoder=chosen, vectors=encoder != "none")
-    table = f'[sparql.NAME]\nurl = "{source.url}"\nindex = "{out}"'
-    lines = f"{out}: the names of {things:,} things\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
-    emit(as_json, {"out": str(out), "url": source.url, "things": things}, lines)

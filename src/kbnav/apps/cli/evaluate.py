@@ -15,14 +15,12 @@ import typer
 from kbnav.apps.cli.options import (
     Asking,
     Dataset,
-    Estimate,
     Jobs,
     Json,
     Limit,
     MaxCost,
     Only,
     Place,
-    Plots,
     Retry,
     Seed,
     Workers,
@@ -133,22 +131,13 @@ def run(
     ],
     of: Benchmark,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {_PARTS}")] = None,
-    estimate: Estimate = False,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C.
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
-    from kbnav.evaluation.evaluate import estimate_plan
-
-    plan = of.plan(dataset, of.settings())
-    if estimate:
-        print(estimate_plan(plan, out))
-        return
-    if not as_json:
-        print(estimate_plan(plan, out), file=sys.stderr)
-    ended = of.run(plan, ",".join(without or ()), out, quiet=as_json)
+    ended = of.run(of.plan(dataset, of.settings()), ",".join(without or ()), out, quiet=as_json)
     if as_json:
         print_json(_record(out, ended))
     raise typer.Exit(0 if ended == "done" else 1)
@@ -172,7 +161,6 @@ def sweep(
         typer.Option("--without", metavar="PART", help=f"A run without it, beside one that is whole: {_PARTS}"),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs of each variant.")] = 1,
-    plots: Plots = None,
     as_json: Json = False,
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
@@ -193,8 +181,6 @@ def sweep(
     rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
     write_whole(out / "sweep.csv", sweeps.to_csv(rows))
     write_whole(out / "sweep.md", sweeps.markdown(rows))
-    if plots:
-        sweeps.write_sweep_plots(rows, plots)
     if as_json:
         print_json(csv_rows(sweeps.to_csv(rows)))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -17,47 +16,16 @@ if TYPE_CHECKING:
     from kbnav.settings.model import Settings
 
 
-def _complete_kb(incomplete: str) -> list[str]:
-    named = [name for name in ("mini", "demo", "wikidata") if name.startswith(incomplete)]
-    folder = Path(incomplete).parent if incomplete and not incomplete.endswith("/") else Path(incomplete or ".")
-    try:
-        inside = [str(one) for one in folder.iterdir() if one.is_dir() and not one.name.startswith(".")]
-    except OSError:
-        inside = []
-    return named + [path for path in sorted(inside) if path.startswith(incomplete)]
-
-
-def _complete_system(incomplete: str) -> list[str]:
-    from kbnav.settings.systems import systems
-
-    return [entry.name for entry in systems() if entry.name.startswith(incomplete)]
-
-
-def _complete_dataset(incomplete: str) -> list[str]:
-    from kbnav.evaluation.datasets import NAMES
-
-    files = [str(path) for path in sorted(Path().glob("*.jsonl"))]
-    return [name for name in (*NAMES, *files) if name.startswith(incomplete)]
-
-
-def _complete_run(incomplete: str) -> list[str]:
-    from kbnav.runs.trajectory import saved_runs
-    from kbnav.settings.model import load_settings
-
-    ids = [path.stem for path in reversed(saved_runs(load_settings().home / "runs"))]
-    return [name for name in ("last", *ids) if name.startswith(incomplete)][:20]
-
-
 _KB = "A knowledge base: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL"
-Kb = Annotated[str | None, typer.Option("--kb", metavar="KB", autocompletion=_complete_kb, help=f"{_KB}.")]
+Kb = Annotated[str | None, typer.Option("--kb", metavar="KB", help=f"{_KB}.")]
 Skb = Annotated[str, typer.Option("--kb", metavar="SKB", help="Folder of the SKB, or demo.")]
 Kbs = Annotated[
     list[str] | None,
-    typer.Option("--kb", metavar="KB", autocompletion=_complete_kb, help=f"{_KB}; repeatable, to ask several at once."),
+    typer.Option("--kb", metavar="KB", help=f"{_KB}; repeatable, to ask several at once."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="offline, replay:RUN.json, or a chat model (see kbnav models)."),
+    typer.Option("--model", metavar="MODEL", help="offline, replay:RUN.json, or a chat model of the endpoint."),
 ]
 BaseUrl = Annotated[
     str | None,
@@ -68,7 +36,6 @@ System = Annotated[
     typer.Option(
         "--system",
         metavar="SYSTEM",
-        autocompletion=_complete_system,
         help="What answers (see kbnav systems), or your own as module:function; default: what fits the KB.",
     ),
 ]
@@ -85,20 +52,17 @@ Dataset = Annotated[
     str,
     typer.Argument(
         metavar="DATASET",
-        autocompletion=_complete_dataset,
         help="A dataset's name (eval dataset list), FORMAT:FILE, or your own .jsonl.",
     ),
 ]
 Datasets = Annotated[
     list[str],
-    typer.Argument(metavar="DATASET", autocompletion=_complete_dataset, help="Names, FORMAT:FILE, or .jsonl files."),
+    typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or .jsonl files."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 RunName = Annotated[
     str,
-    typer.Argument(
-        metavar="RUN", autocompletion=_complete_run, help="A run's id, the start of one, the path of its file, or last."
-    ),
+    typer.Argument(metavar="RUN", help="A run's id, the start of one, the path of its file, or last."),
 ]
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
@@ -113,10 +77,6 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed dr
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N questions.")]
 MaxCost = Annotated[
     float | None, typer.Option("--max-cost", metavar="DOLLARS", min=0, help="Stop at so many US dollars in all.")
-]
-Estimate = Annotated[bool, typer.Option("--estimate", help="Print what it will cost, and ask nothing.")]
-Plots = Annotated[
-    Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
 ]
 Workers = Annotated[
     int | None,
@@ -151,10 +111,8 @@ class Asking:
 
 def load(given: list[str] | None = None, system: str | None = None, **named: Any) -> Settings:
     """The settings under ``--set`` pairs and named values, of which None is left out. Raises UsageError."""
-    from kbnav.settings.model import load_settings, misspelled_variables
+    from kbnav.settings.model import load_settings
 
-    for line in misspelled_variables():
-        print(f"kbnav: {line}", file=sys.stderr)
     named = {name: value for name, value in named.items() if value is not None}
     if not given:
         return load_settings(**named)

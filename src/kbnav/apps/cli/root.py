@@ -1,21 +1,20 @@
 """The command line. Each command reads its settings, calls one function, and prints.
 
-Exit codes: 0 answered, 1 no answer found, 2 wrong use, 3 a service or credentials.
+Exit codes: 0 answered, 1 no answer found, 2 wrong use, 3 a service or credentials, 70 a bug.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
@@ -29,7 +28,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
         "export": "runs:export",
         "retrieve": "retrieve:retrieve",
         "systems": "about:systems",
-        "models": "about:models",
     },
     "Knowledge bases": {
         "check": "about:check",
@@ -42,8 +40,8 @@ TREE: Mapping[str, Mapping[str, Any]] = {
             {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
         ),
         "sparql": (
-            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
-            {"serve": "endpoints:serve", "index": "endpoints:index"},
+            "Serve RDF files or a mirror as a SPARQL endpoint.",
+            {"serve": "endpoints:serve"},
         ),
     },
     "Evaluation": {
@@ -55,13 +53,11 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "score": "scores:score",
                 "compare": "scores:compare",
                 "report": "scores:report",
-                "calibrate": "scores:calibrate",
                 "dataset": (
                     "Look at the datasets.",
                     {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
                 ),
                 "freeze": "datasets:freeze",
-                "replay": "scores:replay",
                 "import": "scores:import_",
                 "synthesize": "synthesis:synthesize",
                 "collect": "human:collect",
@@ -80,44 +76,24 @@ TREE: Mapping[str, Mapping[str, Any]] = {
         "mcp": "serve:mcp",
         "bot": (
             "Answer questions on the talk pages of a wiki.",
-            {"run": "bot:run", "status": "bot:status", "replay": "bot:replay"},
+            {"run": "bot:run", "status": "bot:status"},
         ),
     },
-    "This program": {"config": "about:config", "completion": "about:completion"},
+    "This program": {"config": "about:config"},
 }
 """Every command by section: its module in this folder and its function, or a group's help and its commands."""
-PROGRAM, COMPLETE = "kbnav", "_KBNAV_COMPLETE"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-_RANGES = (
-    (re.compile(r"(-?[\d.]+)<=?x<=?(-?[\d.]+)"), r"\1 to \2"),
-    (re.compile(r"x>=(-?[\d.]+)"), r"at least \1"),
-    (re.compile(r"x>(-?[\d.]+)"), r"above \1"),
-    (re.compile(r"x<=(-?[\d.]+)"), r"at most \1"),
-)
-_TYPES = (
-    (re.compile(r"<(?:list\[)?int(?: range)?\]?>"), "N"),
-    (re.compile(r"<(?:list\[)?float(?: range)?\]?>"), "NUMBER"),
-    (re.compile(r"<(?:list\[)?path\]?>", re.IGNORECASE), "PATH"),
-    (re.compile(r"<(?:list\[)?(?:str|text)\]?>"), "TEXT"),
-)
+_BUG = 70
+"""The exit code of a bug, here or in a plug-in: ``EX_SOFTWARE`` of sysexits.h."""
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 """Errors of a disk are no bugs: the operator can mend them."""
-
-
-class Command(TyperCommand):
-    """A command whose help states ranges and types in words."""
-
-    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Write the arguments and the options."""
-        _write_parameters(self, ctx, formatter)
 
 
 class Group(TyperGroup):
     """A group whose help shows the whole first sentence of each of its commands, by section."""
 
-    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Write the options, then the commands."""
-        _write_parameters(self, ctx, formatter)
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Write the commands."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             title = getattr(command, "rich_help_panel", None)
@@ -174,9 +150,7 @@ def _built(name: str, place: Any, section: str | None) -> Any:
 
     module, _, function = place.partition(":")
     callback = getattr(import_module(f"kbnav.apps.cli.{module}"), function)
-    info = CommandInfo(
-        name=name, cls=Command, callback=flattened(callback), rich_help_panel=section, context_settings=_CONTEXT
-    )
+    info = CommandInfo(name=name, callback=flattened(callback), rich_help_panel=section, context_settings=_CONTEXT)
     return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
 
@@ -184,28 +158,6 @@ def first_sentence(text: str) -> str:
     """The first sentence of a help text, on one line."""
     line = " ".join(text.split("\n\n")[0].split())
     return re.split(r"(?<=[.!?]) (?=[A-Z])", line, maxsplit=1)[0]
-
-
-def _write_parameters(command: Any, ctx: typer.Context, formatter: Any) -> None:
-    for kind, title in (("argument", "Arguments"), ("option", "Options")):
-        if rows := list(_records(command, ctx, kind)):
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def _records(command: Any, ctx: typer.Context, kind: str) -> Iterator[tuple[str, str]]:
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is None or parameter.param_type_name != kind:
-            continue
-        name, about = record
-        if kind == "argument":
-            name = (parameter.metavar or parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
-        for pattern, words in _RANGES:
-            about = pattern.sub(words, about)
-        for pattern, words in _TYPES:
-            name = pattern.sub(words, name)
-        yield name, about
 
 
 app = typer.Typer(
@@ -236,22 +188,18 @@ def main() -> None:
     """Run the command of ``sys.argv``; an error is one clear line and its exit code."""
     from kbnav.errors import KbnavError
 
-    if COMPLETE in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
-
-        completion_init()
     debug = "--debug" in sys.argv
     sys.argv = [one for one in sys.argv if one != "--debug"]
     try:
-        app(prog_name=PROGRAM)
+        app(prog_name="kbnav")
     except KbnavError as error:
         _fail(str(error), getattr(error, "exit_code", 2), debug)
     except OSError as error:
         if error.errno not in _DISK:
-            _fail(f"{type(error).__name__}: {error}", 1, debug)
+            _fail(f"{type(error).__name__}: {error}", _BUG, debug)
         _fail(f"{error.filename or 'a file'}: cannot be written: {error.strerror}", 2, debug)
     except Exception as error:  # noqa: BLE001 - a bug, here or in a plug-in
-        _fail(f"{type(error).__name__}: {error} (kbnav --debug … prints the traceback)", 1, debug)
+        _fail(f"{type(error).__name__}: {error} (kbnav --debug … prints the traceback)", _BUG, debug)
 
 
 def _fail(message: str, code: int, debug: bool) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import Store
 
 NO_ENCODER = "none"
-_UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
 _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
 _MEMORY = 2 << 30
@@ -40,13 +39,6 @@ Edges = Annotated[
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
-Version = Annotated[
-    int | None,
-    typer.Option("--version", metavar="NUMBER", min=1, help="Version of an SKB on LanceDB; default: the last."),
-]
-Ann = Annotated[
-    bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann; on LanceDB its own).")
-]
 
 
 class Format(StrEnum):
@@ -93,7 +85,7 @@ class Columns:
 
     def source(self, nodes: Sequence[Path], edges: Sequence[Path], memory: int) -> Source:
         """The files of --nodes and --edges read so. Raises UsageError."""
-        from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource
+        from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource
 
         if not any(astuple(self)):
             return TableSource(nodes, edges, memory=memory)
@@ -108,9 +100,9 @@ class Columns:
         except ValueError as error:
             raise UsageError(str(error)) from error
         text = tuple(part.strip() for part in self.text.split(",") if part.strip())
-        own = {"id": self.id, "name": self.name, "type": self.type, "type_column": self.type_column}
+        own = {"id": self.id or "id", "name": self.name, "type": self.type, "type_column": self.type_column}
         tables = [Table(file=file, edges=ends, text=text, split=self.split, **own) for file in nodes]
-        return MappedSource(tables, edge_files=edges, memory=memory)
+        return TableSource(tables, edges, memory=memory)
 
 
 @dataclass(frozen=True)
@@ -150,8 +142,7 @@ def build(
         typer.Option(
             "--out",
             metavar="PLACE",
-            help="Folder of the SKB, or with --store lance an address such as s3://bucket/name; an old one is replaced "
-            "when the new is whole.",
+            help="Folder of the SKB; an old one is replaced when the new is whole.",
         ),
     ],
     by: Builders,
@@ -181,11 +172,6 @@ def build(
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
-    ann: Ann = False,
-    store: Annotated[
-        Literal["files", "lance"],
-        typer.Option("--store", help="What it is stored in: files, or tables of LanceDB (extra lance)."),
-    ] = "files",
     base_url: BaseUrl = None,
     language: Annotated[
         str,
@@ -221,11 +207,10 @@ def build(
         source = _published(source_format, sources or [], language or "en", label_property or [])
     chosen = _encoder(encoder, console, base_url)
     options = Options(
-        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
+        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
-    write = _build_tables if store == "lance" else _build_files
     with by.join(options, base_url) as options:
-        meta = write(source, out, options, console)
+        meta = _build(source, out, options, console)
     _print_losses(console, meta)
     _print_built(out, meta, as_json)
 
@@ -268,27 +253,14 @@ def _published(kind: Format, sources: Sequence[Path], language: str, labels: Seq
     return readers[kind](sources[0], _MEMORY)
 
 
-def _build_files(source: Source, out: str, options: Options, console: Console) -> Meta:
-    from kbnav.knowledge.skb.build import build, unfinished
-    from kbnav.knowledge.skb.store import is_tables
+def _build(source: Source, out: str, options: Options, console: Console) -> Meta:
+    from kbnav.knowledge.skb.build import build
+    from kbnav.knowledge.skb.lance.tables import is_lance
 
-    if is_tables(out):
-        raise UsageError(f"{out} is a place of tables: build with --store lance, or choose a folder")
-    if unfinished(source, Path(out), options):
-        console.print(_UNFINISHED, style="dim")
+    if is_lance(out):
+        raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
     with _resumable(console), StageProgress(console) as progress:
         return build(source, Path(out), options, progress=progress)
-
-
-def _build_tables(source: Source, out: str, options: Options, console: Console) -> Meta:
-    from kbnav.knowledge.skb.build import unfinished
-    from kbnav.knowledge.skb.lance.build import build, work_of
-
-    work = work_of(source, out, options, _home())
-    if (work / "meta.json").exists() or unfinished(source, work, options._replace(ann=False)):
-        console.print(_UNFINISHED, style="dim")
-    with _resumable(console), StageProgress(console) as progress:
-        return build(source, out, options, home=_home(), progress=progress).meta
 
 
 def copy(
@@ -301,13 +273,14 @@ def copy(
             help="Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
         ),
     ],
-    version: Version = None,
-    ann: Ann = False,
+    ann: Annotated[
+        bool, typer.Option("--ann", help="Index the vectors in tables of LanceDB for approximate search.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
 
-    RDF has its nodes with names and short fields, and its edges. Killed, a copy goes on where it was when called again.
+    RDF has its nodes with names and short fields, and its edges. An older copy is replaced when the new is whole.
     """
     from kbnav.knowledge.skb.lance.build import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
@@ -315,46 +288,45 @@ def copy(
 
     console = stderr()
     if out.endswith((".ttl", ".ttl.gz")):
-        with SKB(_opened(skb, version)) as opened, StageProgress(console) as progress:
+        with SKB(_opened(skb)) as opened, StageProgress(console) as progress:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
         line = f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges, {size:,} bytes"
         emit(as_json, {"out": out, "nodes": meta.nodes, "edges": meta.edges, "bytes": size}, line)
         return
     refuse_other(out)
-    with SKB(_opened(skb, version)) as opened, _resumable(console), StageProgress(console) as progress:
+    with SKB(_opened(skb)) as opened, StageProgress(console) as progress:
         written = write(opened, out, approximate=ann, progress=progress)
     _print_built(out, written.meta, as_json)
 
 
 def info(
     skb: AnySkb,
-    version: Version = None,
     check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what an SKB holds: types, relations, indexes, sizes, versions, and what its build left out.
+    """Print what an SKB holds: types, relations, indexes, sizes, and what its build left out.
 
     For example: kbnav skb info demo
     """
     from kbnav.knowledge.skb.maintenance import info as describe
 
     if check:
-        _check(skb, version, as_json)
+        _check(skb, as_json)
         return
-    found = describe(_place(skb, version), _home())
+    found = describe(_place(skb), _home())
     if as_json:
         print_json(found.record())
     else:
         _print_info(found)
 
 
-def _check(skb: str, version: int | None, as_json: bool) -> None:
+def _check(skb: str, as_json: bool) -> None:
     """Print whether an SKB is whole; exit code 2 where it is not. Raises DataError with the faults."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
 
     with StageProgress(stderr()) as progress:
-        faults = find_faults(_place(skb, version), _home(), progress=progress)
+        faults = find_faults(_place(skb), _home(), progress=progress)
     if as_json:
         print_json({"skb": skb, "whole": not faults, "faults": [*faults]})
         raise typer.Exit(2 if faults else 0)
@@ -364,75 +336,26 @@ def _check(skb: str, version: int | None, as_json: bool) -> None:
 
 
 def update(
-    skb: Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}.")],
+    skb: Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")],
     nodes: Nodes = None,
     edges: Edges = None,
-    ann: Annotated[
-        bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
-    ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option(
-            "--keep-versions", metavar="N", min=1, help="On LanceDB, delete all versions for ever but the last N."
-        ),
-    ] = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones.
+    """Add, replace or delete ("deleted": true) nodes and edges, by id.
 
     For example: kbnav skb update people.skb --nodes new.csv
     """
-    from kbnav.knowledge.skb.importers.tables import TableSource
-    from kbnav.knowledge.skb.store import is_tables
-
-    console = stderr()
-    if keep is not None and not (nodes or edges or ann is not None):
-        _prune(skb, keep, as_json)
-        return
-    only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
-    source = TableSource([], []) if only_index else _records(None, nodes or [], edges or [], Columns(), None)
-    if is_tables(skb):
-        meta = _update_tables(skb, source, base_url, ann, console, only_index=only_index)
-    else:
-        meta = _update_files(Path(skb), source, base_url, ann, console)
-    _print_losses(console, meta)
-    if keep is not None:
-        _prune(skb, keep, as_json=False)
-    _print_built(skb, meta, as_json)
-
-
-def _update_files(skb: Path, source: Source, base_url: str | None, ann: bool | None, console: Console) -> Meta:
-    from kbnav.knowledge.skb.maintenance import update
+    from kbnav.knowledge.skb.maintenance import update as update_skb
     from kbnav.knowledge.skb.schema import read_meta
 
-    meta = read_meta(skb)
-    options = _built_with(meta, meta.approximate if ann is None else ann, base_url)
+    console, meta = stderr(), read_meta(skb)
+    source = _records(None, nodes or [], edges or [], Columns(), None)
+    options = _built_with(meta, base_url)
     with _resumable(console), StageProgress(console) as progress:
-        return update(skb, source, options, progress=progress)
-
-
-def _update_tables(
-    skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
-) -> Meta:
-    from kbnav.knowledge.skb.lance.build import index, update
-    from kbnav.knowledge.skb.lance.tables import read_build
-
-    build = read_build(skb)
-    approximate = build.approximate if ann is None else ann
-    with StageProgress(console) as progress:
-        if only_index:
-            return index(skb, approximate=approximate, progress=progress).meta
-        options = _built_with(build.meta, approximate, base_url)
-        return update(skb, source, options, home=_home(), progress=progress).meta
-
-
-def _prune(skb: str, keep: int, as_json: bool) -> None:
-    from kbnav.knowledge.skb.lance.build import prune
-
-    done = prune(skb, keep)._asdict()
-    numbers = {what: ", ".join(map(str, some)) or "none" for what, some in done.items()}
-    emit(as_json, {"skb": skb, **done}, f"{skb}: deleted {numbers['deleted']}; versions left: {numbers['kept']}")
+        updated = update_skb(skb, source, options, progress=progress)
+    _print_losses(console, updated)
+    _print_built(str(skb), updated, as_json)
 
 
 @contextmanager
@@ -447,19 +370,19 @@ def _resumable(console: Console) -> Iterator[None]:
         raise
 
 
-def _place(skb: str, version: int | None = None) -> str:
+def _place(skb: str) -> str:
     """The place of an SKB that is named as for ``kbnav ask --kb``."""
     from kbnav.knowledge.open import bundled_skb
 
     if skb == "demo" and not Path(skb).exists():
         skb = str(bundled_skb(_home()))
-    return skb if version is None else f"{skb}@{version}"
+    return skb
 
 
-def _opened(skb: str, version: int | None = None) -> Store:
+def _opened(skb: str) -> Store:
     from kbnav.knowledge.skb.store import open_store
 
-    return open_store(_place(skb, version), _home())
+    return open_store(_place(skb), _home())
 
 
 def _home() -> Path:
@@ -481,8 +404,8 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
-    """The options that an SKB was built with, but for its approximate index."""
+def _built_with(meta: Meta, base_url: str | None) -> Options:
+    """The options that an SKB was built with."""
     from kbnav.knowledge.skb.build import Options
 
     return Options(
@@ -491,16 +414,7 @@ def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
         encoder=_encoder(meta.encoder or NO_ENCODER, stderr(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
-        ann=ann,
     )
-
-
-def _outdated(skb: str) -> bool:
-    """Whether a folder is an SKB whose indexes are to be built anew."""
-    from kbnav.knowledge.skb.schema import META, read_meta
-
-    folder = Path(skb)
-    return (folder / META).is_file() and read_meta(folder).outdated
 
 
 def _print_losses(console: Console, meta: Meta) -> None:
@@ -543,8 +457,6 @@ def _print_info(found: Info) -> None:
         f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
         f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
-        *([found.outdated] if found.outdated else []),
-        *(f"version {one.number}, of {one.written}: {_size(one.nodes, one.edges)}" for one in found.versions),
         f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
         f"mean edges of a node: {meta.average_degree:.1f}",
         f"nodes without an edge: {found.isolated:,}",
@@ -557,7 +469,7 @@ def _print_info(found: Info) -> None:
         *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),
         *more,
         "",
-        "tables" if found.versions else "files",
+        "stored",
         *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items())),
         *(dropped if meta.dropped else []),
     ]

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -188,7 +187,7 @@ class RunProgress:
 
 
 class StageProgress:
-    """Shows each stage of a build, its rate and the time left; where there is no terminal, a line for each that ended.
+    """Shows each stage of a build and the time left; where there is no terminal, a line for each that ended.
 
     Called as ``kbnav.knowledge.skb.schema.Progress``.
     """
@@ -207,18 +206,12 @@ class StageProgress:
 
         self._beside = TRIPLES
         self._console = console
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # An encoder may take minutes from one report to the next.
         self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            speed_estimate_period=600,  # an encoder may take minutes from one report to the next
-            disable=not console.is_terminal,
+            *columns, TimeRemainingColumn(), console=console, speed_estimate_period=600, disable=not console.is_terminal
         )
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, TaskID] = {}
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -240,33 +233,20 @@ class StageProgress:
         """
         with self._lock:
             if stage not in self._stages:
-                if stage != self._beside:
-                    for name in [one for one in self._stages if one != self._beside]:
-                        self._end(name)
-                self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
-            current = self._stages[stage]
-            current.done = done
-            self._bars.update(current.bar, completed=done, total=total or None, rate=current.rate())
+                for name in [one for one in self._stages if self._beside not in (one, stage)]:
+                    self._end(name)
+                self._stages[stage] = self._bars.add_task(stage, total=None)
+            self._bars.update(self._stages[stage], completed=done, total=total or None)
             if stage == self._beside and done == total:
                 self._end(stage)
 
     def _end(self, name: str) -> None:
-        stage = self._stages.pop(name)
-        self._bars.update(stage.bar, total=stage.done, completed=stage.done)
+        task = self._bars.tasks[self._bars.task_ids.index(self._stages.pop(name))]
+        self._bars.update(task.id, total=task.completed)
         if not self._console.is_terminal:
-            line = f"{name}: {stage.done:,} in {time.monotonic() - stage.began:.1f} s {stage.rate()}"
-            self._console.print(line.rstrip(), highlight=False)
-
-
-@dataclass
-class _Stage:
-    bar: TaskID
-    began: float
-    done: int = 0
-
-    def rate(self) -> str:
-        seconds = time.monotonic() - self.began
-        return f"{self.done / seconds:,.0f}/s" if seconds > 0.5 else ""
+            seconds = task.elapsed or 0.0
+            rate = f" {task.completed / seconds:,.0f}/s" if seconds > 0.5 else ""
+            self._console.print(f"{name}: {task.completed:,.0f} in {seconds:.1f} s{rate}", highlight=False)
 
 
 class Counter:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.agents.offline.wikidata import SearchHit
+from kbnav.agents.offline.observations import SearchHit
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, charts, events, points
@@ -15,7 +15,7 @@ from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
-from kbnav.sessions.disambiguation import meanings, other_answers
+from kbnav.sessions.disambiguation import meanings
 
 NAMED = 3
 """Nodes of a ranking that are named in its line."""
@@ -111,14 +111,7 @@ def _ranking_text(run: Run) -> str:
 
 
 def _readings(run: Run, served: Served) -> list[dict[str, Any]]:
-    """Names that were looked up and that several things have: the one that the answer is about, and the others.
-
-    Where the setting ``ask_back`` wants it, the others have the ``answer`` that they would have given, if it is another
-    one; ``ask``: which is meant is to be asked before the answer is shown.
-    """
-    texts: dict[tuple[str, str], str] = {}
-    if served.settings.ask_back != "never":
-        texts = {(one.name, one.meant.id): one.text for one in other_answers(run, served.kb)}
+    """Names that were looked up and that several things have: the one that the answer is about, and the others."""
 
     def data(one: SearchHit) -> dict[str, str]:
         return {"id": one.id, "label": one.label or one.id, "about": one.about, "href": served.link(one.id)}
@@ -127,10 +120,7 @@ def _readings(run: Run, served: Served) -> list[dict[str, Any]]:
         {
             "name": one.name,
             "taken": data(one.taken),
-            "others": [
-                {**data(other), "answer": texts.get((one.name, other.id), "")} for other in one.others[:MOST_OTHERS]
-            ],
-            "ask": served.settings.ask_back == "ask" and any(name == one.name for name, _ in texts),
+            "others": [data(other) for other in one.others[:MOST_OTHERS]],
         }
         for one in meanings(run, served.kb)
     ]

@@ -1,11 +1,10 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
-from kbnav.evaluation.datasets.catalogue import ALIASES, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.catalogue import NAMES, SOURCES, load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import Dataset, Question, Source
 
 __all__ = [
-    "ALIASES",
     "FORMATS",
     "NAMES",
     "SOURCES",

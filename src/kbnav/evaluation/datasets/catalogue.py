@@ -21,8 +21,6 @@ from kbnav.settings.plugins import did_you_mean, named, points
 _log = logging.getLogger(__name__)
 GROUP = "kbnav.datasets"
 """The group of entry points by which other packages add datasets."""
-ALIASES: Mapping[str, str] = MappingProxyType({"qald-7": "qald-7-train", "qald-9-plus": "qald-9-plus-train"})
-"""Earlier names, and what they stand for: a split should be known by its name."""
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
 _STARK = re.compile(f"stark-({'|'.join(KBS)})-(.+)")
 _STARK_LICENCE = (
@@ -48,10 +46,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
     | dict.fromkeys(("jsonl", "table"), Source("own questions", "not stated", "not stated"))
 )
 """Title, licence and citation by format."""
-PAGES: Mapping[str, str] = MappingProxyType(
-    {name: one["page"] for name, one in _KNOWN["formats"].items() if "page" in one}
-)
-"""By format, where a person finds what is published as an archive, behind a form, or under a changing address."""
 NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {name: (one["format"], one["path"]) for name, one in _KNOWN["datasets"].items()}
     | {f"stark-{kb}-{part}": (f"stark-{kb}", path.format(kb)) for part, path in _STARK_PATHS.items() for kb in KBS}
@@ -93,30 +87,25 @@ ORIGINS: Mapping[str, tuple[Remote, ...]] = MappingProxyType(
 """The files of each dataset that can be downloaded one by one."""
 
 
-def how_to_get(name: str, form: str) -> str:
-    """What a person does for a dataset, of a format, whose file is not there."""
+def how_to_get(name: str) -> str:
+    """What a person does for a dataset whose file is not there."""
     if name in ORIGINS:
         return f"kbnav eval dataset fetch {name} downloads it (with the same --data)"
-    return f"download it by hand, from {PAGES.get(form, 'its publisher')}, and put it there"
+    return "get it from its publisher, and put it there"
 
 
 def load_dataset(name: str, folder: Path) -> Dataset:
-    """A dataset known by name from a folder of benchmarks, or as ``own_dataset``. Raises UsageError, DataError.
-
-    It keeps the name that it was asked for by, an alias too, so that earlier runs and frozen gold answers fit it.
-    """
-    if name in ALIASES:
-        _log.warning("%s is %s by its full name", name, ALIASES[name])
-    if (full := ALIASES.get(name, name)) not in NAMES:
+    """A dataset known by name from a folder of benchmarks, or as ``own_dataset``. Raises UsageError, DataError."""
+    if name not in NAMES:
         return own_dataset(name, folder)
-    form, relative = NAMES[full]
-    if (missing := missing_file(full, folder)) is not None:
-        raise UsageError(f"{name}: {missing} is not there; {how_to_get(full, form)}")
-    if match := _STARK.fullmatch(full):
+    if (missing := missing_file(name, folder)) is not None:
+        raise UsageError(f"{name}: {missing} is not there; {how_to_get(name)}")
+    if match := _STARK.fullmatch(name):
         kb, split = match.groups()
         if published := _published(folder, kb):
             return load_stark(kb, published, split=split, human=split == "human")
-    if full == "qald-10-tog":
+    form, relative = NAMES[name]
+    if name == "qald-10-tog":
         return _tog_subset(load_dataset("qald-10", folder), File.open(_packed(folder / relative)))
     return load_file(form, _packed(folder / relative), name=name)
 
@@ -145,7 +134,6 @@ def own_dataset(name: str, folder: Path) -> Dataset:
 
 def missing_file(name: str, folder: Path) -> Path | None:
     """The first file of a dataset known by name that is not in a folder of benchmarks; None where all are."""
-    name = ALIASES.get(name, name)
     if match := _STARK.fullmatch(name):
         kb, split = match.groups()
         published = _published(folder, kb)
@@ -167,9 +155,8 @@ def _packed(plain: Path) -> Path:
 
 
 def _published(folder: Path, kb: str) -> Path | None:
-    """The folder of one SKB's questions as STaRK publishes them; in early versions Prime was called primekg."""
-    names = (kb, "primekg") if kb == "prime" else (kb,)
-    places = [folder / part / name for part in ("", "qa", "stark", "stark/qa") for name in names]
+    """The folder of one SKB's questions as STaRK publishes them: within its ``qa``, or where ``fetch`` puts it."""
+    places = (folder / kb, folder / "stark" / "qa" / kb)
     return next((place for place in places if (place / "stark_qa").is_dir()), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,9 +26,6 @@ ENTITY_ID = re.compile(r"(?:wd:)?[QPL][1-9]\d*")
 BETWEEN = "|"
 """Parts several answers in one cell of one's own table."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-_FREEBASE = "http://rdf.freebase.com/ns/"
-_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _ORDERED = "RESULT_ORDER_MATTERS"
 """TEXT2SPARQL's feature of questions whose answer is a list in its order."""
 
@@ -38,15 +35,6 @@ def _question(record: Record, meta: Mapping[str, Any] | None = None, answers: An
     return Question(
         record.identifier("id"), {"en": record.text("question")}, record.text("sparql"), answers, meta=meta or {}
     )
-
-
-def _optional(record: Record, name: str) -> str:
-    """A field that may be missing or null; else it must be a text."""
-    return "" if record.value.get(name) is None else str(record.get(name, str)).strip()
-
-
-def _column(terms: Iterable[Cell] | None, name: str = "answer") -> AnswerTable | None:
-    return None if terms is None else AnswerTable((name,), tuple((term,) for term in terms))
 
 
 def _sparql(record: Record) -> str:
@@ -182,103 +170,6 @@ def read_wikiwebquestions(file: File) -> Iterator[Question]:
         yield _question(record, record.meta("paraphrases"), answers)
 
 
-def read_lcquad2(file: File) -> Iterator[Question]:
-    """LC-QuAD 2.0: a list with ``uid``, ``question``, ``NNQT_question``, ``paraphrased_question``, ``sparql_wikidata``.
-
-    Some questions of the published files are null or say only that they do not apply: then the paraphrase stands in,
-    and then the template's text; ``meta["text_from"]`` names the field that was used.
-    """
-    fields = ("question", "paraphrased_question", "NNQT_question")
-    for record in file.records(file.json()):
-        texts = {name: text for name in fields if isinstance(text := record.value.get(name), str)}
-        empty = ("", "n/a", "na", "none", "[]")
-        used = next((name for name, text in texts.items() if text.strip().lower() not in empty), None)
-        if used is None:
-            raise record.error(f"none of {', '.join(fields)} has a text")
-        yield Question(
-            id=record.identifier("uid"),
-            texts={"en": texts[used].strip()},
-            query=record.text("sparql_wikidata").strip(),
-            meta={"text_from": used, **record.meta("subgraph", "template_index", "template")},
-        )
-
-
-def read_rubq(file: File) -> Iterator[Question]:
-    """RuBQ: Russian questions with an English machine translation; questions without an answer have no query."""
-    keys = ("type", "value", "datatype", "xml:lang")
-    for record in file.records(file.json()):
-        answers = [item for item in record.get("answers", list) if isinstance(item, dict)]
-        query = record.value.get("query")
-        yield Question(
-            id=record.identifier("uid"),
-            texts={"ru": record.text("question_text"), "en": record.text("question_eng")},
-            query=query if isinstance(query, str) else "",
-            answers=record.rows([{"answer": {key: item[key] for key in keys if key in item}} for item in answers]),
-            meta=record.meta("tags", "answer_text", "RuBQ_version"),
-        )
-
-
-def read_tempqa(file: File) -> Iterator[Question]:
-    """TempQA-WD: a list with ``ID``, ``TEXT``, ``SPARQL`` and ``ANSWERS`` (``wd:`` names, dates, other literals)."""
-
-    def cell(record: Record, answer: Any) -> Cell:
-        if not isinstance(answer, str):
-            raise record.error(f"an answer is {kind(answer)}, expected str")
-        if answer.startswith("wd:"):
-            return Term("uri", ENTITY + answer.removeprefix("wd:"))
-        return Term("literal", answer, f"{_XSD}dateTime" if _DATE.fullmatch(answer) else None)
-
-    for record in file.records(file.json()):
-        yield Question(
-            id=record.identifier("ID"),
-            texts={"en": record.text("TEXT")},
-            query=record.text("SPARQL"),
-            answers=_column([cell(record, answer) for answer in record.get("ANSWERS", list)]),
-            meta=record.meta("TYPE", "CATEGORY", "TEMPORAL_SIGNAL", "DATA_SOURCE"),
-        )
-
-
-def read_simplequestions(file: File) -> Iterator[Question]:
-    """SimpleQuestions over Wikidata: subject, property, object and question, tab-separated.
-
-    A property written ``R…`` runs from object to subject. The file gives one answer of each question, of perhaps many;
-    the query is made from subject and property, and the id is the line's number.
-    """
-    for number, line in enumerate(file.text().split("\n"), 1):
-        if not line.strip():
-            continue
-        fields = dict(zip(("subject", "property", "object", "question"), line.split("\t"), strict=False))
-        record = Record(file.path, number, fields)
-        subject, relation, answer = (record.text(name).strip() for name in ("subject", "property", "object"))
-        if not re.fullmatch(r"Q\d+\t[PR]\d+\tQ\d+", f"{subject}\t{relation}\t{answer}"):
-            raise record.error("expected an item, a property and an item")
-        predicate = f"wdt:P{relation[1:]}"
-        pattern = f"wd:{subject} {predicate} ?x" if relation.startswith("P") else f"?x {predicate} wd:{subject}"
-        yield Question(
-            id=str(number),
-            texts={"en": record.text("question").strip()},
-            query=f"SELECT DISTINCT ?x WHERE {{ {pattern} . }}",
-            answers=_column([Term("uri", ENTITY + answer)], "x"),
-        )
-
-
-def read_mcwq(file: File) -> Iterator[Question]:
-    """MCWQ: a list with ``CFQquestionIdx`` (at first ``questionIdx``), ``questionWithBrackets`` and ``sparql``.
-
-    Brackets stand around names and are taken away; ``questionWithBrackets_he``, ``_kn`` and ``_zh`` are the other
-    languages. ``expectedResponse`` is the answer of a yes-no question as it was expected, and goes to ``meta``.
-    """
-    for record in file.records(file.json()):
-        texts = {"en": record.text("questionWithBrackets")}
-        texts |= {language: _optional(record, f"questionWithBrackets_{language}") for language in ("he", "kn", "zh")}
-        yield Question(
-            id=record.identifier("CFQquestionIdx" if "CFQquestionIdx" in record.value else "questionIdx"),
-            texts={language: _BRACKETS.sub(r"\1", text) for language, text in texts.items() if text},
-            query=record.text("sparql"),
-            meta=record.meta("recursionDepth", "questionTemplate", "expectedResponse"),
-        )
-
-
 def read_text2sparql(file: File) -> Iterator[Question]:
     """TEXT2SPARQL: YAML with ``dataset`` and ``questions``, each with ``id``, ``question`` by language, ``query``.
 
@@ -309,121 +200,53 @@ def read_text2sparql(file: File) -> Iterator[Question]:
         )
 
 
-# Sets whose queries are over Freebase or a knowledge base of their own (SPINACH, Table 1): they are counted, and stored
-# answers scored against, but such a query has no answer on Wikidata.
-
-
-def read_complexwebquestions(file: File) -> Iterator[Question]:
-    """ComplexWebQuestions: a list with ``ID``, ``question``, ``sparql``, and in some splits ``answers`` or ``answer``.
-
-    An answer is a record with ``answer_id`` (a Freebase id, or null) and ``answer``, its name, or the name alone.
-    """
-
-    def term(record: Record, answer: Any) -> Term:
-        fields = answer if isinstance(answer, dict) else {"answer": answer}
-        if isinstance(fields.get("answer_id"), str):
-            return Term("uri", _FREEBASE + fields["answer_id"])
-        if not isinstance(fields.get("answer"), str):
-            raise record.error("an answer with neither an id nor a name")
-        return Term("literal", fields["answer"])
-
-    for record in file.records(file.json()):
-        answers = record.value.get("answers", record.value.get("answer"))
-        listed = answers if isinstance(answers, list) or answers is None else [answers]
-        yield Question(
-            id=record.identifier("ID"),
-            texts={"en": record.text("question")},
-            query=_optional(record, "sparql"),
-            answers=_column(None if listed is None else [term(record, one) for one in listed]),
-            meta=record.meta("compositionality_type", "machine_question", "webqsp_ID"),
-        )
-
-
-def read_grailqa(file: File) -> Iterator[Question]:
-    """GrailQA: a list with ``qid``, ``question``, ``sparql_query``, ``s_expression``, ``level`` and ``answer``.
-
-    An answer's ``answer_type`` is Entity, with a Freebase id as ``answer_argument``, or Value, with a literal. The
-    public test set has questions only.
-    """
-
-    def term(record: Record, answer: Any) -> Term:
-        value = answer.get("answer_argument") if isinstance(answer, dict) else None
-        if not isinstance(value, str) or answer.get("answer_type") not in ("Entity", "Value"):
-            raise record.error("an answer is neither an Entity nor a Value with an answer_argument")
-        return Term("uri", _FREEBASE + value) if answer["answer_type"] == "Entity" else Term("literal", value)
-
-    for record in file.records(file.json()):
-        answers = record.get("answer", list) if "answer" in record.value else None
-        yield Question(
-            id=record.identifier("qid"),
-            texts={"en": record.text("question")},
-            query=_optional(record, "sparql_query"),
-            answers=_column(None if answers is None else [term(record, one) for one in answers]),
-            meta=record.meta("level", "function", "num_node", "num_edge", "s_expression"),
-        )
-
-
-def read_kqa_pro(file: File) -> Iterator[Question]:
-    """KQA Pro: a list with ``question``, ``sparql``, ``program``, ``choices`` and ``answer``, a text; ids are places.
-
-    The test set has questions and choices only.
-    """
-    for record in file.records(file.json()):
-        answer, texts = _optional(record, "answer"), {"en": record.text("question")}
-        answers, meta = _column([Term("literal", answer)] if answer else None), record.meta("program", "choices")
-        yield Question(str(record.number), texts, _optional(record, "sparql"), answers, meta=meta)
-
-
 # One's own questions
 
 
-def read_jsonl(file: File) -> Iterator[Question]:
-    """One's own questions: JSON lines with ``id`` and ``question`` (a text, or texts by language).
+def own_question(record: Record) -> Question:
+    """A question of one's own: ``id`` and ``question`` (a text, or texts by language). Raises DataError.
 
-    Optional: ``sparql``; ``answers`` (ids or labels as plain texts and numbers, SPARQL JSON bindings, a SPARQL JSON
-    result, or a boolean); ``nodes`` (node ids of an SKB); ``meta`` (an object).
+    Optional: ``sparql``, and what ``own_answer`` reads. Other fields and columns, and those of ``meta``, are kept.
     """
-    for record in file.json_lines():
-        question = record.get("question", str, dict)
-        texts = {"en": record.text("question")} if isinstance(question, str) else question
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
-            raise record.error("'question' needs a text, or texts by language")
-        given = record.get("answers", list, dict, bool) if "answers" in record.value else None
-        plain = plain_answers(record, given) if isinstance(given, list) else None
-        nodes = record.get("nodes", list) if "nodes" in record.value else []
-        if not all(isinstance(node, (str, int)) and not isinstance(node, bool) for node in nodes):
-            raise record.error("'nodes' must be ids, strings or whole numbers")
-        yield Question(
-            id=record.identifier("id"),
-            texts=texts,
-            query=record.get("sparql", str) if "sparql" in record.value else "",
-            answers=plain_table(plain) if plain else stored_answer(record, given),
-            nodes=tuple(map(str, nodes)),
-            meta=record.get("meta", dict) if "meta" in record.value else {},
-            plain=tuple(map(str, plain or ())),
-        )
+    question = record.get("question", str, dict)
+    texts = {"en": record.text("question")} if isinstance(question, str) else question
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
+        raise record.error("'question' needs a text, or texts by language")
+    table, plain, nodes = own_answer(record)
+    columns = ("id", "question", "sparql", "answers", "nodes", "meta")
+    others = {name: value for name, value in record.value.items() if name not in columns and value}
+    return Question(
+        id=record.identifier("id"),
+        texts=texts,
+        query=record.get("sparql", str).strip() if "sparql" in record.value else "",
+        answers=table,
+        nodes=nodes,
+        meta={**others, **(record.get("meta", dict) if "meta" in record.value else {})},
+        plain=plain,
+    )
 
 
-def read_table(file: File) -> Iterator[Question]:
-    """One's own questions: CSV or TSV with the columns ``id`` and ``question``; other columns go to ``meta``.
+def own_answer(record: Record) -> tuple[AnswerTable | None, tuple[str, ...], tuple[str, ...]]:
+    """The answer in a record of one's own: a table, the plain answers it was made of, and nodes. Raises DataError.
 
-    Optional: ``sparql``; ``answers`` and ``nodes``, of which several are parted by ``|``, or are a JSON list; true or
-    false alone is a boolean.
+    ``answers`` are ids or labels as plain texts and numbers, SPARQL JSON bindings, a SPARQL JSON result, or a boolean;
+    ``nodes`` are ids of an SKB. In a cell several are parted by ``|``, or are a JSON list.
     """
-    columns = ("id", "question", "sparql", "answers", "nodes")
-    for record in table_records(file):
-        answers = cell_values(record, "answers")
-        boolean = answers[0].lower() == "true" if [one.lower() for one in answers] in (["true"], ["false"]) else None
-        plain = answers if answers and boolean is None else []
-        yield Question(
-            id=record.identifier("id"),
-            texts={"en": record.text("question")},
-            query=str(record.value.get("sparql", "")).strip(),
-            answers=AnswerTable(boolean=boolean) if boolean is not None else plain_table(plain) if plain else None,
-            nodes=tuple(cell_values(record, "nodes")),
-            meta={name: value for name, value in record.value.items() if name not in columns and value},
-            plain=tuple(plain),
-        )
+    given, nodes = record.value.get("answers"), record.value.get("nodes")
+    if isinstance(given, str):
+        boolean = {"true": True, "false": False}.get(given.strip().lower())
+        given = (_cell_values(record, "answers") or None) if boolean is None else boolean
+    elif given is not None:
+        given = record.get("answers", list, dict, bool)
+    if isinstance(nodes, str):
+        nodes = _cell_values(record, "nodes")
+    elif nodes is not None:
+        nodes = record.get("nodes", list)
+    if not all(isinstance(node, (str, int)) and not isinstance(node, bool) for node in nodes or ()):
+        raise record.error("'nodes' must be ids, strings or whole numbers")
+    plain = _plain_answers(record, given) if isinstance(given, list) else None
+    table = _plain_table(plain) if plain else stored_answer(record, given)
+    return table, tuple(map(str, plain or ())), tuple(map(str, nodes or ()))
 
 
 def table_records(file: File) -> Iterator[Record]:
@@ -434,7 +257,7 @@ def table_records(file: File) -> Iterator[Record]:
         yield Record(file.path, number, dict(zip(header, row, strict=True)))
 
 
-def cell_values(record: Record, name: str) -> list[str]:
+def _cell_values(record: Record, name: str) -> list[str]:
     """The values in a cell: a JSON list, or texts parted by ``|``. Raises DataError."""
     text = str(record.value.get(name) or "").strip()
     if not text.startswith("["):
@@ -443,10 +266,10 @@ def cell_values(record: Record, name: str) -> list[str]:
         found = json.loads(text)
     except ValueError as error:
         raise record.error(f"{name!r} is not a JSON list: {error}") from error
-    return [str(one) for one in plain_answers(record, found) or ()]
+    return [str(one) for one in _plain_answers(record, found) or ()]
 
 
-def plain_answers(record: Record, given: list[Any]) -> list[str | int | float] | None:
+def _plain_answers(record: Record, given: list[Any]) -> list[str | int | float] | None:
     """Answers that are plain texts or numbers; None where they are bindings. Raises DataError where they are mixed."""
     wrong = [one for one in given if isinstance(one, bool) or not isinstance(one, (str, int, float))]
     if not given or len(wrong) == len(given):
@@ -458,7 +281,7 @@ def plain_answers(record: Record, given: list[Any]) -> list[str | int | float] |
     return [one.strip() if isinstance(one, str) else one for one in given]
 
 
-def plain_table(plain: Sequence[str | int | float]) -> AnswerTable:
+def _plain_table(plain: Sequence[str | int | float]) -> AnswerTable:
     """Plain answers as one column: ids of Wikidata (``Q42``, ``wd:Q42``) and IRIs as such, else numbers and texts."""
 
     def cell(value: str | int | float) -> Cell:
@@ -493,21 +316,12 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "qald-9-plus": read_qald,
         "qald-10": read_qald,
         "wikiwebquestions": read_wikiwebquestions,
-        "lc-quad-2": read_lcquad2,
-        "rubq-1": read_rubq,
-        "rubq-2": read_rubq,
-        "tempqa-wd": read_tempqa,
-        "simplequestions-wd": read_simplequestions,
-        "complexwebquestions": read_complexwebquestions,
-        "grailqa": read_grailqa,
-        "kqa-pro": read_kqa_pro,
-        "mcwq": read_mcwq,
         "stark-amazon": read_stark,
         "stark-mag": read_stark,
         "stark-prime": read_stark,
         "text2sparql": read_text2sparql,
-        "jsonl": read_jsonl,
-        "table": read_table,
+        "jsonl": lambda file: map(own_question, file.json_lines()),
+        "table": lambda file: map(own_question, table_records(file)),
     }
 )
 """Reader of each format; SOURCES has the same keys."""

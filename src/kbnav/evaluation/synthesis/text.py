@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kbnav.answers.language import function_words, singular
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.text import TextIndex
 
 FILE = Path(__file__).parent / "synonyms.txt"
 _VOWELS = "aeiou"
@@ -215,7 +215,7 @@ Numbers = npt.NDArray[np.int32]
 class Texts:
     """The words of all nodes of some types."""
 
-    def __init__(self, skb: SKB, index: TextSearch, lexicon: Lexicon, fields: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, skb: SKB, index: TextIndex, lexicon: Lexicon, fields: Mapping[str, Sequence[str]]) -> None:
         """Read every node of the types in ``fields``, which has the fields that phrases may be taken from."""
         self._skb, self._index, self._lexicon, self._fields = skb, index, lexicon, dict(fields)
         self._postings = {kind: self._indexed(*skb.type_range(kind)) for kind in self._fields}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -271,7 +271,7 @@ class Data:
     @property
     def dialect(self) -> Dialect:
         """What the engine understands."""
-        found: Dialect = self.once("dialect", lambda: replace(self._find_dialect(), index_name=self._source.text_index))
+        found: Dialect = self.once("dialect", self._find_dialect)
         return found
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
@@ -43,7 +43,6 @@ from kbnav.knowledge.endpoint.data import (
     TYPE,
     UNNAMED,
     Data,
-    Select,
     View,
     Word,
     fitting,
@@ -56,9 +55,6 @@ from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
 from kbnav.settings.model import SparqlSource
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.skb.kb import SkbKB
 
 LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
@@ -120,14 +116,9 @@ class EndpointKB:
         source: SparqlSource,
         http: HttpClient,
         dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"],
-        index: SkbKB | None = None,
         name: str = "",
     ) -> None:
-        """``dialect`` finds out what the engine understands; it is asked when that is first needed.
-
-        ``index`` has the endpoint's names, as ``kbnav sparql index`` made it; it is closed with this.
-        """
-        self._index = index
+        """``dialect`` finds out what the engine understands; it is asked when that is first needed."""
         self.name = name or source.url
         self._source = source
         self._http = http
@@ -135,9 +126,8 @@ class EndpointKB:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything; ``vector_query`` only where there is a name index with vectors."""
-        vectors = self._index is not None and "vector_query" in self._index.capabilities
-        return _CALLS | (frozenset({"vector_query"}) if vectors else frozenset())
+        """Everything but ``vector_query``."""
+        return _CALLS
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -150,7 +140,6 @@ class EndpointKB:
             **({"graph": source.graph} if source.graph else {}),
             "prefixes": dict(prefixes.own if prefixes else source.prefixes),
             "query_page": source.query_page,
-            **({"index": self._index.state()["files"]} if self._index else {}),
         }
 
     def search_entities(
@@ -165,27 +154,12 @@ class EndpointKB:
             return SearchResult((), tuple(properties), rung="exact" if properties else "none")
         classes = self._like(self._data.classes, phrase, code, limit // 2)
         short = self._data.prefixes.short
-        if self._index is not None:
-            return search.by_index(self._index, phrase, limit, classes, properties, short)
         found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         own = {one.id for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
         entities = (*classes, *self._things(things[: limit - len(classes)], code))
         return replace(result, entities=entities, properties=tuple(properties))
-
-    def paging(self, *, language: str = "en", page: int = search.PAGE) -> tuple[Select, search.Paging]:
-        """What ``search.collect`` needs to page this endpoint's names. Raises UsageError where nothing has a label."""
-        code, source, predicates = _code(language), self._source, list(self._data.labels.predicates)
-        if not predicates:
-            raise UsageError(
-                f"{self.name}: nothing has a label by rdfs:label, skos:prefLabel or the like: name the predicates of "
-                "its labels in kbnav.toml, labels of [sparql.NAME]"
-            )
-        words = self._data.classes(code)
-        view = self._data.view([word.iri for word in words], code)
-        classes = {word.iri: view.entity(word.iri).label for word in words}
-        return self.select, search.Paging(source.url, source.graph, code, predicates, page, classes=classes)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         """Classes or properties by name, each with what is declared of it and how much it is used."""
@@ -332,7 +306,7 @@ class EndpointKB:
         return ClassProfile(shape.members, shape.members + shape.below, shape.limit, shape.sampled, shares)
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
-        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out from samples."""
+        """See ``Shaped``; from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
         shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
@@ -374,17 +348,14 @@ class EndpointKB:
 
     def vector_query(
         self,
-        text: str,
+        text: str,  # noqa: ARG002 - the protocol's, as all here
         *,
-        kind: str = "item",
-        limit: int = 10,
-        language: str = "en",  # noqa: ARG002 - the index is in the language that it was made in
+        kind: str = "item",  # noqa: ARG002
+        limit: int = 10,  # noqa: ARG002
+        language: str = "en",  # noqa: ARG002
     ) -> Ranking:
-        """See ``KnowledgeBase``; by the name index. ``kind`` is the label of a class, ``item`` any."""
-        if self._index is None:
-            raise BadArguments("vector_query: this endpoint has no name index (kbnav sparql index)")
-        found = self._index.vector_query(text, kind=kind, limit=limit)
-        return Ranking(tuple(node._replace(id=self._data.prefixes.short(node.id)) for node in found.nodes))
+        """See ``KnowledgeBase``. Raises BadArguments: an endpoint has no vectors."""
+        raise BadArguments("vector_query: a SPARQL endpoint has no vectors: search for names")
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """See ``KnowledgeBase``; ids that are none are left out."""
@@ -400,8 +371,6 @@ class EndpointKB:
     def close(self) -> None:
         """Close the kept connections."""
         self._http.close()
-        if self._index is not None:
-            self._index.close()
 
     def metered(self, meter: Meter) -> EndpointKB:
         """See ``Metered``."""

@@ -1,39 +1,20 @@
-"""From words to things: by the endpoint's own labels, or by an index of all of them on this machine.
+"""From words to things by an endpoint's labels: whole ones first, then those that hold the words.
 
-By the endpoint: whole labels first, then labels that hold the words; classes and properties by name. The index is an
-SKB without edges, so that names are found though misspelled, and texts by words and by meaning. Paging goes by the
-subjects' IRIs in order, a page a query; what was read is kept, and a run that was stopped goes on there.
+Classes and properties are found by what their names are like.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from kbnav.answers.tables import AnswerTable, Term
-from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
-from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.data import (
-    ALIASES,
-    DESCRIPTIONS,
-    TYPE,
-    Select,
-    Word,
-    best_labels,
-    iris_list,
-    languages,
-)
+from kbnav.answers.tables import AnswerTable
+from kbnav.errors import QueryRefused, QueryTimeout
+from kbnav.knowledge.base import SearchResult
+from kbnav.knowledge.endpoint.data import Select, Word, iris_list, languages
 from kbnav.knowledge.sparql.dialects import Dialect, text_search
 from kbnav.knowledge.sparql.vocabulary import label_from_iri, text_literal
-
-if TYPE_CHECKING:
-    from kbnav.encoders import Encoder
-    from kbnav.knowledge.skb.kb import SkbKB
 
 _CANDIDATES = 200
 """Labels that one query brings, of which the best are presented."""
@@ -73,7 +54,7 @@ def by_label(
             return exact
         raise QueryTimeout(
             "nothing has this whole name, and the endpoint cannot look for parts of names in its time limit: give the "
-            "whole name as it is written there (a name index, `kbnav sparql index`, makes any name found)"
+            "whole name as it is written there"
         ) from error
     return list({one.iri: one for one in (*reversed(held), *reversed(exact))}.values())[::-1]
 
@@ -212,172 +193,3 @@ def named_in(question: str, name: str) -> int:
     asked = _stems(question)
     own = [stem for word in _WORD.findall(name.casefold()) if word not in _SMALL for stem in _stems(word)]
     return len(own) if all(len(word) > 2 and _is_among(word, asked) for word in own) else 0
-
-
-# The index of names
-
-PAGE = 500
-"""Subjects that one query asks of; fewer where the endpoint cuts its results or takes too long."""
-_SMALLEST = 20
-_MOST_ALIASES = 20
-NODES, STATE = "names.jsonl", "paging.json"
-PAGES, INDEX = "pages", "names.skb"
-"""Folders within an index's: what was paged, and the SKB made of it."""
-
-
-@dataclass
-class Paging:
-    """How far the paging came: the last subject read, bytes and things written so far."""
-
-    url: str
-    graph: str
-    language: str
-    predicates: Sequence[str]
-    page: int = PAGE
-    last: str = ""
-    size: int = 0
-    things: int = 0
-    done: bool = False
-    classes: dict[str, str] = field(default_factory=dict)
-    """Names of classes by IRI."""
-
-    @property
-    def input(self) -> tuple[object, ...]:
-        """What must be the same for paging to go on."""
-        return self.url, self.graph, self.language, tuple(self.predicates)
-
-    def query(self) -> str:
-        """SPARQL for the columns ``s``, ``p`` and ``l``: what is said of the next subjects that have a label."""
-        behind = f" && STR(?s) > {text_literal(self.last)}" if self.last else ""
-        wanted = iris_list([*self.predicates, *ALIASES, *DESCRIPTIONS, TYPE])
-        return (
-            f"SELECT ?s ?p ?l WHERE {{ {{ SELECT DISTINCT ?s WHERE {{ VALUES ?named {{ {iris_list(self.predicates)} }} "
-            f"?s ?named ?label . FILTER(isIRI(?s){behind}) }} ORDER BY STR(?s) LIMIT {self.page} }} "
-            f"VALUES ?p {{ {wanted} }} ?s ?p ?l }}"
-        )
-
-
-def collect(
-    select: Select,
-    folder: Path,
-    start: Paging,
-    *,
-    pause: float = 0.0,
-    tell: Callable[[Paging], None] = lambda _: None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Path:
-    """Page the endpoint's names into ``folder``, and give the file of records; ``pause`` seconds between pages.
-
-    Goes on where an earlier call with the same input stopped. Raises UsageError where the folder holds the names of
-    another endpoint or cannot be written, QueryTimeout where even a small page takes too long.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paging = _resumed(folder, start)
-        with (folder / NODES).open("r+b" if (folder / NODES).exists() else "w+b") as file:
-            file.truncate(paging.size)
-            file.seek(paging.size)
-            while not paging.done:
-                _next_page(select, paging, file)
-                part = folder / f"{STATE}.part"
-                part.write_text(json.dumps(asdict(paging), ensure_ascii=False), encoding="utf-8")
-                part.replace(folder / STATE)
-                tell(paging)
-                if not paging.done:
-                    sleep(pause)
-    except OSError as error:
-        raise UsageError(f"{folder}: the names cannot be kept there: {error.strerror}") from error
-    return folder / NODES
-
-
-def _resumed(folder: Path, start: Paging) -> Paging:
-    path = folder / STATE
-    if not path.exists():
-        if any(folder.iterdir()):
-            raise UsageError(f"{folder} is no index of an endpoint's names: give a new folder")
-        return start
-    try:
-        saved = Paging(**json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path} is damaged: remove the folder, and begin anew") from error
-    if saved.input != start.input:
-        raise UsageError(f"{folder} holds names of {saved.url} (language {saved.language}): give another folder")
-    return saved
-
-
-def _next_page(select: Select, paging: Paging, file: IO[bytes]) -> None:
-    while True:
-        try:
-            table = select(paging.query())
-        except (QueryTimeout, QueryRefused):
-            if paging.page <= _SMALLEST:
-                raise
-        else:
-            if not table.cut or paging.page <= _SMALLEST:
-                break
-        paging.page = max(_SMALLEST, paging.page // 2)
-    records = list(_things(table, paging))
-    file.write(b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in records))
-    file.flush()
-    paging.size, paging.things = file.tell(), paging.things + len(records)
-    paging.done = len(records) < paging.page
-    paging.last = max((row[0].value for row in table.rows if row[0]), default=paging.last)
-
-
-def _things(table: AnswerTable, paging: Paging) -> Iterator[dict[str, Any]]:
-    """The things of a page as node records: IRI, class, name, other names, description."""
-    facts: dict[str, list[tuple[str, Term]]] = {}
-    for subject, predicate, value in table.rows:
-        if subject and predicate and value:
-            facts.setdefault(subject.value, []).append((predicate.value, value))
-    chosen, tags = best_labels(table, paging.predicates, paging.language), languages(paging.language)
-    for iri in sorted(facts):
-        texts = [(predicate, term) for predicate, term in facts[iri] if term.type == "literal"]
-        names = [term.value for predicate, term in texts if predicate in (*paging.predicates, *ALIASES)]
-        name = chosen.get(iri) or next(iter(names), label_from_iri(iri))
-        classes = [term.value for predicate, term in facts[iri] if predicate == TYPE and term.type == "uri"]
-        described = [
-            term.value
-            for predicate, term in texts
-            if predicate in DESCRIPTIONS and (term.language or "").lower() in tags
-        ]
-        yield {
-            "id": iri,
-            "type": paging.classes.get(classes[0], label_from_iri(classes[0])) if classes else "thing",
-            "name": name,
-            "aliases": [one for one in dict.fromkeys(names) if one != name][:_MOST_ALIASES],
-            **({"description": described[0][:1000]} if described else {}),
-        }
-
-
-def build(records: Path, out: Path, *, encoder: Encoder | None, vectors: bool) -> int:
-    """Make the index of what was paged, and give how many things are in it. Raises as the build of an SKB."""
-    from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.build import build as build_skb
-    from kbnav.knowledge.skb.importers.tables import TableSource
-
-    options = Options(vectors=vectors, encoder=encoder, sparql=False)
-    return build_skb(TableSource([records], []), out / INDEX, options).nodes
-
-
-def by_index(
-    index: SkbKB,
-    phrase: str,
-    limit: int,
-    classes: Sequence[Entity],
-    properties: Sequence[Entity],
-    short: Callable[[str], str],
-) -> SearchResult:
-    """Things by name, also misspelled, and by words and meaning of their descriptions, behind classes that fit.
-
-    Where a class or property has the name, only things of just that name come with it.
-    """
-    result = index.search_entities(phrase, limit=limit, kind="item")
-    own = {one.id for one in (*classes, *properties)}
-    things = [
-        replace(one, id=short(one.id), description="; ".join(filter(None, [one.kind, one.description])), kind="item")
-        for one in result.entities
-    ]
-    kept = [one for one in things if one.id not in own] if result.rung == "exact" or not own else []
-    rung = "exact" if own else result.rung
-    return SearchResult((*classes, *kept[: limit - len(classes)]), tuple(properties), rung=rung, matched=phrase)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from kbnav.answers.tables import Term, node_term
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.evidence import Evidence, Provenance
-from kbnav.knowledge.skb.graph import WAYS, Graph
+from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 
+_ANY = Hop()
 _LONGEST = 3
 """Edges of a path that is evidence."""
-_ROW = 512
-"""Neighbours of a node that are looked at for evidence, in one direction: a hub's are no reason."""
-_VISITED = 20_000
+_LOOKED_AT = 100_000
+"""Edges that are looked at for such a path."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,48 @@ class Explorer:
         )
 
 
+def _layers(
+    graph: Graph, starts: Sequence[int], ends: Sequence[int], most: int, longest: float = math.inf
+) -> tuple[list[NodeNumbers], bool]:
+    """The nodes that lie on a shortest path, by their distance from its start; none where there is none.
+
+    Also whether there may be one all the same, because more than ``most`` edges were in the way.
+    """
+    sides = [[np.array(side, np.int32)] for side in (starts, ends)]
+    looked = 0
+    while not len(meeting := np.intersect1d(sides[0][-1], sides[1][-1])):
+        costs = [int(_degrees(graph, side[-1]).sum()) for side in sides]
+        side = sides[int(np.argmin(costs))]
+        looked += min(costs)
+        if not min(costs) or looked > most or len(sides[0]) + len(sides[1]) - 2 >= longest:
+            return [], looked > most
+        side.append(np.setdiff1d(graph.expand(side[-1], _ANY), np.concatenate(side)))
+    layers = [meeting]
+    for layer in reversed(sides[0][:-1]):
+        layers.insert(0, np.intersect1d(layer, graph.expand(layers[0], _ANY)))
+    for layer in reversed(sides[1][:-1]):
+        layers.append(np.intersect1d(layer, graph.expand(layers[-1], _ANY)))
+    return layers, False
+
+
+def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The paths through layers, those over nodes with few edges first."""
+    if not layers:
+        if walk:
+            yield walk
+        return
+    steps = np.intersect1d(graph.neighbors(walk[-1]), layers[0]) if walk else layers[0]
+    for step in steps[np.argsort(_degrees(graph, steps), kind="stable")].tolist():
+        yield from _walks(graph, layers[1:], (*walk, step))
+
+
+def _degrees(graph: Graph, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
+    """How many edges each has, shape [nodes]."""
+    starts = [graph.arrays(way)[0] for way in WAYS]
+    counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
+    return counts
+
+
 def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:
     """The edges between two nodes: direction, seen from the first, and relation."""
     for way in WAYS:
@@ -117,7 +163,7 @@ def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", 
 def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], about: str) -> Provenance:
     """What links nodes with those that a question is about, and what their documents say of it.
 
-    The edges are those of a shortest path; where there are several of the same length, of the first that is found.
+    The edges are those of a shortest path, of several one over nodes with few edges.
 
     Args:
         kb: where the nodes are.
@@ -132,41 +178,20 @@ def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], abou
     named: dict[str, str] = {}
     for node in nodes:
         number = skb.nodes.ids.find(node)
-        path = _path_to(skb.graph, number, begun - {number}) if number >= 0 else []
+        ends = [number] if number >= 0 else []
+        layers, _ = _layers(skb.graph, sorted(begun - {number}), ends, _LOOKED_AT, _LONGEST)
+        path = next(_walks(skb.graph, layers), ())
         found: list[Evidence] = []
         for one, other in pairwise(path):
-            ends = [skb.id(end) for end in (one, other)]
-            named |= kb.labels(ends)
+            both = [skb.id(end) for end in (one, other)]
+            named |= kb.labels(both)
             for way, relation in _links(skb.graph, one, other):
                 name = skb.relation_names[relation]
                 named[name] = name.replace("_", " ")
-                source, target = ends if way == "out" else reversed(ends)
+                source, target = both if way == "out" else reversed(both)
                 found.append(Evidence(node_term(source), name, node_term(target)))
         if sentence := sentences.get(node):
             found.append(Evidence(node_term(node), "", Term("literal", sentence), source="document"))
         rows.append(tuple(found))
         named |= kb.labels([node])
     return Provenance(tuple(rows), labels=named)
-
-
-def _path_to(graph: Graph, node: int, goals: Collection[int]) -> list[int]:
-    """The nodes of a shortest path from one of the goals to a node; none where it is long."""
-    came: dict[int, int] = {node: node}
-    front = [node]
-    for _ in range(_LONGEST if goals else 0):
-        found: list[int] = []
-        for here in front:
-            for there in (other for way in WAYS for other in graph.row(here, way).nodes[:_ROW].tolist()):
-                if there in came:
-                    continue
-                came[there] = here
-                if there in goals:
-                    path = [there]
-                    while path[-1] != node:
-                        path.append(came[path[-1]])
-                    return path
-                found.append(there)
-            if len(came) > _VISITED:
-                return []
-        front = found
-    return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -215,7 +215,6 @@ class SkbKB:
         query_timeout: float = 60.0,
         memory_limit: int = 4 << 30,
         workers: int = 2,
-        closed: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve an open SKB.
 
@@ -224,9 +223,8 @@ class SkbKB:
             query_timeout: seconds for a SPARQL query.
             memory_limit: bytes of address space for a SPARQL query.
             workers: SPARQL queries that run at once.
-            closed: called when this is closed, for what was opened with it.
         """
-        self.skb, self._closed = skb, closed
+        self.skb = skb
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(skb, timeout=query_timeout, memory_limit=memory_limit, size=workers)
@@ -239,7 +237,6 @@ class SkbKB:
         if self._sparql:
             self._sparql.close()
         self.skb.close()
-        self._closed()
 
     @property
     def name(self) -> str:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import Options, Updated, build, same_encoder
 from kbnav.knowledge.skb.files import file_info, tidy
+from kbnav.knowledge.skb.lance.tables import is_lance
 from kbnav.knowledge.skb.schema import Meta, Progress, Source, no_progress, read_meta
-from kbnav.knowledge.skb.store import SKB, is_tables, open_store, split_version
-
-
-class Version(NamedTuple):
-    """A build that is kept: the number that ``--version`` takes, when it was finished, and what it holds."""
-
-    number: int
-    written: str
-    nodes: int
-    edges: int
+from kbnav.knowledge.skb.store import SKB, open_store
 
 
 @dataclass(frozen=True)
@@ -35,10 +27,6 @@ class Info:
     """Id of the node with the most edges."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
-    versions: tuple[Version, ...] = ()
-    """Of an SKB on LanceDB, the oldest first."""
-    outdated: str = ""
-    """The reason to build the indexes anew, and the command; empty where they are as they should be."""
 
     def record(self) -> dict[str, Any]:
         """As plain JSON data: the description without its files, and what is worked out from it (STaRK, Table 2)."""
@@ -51,19 +39,11 @@ class Info:
             "largest_degree": self.largest_degree,
             "largest_degree_node": self.largest_degree_node,
             "bytes": self.bytes,
-            **({"versions": [one._asdict() for one in self.versions]} if self.versions else {}),
-            "outdated": self.outdated,
         }
 
 
 def info(place: Path | str, home: Path | None = None) -> Info:
     """Describe an SKB, wherever it is; ``home`` as of ``open_store``. Raises as that."""
-    versions: tuple[Version, ...] = ()
-    if is_tables(str(place)):
-        from kbnav.knowledge.skb.lance.tables import read_builds
-
-        builds = read_builds(split_version(str(place))[0])
-        versions = tuple(Version(one.number, one.written, one.meta.nodes, one.meta.edges) for one in builds)
     with SKB(open_store(str(place), home)) as skb:
         degrees = skb.graph.degrees("out") + skb.graph.degrees("in")
         largest = int(degrees.argmax()) if len(degrees) else -1
@@ -74,8 +54,6 @@ def info(place: Path | str, home: Path | None = None) -> Info:
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             approximate=skb.store.approximate,
-            versions=versions,
-            outdated=skb.outdated,
         )
 
 
@@ -86,10 +64,10 @@ def check(path: Path | str, home: Path | None = None, *, progress: Progress = no
     damaged or too new.
     """
     place = str(path)
-    if is_tables(place):
+    if is_lance(place):
         from kbnav.knowledge.skb.lance.build import check as check_tables
 
-        faults = check_tables(*split_version(place), progress)
+        faults = check_tables(place, progress)
     else:
         faults = _check_files(Path(place), progress)
     if not faults:
@@ -129,9 +107,8 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     """
     with SKB.open(path) as skb:
         same_encoder(str(path), skb.meta, options)
-        # An encoder fitted on texts that are rendered otherwise now does not fit the new ones.
-        previous = None if skb.meta.outdated else path / skb.meta.data
         source = Updated(skb, source)
+        previous = path / skb.meta.data
         meta = build(source, path, options, name=skb.meta.name, previous=previous, progress=progress)
     tidy(path)  # the data that was read from
     return meta

@@ -1,4 +1,4 @@
-"""The RDF view of an SKB: its names, its triples in an Oxigraph store, queries, and the graph behind an endpoint.
+"""The RDF view of an SKB: its names, its triples in an Oxigraph store or as Turtle, and queries.
 
 =====================  ================================================================================
 ``node:Gene::1``       a node by its id; ``rdf:type type:Gene``, ``rdfs:label`` its name, ``skos:altLabel``
@@ -20,38 +20,34 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import pairwise
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import unquote
 
 import numpy as np
 
-from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
-from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.graph import Graph, Hop, NodeNumbers, Row, relation_dtype, ways
+from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import Fields, Progress, no_progress
-from kbnav.knowledge.sparql.check import check
+from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.guard import guard
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 LONGEST = 500
+_DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
 LABELLED = 100
 """Rows whose nodes are labelled: half from the beginning, half from the end."""
-BATCH = 500
-"""Nodes that one query of a walk goes on from."""
-SAMPLED = 10_000
-"""Edges that a sample is drawn from."""
-_ROWS_KEPT = 10_000  # of a graph behind an endpoint, as a walk comes by a node again and again
 _LISTED = 50
 _CHUNK, _EXPORTED = 1 << 22, 1 << 20
 """Characters of Turtle written at once, and bytes written to a file at once."""
@@ -229,32 +225,32 @@ class SparqlStore:
         """
         refuse_oversized(text)
         guard(text, ())
-        _refuse_unknown_prefix(text)
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
-        check(text, services=(), strict=True)
+        prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
-            result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json", most_bytes=self._most_bytes)
+            result = self._pool.query(prepared.text, "json", "json", most_bytes=self._most_bytes)
         except QueryError as error:
             raise self._error(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def _error(self, error: QueryError) -> Exception:
-        name = self._skb.meta.name
-        if error.reason in ("timeout", "memory"):
+        name, reason = self._skb.meta.name, error.reason
+        if reason in ("timeout", "memory"):
             return QueryTimeout(f"{error}; make it simpler: name a node, fewer patterns, or a LIMIT in a subquery")
-        if error.reason == "syntax":
-            return QuerySyntaxError(f"syntax error: {error}")
-        if error.reason == "size":
-            return QueryRefused(str(error))
-        if error.reason == "broken":
+        if reason == "broken":
             return DataError(f"{name}: its triples cannot be read: {error}")
-        if error.reason == "busy":
+        if reason == "busy":
             return ServiceError(f"{name} does not answer now: {error}; ask again later")
-        return QueryRefused(f"the query could not be run: {error}")
+        return QuerySyntaxError(f"syntax error: {error}") if reason == "syntax" else QueryRefused(str(error))
 
     def _refuse_unknown_term(self, query: str) -> None:
         tokens, name = tokenize(query), self._skb.meta.name
         declared = {**SKB_PREFIXES, **declared_prefixes(tokens)}
+        for before, token in zip([None, *tokens], tokens, strict=False):  # the parser knows Wikidata's prefixes too
+            prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
+            if prefix not in (*declared, "", "_") and not (before and before.is_word("PREFIX")):
+                there = ", ".join(f"{one}:" for one in declared)
+                raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {there}")
         for iri in dict.fromkeys(expand(token, declared) for token in tokens):
             for prefix, names in self._names.items():
                 local = iri.removeprefix(SKB_PREFIXES[prefix])
@@ -272,19 +268,6 @@ class SparqlStore:
     def close(self) -> None:
         """End the child processes."""
         self._pool.close()
-
-
-def _refuse_unknown_prefix(query: str) -> None:
-    """Say which prefixes there are here before the parser, which knows Wikidata's too, lets others pass."""
-    tokens = tokenize(query)
-    known = {**SKB_PREFIXES, **declared_prefixes(tokens)}
-    before = None
-    for token in tokens:
-        prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
-        if prefix not in (*known, "", "_") and not (before and before.is_word("PREFIX")):
-            names = ", ".join(f"{name}:" for name in known)
-            raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {names}")
-        before = token
 
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
@@ -313,151 +296,3 @@ def export_rdf(skb: SKB, out: Path, *, progress: Progress = no_progress) -> int:
         part.unlink(missing_ok=True)
         raise UsageError(f"{out} cannot be written: {error}") from error
     return out.stat().st_size
-
-
-class SparqlGraph(Graph):
-    """The walks of ``Graph``, each as one query or a few."""
-
-    def __init__(
-        self,
-        select: Callable[[str], AnswerTable],
-        nodes: Nodes,
-        types: Sequence[str],
-        relations: Sequence[str],
-        edges: int,
-    ) -> None:
-        """``select`` queries the endpoint; the rest is the SKB's, ``types`` and ``relations`` their names by number."""
-        self._select, self._table, self._edges = select, nodes, edges
-        names = local_names(relations)
-        self._iris = [f"<{_RELATION_IRI}{name}>" for name in names]
-        self._numbers = {f"{_RELATION_IRI}{name}": number for number, name in enumerate(names)}
-        kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
-        self._kinds = dict(zip(pairwise(nodes.type_start), kinds, strict=True))
-        self._dtype = relation_dtype(len(relations))
-        self._rows = lru_cache(_ROWS_KEPT)(self._row)
-
-    def check(self) -> None:
-        """Raise DataError where the endpoint does not have as many edges as the SKB, of any of its relations."""
-        ((count,),) = self._rows_of(f"SELECT (COUNT(*) AS ?n) {{ VALUES ?r {{ {self._any()} }} ?s ?r ?o }}")
-        found = int(count.value) if count else 0
-        if found != self._edges:
-            raise DataError(f"the endpoint has {found:,} edges of the SKB's relations, and the SKB {self._edges:,}")
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes."""
-        return len(self._table)
-
-    @property
-    def edges(self) -> int:
-        """Number of edges."""
-        return self._edges
-
-    def row(self, node: int, direction: Literal["out", "in"] = "out", relation: int | None = None) -> Row:
-        """See ``Graph``."""
-        return self._rows(node, direction, relation)
-
-    def degree(self, node: int, direction: Direction = "both", relation: int | None = None) -> int:
-        """See ``Graph``."""
-        return sum(len(self.row(node, way, relation).nodes) for way in ways(direction))
-
-    def has_edge(self, source: int, relation: int, target: int) -> bool:
-        """See ``Graph``."""
-        query = f"ASK {{ {self._iri(source)} {self._iris[relation]} {self._iri(target)} }}"
-        return bool(self._select(query).boolean)
-
-    def expand(self, nodes: NodeNumbers, hop: Hop, limit: int | None = None) -> NodeNumbers:
-        """See ``Graph``; of more than ``limit`` nodes the first by number."""
-        if len(nodes) == 1:
-            found = self.neighbors(int(nodes[0]), hop.relation, hop.direction)
-        else:
-            parts = [np.empty(0, np.int32)]
-            for first in range(0, len(nodes), BATCH):
-                some = " ".join(self._iri(int(node)) for node in nodes[first : first + BATCH])
-                pattern = self._step("?a", "?n", hop)
-                rows = self._rows_of(f"SELECT DISTINCT ?n {{ VALUES ?a {{ {some} }} {pattern} }}")
-                parts.append(self._numbers_of(rows))
-            found = np.unique(np.concatenate(parts)).astype(np.int32)
-        return _within(found, hop)[:limit]
-
-    def ends(self, node: int, path: Sequence[Hop], limit: int | None = None) -> NodeNumbers:
-        """See ``Graph``; the whole path is one query, unless a hop on the way may lead to some types only."""
-        if limit is not None or not path or any(hop.within and hop.within not in self._kinds for hop in path[:-1]):
-            return super().ends(node, path, limit)
-        names = [self._iri(node), *(f"?n{place}" for place in range(1, len(path) + 1))]
-        steps = (
-            f"{{ {self._step(start, end, hop, place)} }} {self._typed(end, hop.within)}"
-            for place, (hop, (start, end)) in enumerate(zip(path, pairwise(names), strict=True))
-        )
-        found = self._numbers_of(self._rows_of(f"SELECT DISTINCT {names[-1]} {{ {' '.join(steps)} }}"))
-        return _within(np.unique(found).astype(np.int32), path[-1])
-
-    def sample(
-        self, relation: int, sources: tuple[int, int], targets: tuple[int, int], limit: int
-    ) -> list[tuple[int, int]]:
-        """See ``Graph``; spread over the ``SAMPLED`` that the engine gives first."""
-        pattern = f"?s {self._iris[relation]} ?o . {self._typed('?s', sources)} {self._typed('?o', targets)}"
-        rows = self._rows_of(f"SELECT ?s ?o {{ {pattern} }} LIMIT {SAMPLED}")
-        pairs = zip(self._numbers_of(rows).tolist(), self._numbers_of([row[1:] for row in rows]).tolist(), strict=True)
-        fit = sorted(
-            (one, other) for one, other in pairs if sources[0] <= one < sources[1] and targets[0] <= other < targets[1]
-        )
-        return [fit[place] for place in np.unique(np.linspace(0, len(fit) - 1, limit).astype(int))] if fit else []
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise UsageError for the arrays of all edges, which other methods of ``Graph`` read."""
-        if name in ("_start", "_nodes", "_relations"):
-            raise UsageError("this reads the whole graph, which no endpoint is asked for: leave out skb_graph")
-        raise AttributeError(name)
-
-    def _row(self, node: int, direction: Literal["out", "in"], relation: int | None) -> Row:
-        # Any predicate, and what is none of the relations left out here: engines look up a list of them one by one.
-        kind = "?r" if relation is None else self._iris[relation]
-        triple = f"{self._iri(node)} {kind} ?n" if direction == "out" else f"?n {kind} {self._iri(node)}"
-        rows = self._rows_of(f"SELECT ?n{' ?r' if relation is None else ''} {{ {triple} }}")
-        if relation is None:
-            rows = [row for row in rows if row[1] and row[1].value in self._numbers]
-            relations = np.array([self._numbers[row[1].value] for row in rows if row[1]], self._dtype)
-        else:
-            relations = np.full(len(rows), relation, self._dtype)
-        nodes = self._numbers_of(rows)
-        order = np.lexsort((nodes, relations))
-        return Row(nodes[order], relations[order])
-
-    def _step(self, start: str, end: str, hop: Hop, place: int = 0) -> str:
-        """The pattern of a hop from one variable or node to another."""
-        relation = f"?r{place}" if hop.relation is None else self._iris[hop.relation]
-        either = f"VALUES {relation} {{ {self._any()} }} " if hop.relation is None else ""
-        triples = {"out": f"{either}{start} {relation} {end} .", "in": f"{either}{end} {relation} {start} ."}
-        return " UNION ".join(f"{{ {triples[way]} }}" for way in ways(hop.direction))
-
-    def _typed(self, name: str, within: tuple[int, int] | None) -> str:
-        """That a variable has the type whose nodes are ``within``; nothing where that is no type."""
-        kind = self._kinds.get(within) if within else None
-        return f"{name} a {kind} ." if kind else ""
-
-    def _any(self) -> str:
-        return " ".join(self._iris)
-
-    def _iri(self, node: int) -> str:
-        return f"<{_NODE_IRI}{local_name(str(self._table.ids[node]))}>"
-
-    def _rows_of(self, query: str) -> Sequence[Sequence[Cell]]:
-        table = self._select(query)
-        if table.cut:
-            raise ServiceError(f"a walk needs all its rows: {table.cut}; raise the endpoint's limit of rows")
-        return table.rows
-
-    def _numbers_of(self, rows: Sequence[Sequence[Cell]]) -> NodeNumbers:
-        """The numbers of the nodes in the first column. Raises DataError for one that the SKB does not have."""
-        numbers = [self._table.ids.find(unquote(row[0].value.removeprefix(_NODE_IRI))) for row in rows if row[0]]
-        if -1 in numbers:
-            unknown = next(row[0].value for row, number in zip(rows, numbers, strict=True) if number < 0 and row[0])
-            raise DataError(f"the endpoint has the node {unknown}, which the SKB does not have")
-        return np.array(numbers, np.int32)
-
-
-def _within(found: NodeNumbers, hop: Hop) -> NodeNumbers:
-    if hop.within is None:
-        return found
-    return found[(found >= hop.within[0]) & (found < hop.within[1])]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FORMAT = 2
-"""Version of the folder format; a higher one is refused. From 2 on ``Meta.indexed`` says what was indexed."""
+"""Version of the folder format; another is refused."""
 META = "meta.json"
 WORK = "build"
 """Folder of a build under way, within that of the SKB."""
@@ -34,6 +34,8 @@ TRIPLES = "rdf"
 TEXT, NAMES, VECTORS = "text", "names", "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
 """The stages and folders of the indexes; the relational ones are of documents with their relations."""
+VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
+"""Files of an index of vectors."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 ALIAS_FIELDS = ("aliases", "alias", "synonyms")
@@ -91,11 +93,8 @@ class NodeType(_Frozen):
     count: Annotated[int, Field(ge=0)]
 
 
-class Relation(_Frozen):
+class Relation(NodeType):
     """A relation, that is an edge type."""
-
-    name: str
-    count: Annotated[int, Field(ge=0)]
 
 
 class TypeTuple(_Frozen):
@@ -130,7 +129,7 @@ class Meta(_Frozen):
     data: Annotated[str, Field(pattern="^data-[0-9a-f]{12}$")]
     style: Style = "plain"
     indexed: Style = "plain"
-    """The rendering that texts and vectors were indexed in; format 1, which has no such field, knew the plain one."""
+    """The rendering that texts and vectors were indexed in: the documents' own."""
     alias_fields: tuple[str, ...] = ()
     types: tuple[NodeType, ...]
     relations: tuple[Relation, ...]
@@ -161,16 +160,6 @@ class Meta(_Frozen):
     def average_degree(self) -> float:
         """Edges of a node on the average, each edge counted at both its ends (STaRK, Table 2)."""
         return 2 * self.edges / self.nodes if self.nodes else 0.0
-
-    @property
-    def outdated(self) -> bool:
-        """Whether an earlier version built the indexes, from another rendering than the documents' own."""
-        return self.indexed != self.style
-
-    @property
-    def approximate(self) -> bool:
-        """Whether a build in a folder has an approximate index of vectors."""
-        return any(name.split("/")[0].endswith("-ann") for name in self.files)
 
     @property
     def type_start(self) -> list[int]:
@@ -204,6 +193,8 @@ def read_meta(folder: Path) -> Meta:
         raise DataError(f"{path}: not the description of an SKB: it has no format number")
     if document["format"] > FORMAT:
         raise DataError(f"{path}: format {document['format']} is newer than {FORMAT}, the newest this version reads")
+    if document["format"] < FORMAT:
+        raise DataError(f"{path}: an earlier version of kbnav built it (format {document['format']}): build it again")
     checksum = document.pop("checksum", None)
     if checksum != _checksum(document):
         raise DataError(f"{path}: its checksum does not match; the file was changed or damaged")
@@ -308,12 +299,9 @@ class Losses:
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
 
-    def report(self) -> dict[str, Dropped]:
-        """The counts and examples by reason."""
-        return {
-            reason: Dropped(count=count, examples=tuple(self.examples[reason]))
-            for reason, count in sorted(self.counts.items())
-        }
+    def report(self) -> dict[str, dict[str, Any]]:
+        """The counts and examples by reason, each as a ``Dropped``."""
+        return {reason: {"count": count, "examples": self.examples[reason]} for reason, count in self.counts.items()}
 
 
 def refuse_unbounded(value: Any, memory: int, place: str) -> None:

@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.schema import LSA, Hit, Range
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.graph import Hop
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.knowledge.skb.text import TextSearch
+    from kbnav.knowledge.skb.text import TextIndex
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -119,7 +119,7 @@ def search_both(
     )
 
 
-def _shares(skb: SKB, index: TextSearch, text: str, hits: Sequence[Hit]) -> dict[int, float]:
+def _shares(skb: SKB, index: TextIndex, text: str, hits: Sequence[Hit]) -> dict[int, float]:
     """How much of a text the documents of the first hits have."""
     first = [node for node, _ in hits[:_COMPARED]]
     documents = [" ".join(f"{skb.nodes.names[node]} {skb.nodes.text(node)}".split()[:_WORDS]) for node in first]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
-import re
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import finalize
 
-from kbnav.errors import DataError, UnknownId, UsageError
+from kbnav.errors import DataError, UnknownId
 from kbnav.knowledge.skb.graph import Graph
 from kbnav.knowledge.skb.lance.tables import is_lance
 from kbnav.knowledge.skb.nodes import Documents, Nodes
@@ -33,15 +31,13 @@ if TYPE_CHECKING:
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.lance.store import LanceStore
     from kbnav.knowledge.skb.names import NameIndex
-    from kbnav.knowledge.skb.text import TextIndex, TextSearch
+    from kbnav.knowledge.skb.text import TextIndex
     from kbnav.knowledge.skb.vectors import VectorIndex, VectorSearch
 
 Store: TypeAlias = "LocalStore | LanceStore"
 """One build of an SKB, wherever it is; indexes that it was built without are None."""
 GRAPH = "graph"
 """Folder of the data."""
-_VERSION = re.compile(r"(.+)@(\d+)")
-_log = logging.getLogger(__name__)
 
 
 class LocalStore:
@@ -52,8 +48,8 @@ class LocalStore:
         self.meta = meta
         self.place = str(folder)
         """What ``--kb`` takes."""
-        self.approximate = meta.approximate
-        """Whether there is an approximate index of the vectors."""
+        self.approximate = False
+        """Whether there is an approximate index of the vectors, which only tables of LanceDB may have."""
         self.data = folder / meta.data
         handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
         self._unlock = finalize(self, os.close, handle)
@@ -94,10 +90,7 @@ class LocalStore:
         """A vector index; ``encoder`` is for queries, and the index finds its own where that is None and it can."""
         from kbnav.knowledge.skb import vectors
 
-        if not (self.data / part).is_dir():
-            return None
-        graph = self.meta.files.get(f"{vectors.approximate_folder(part)}/{vectors.GRAPH}")
-        return vectors.open(self.data / part, encoder, self.data / vectors.approximate_folder(part), graph)
+        return vectors.open(self.data / part, encoder) if (self.data / part).is_dir() else None
 
     def triples(self) -> Path:
         """The folder of the RDF view on this machine, of an SKB that has one."""
@@ -121,7 +114,6 @@ class SKB:
     def __init__(self, store: Store, encoder: Encoder | None = None) -> None:
         """Read what a store holds; ``encoder`` is for queries by vectors, minilm and lsa need not be given."""
         self._encoder = encoder
-        self._warned = False
         self.store = store
         self.meta = store.meta
         self.place = store.place
@@ -163,15 +155,13 @@ class SKB:
         return self.nodes.documents
 
     @cached_property
-    def text(self) -> TextSearch | None:
+    def text(self) -> TextIndex | None:
         """The BM25 index; None where the SKB was built without."""
-        self._warn_outdated()
         return self.store.text(TEXT)
 
     @cached_property
-    def relational_text(self) -> TextSearch | None:
+    def relational_text(self) -> TextIndex | None:
         """The BM25 index of documents with their relations; None where the SKB was built without."""
-        self._warn_outdated()
         return self.store.text(RELATIONAL_TEXT)
 
     @cached_property
@@ -182,12 +172,12 @@ class SKB:
     @cached_property
     def vectors(self) -> VectorSearch | None:
         """The vector index, with the encoder it was built with; None where the SKB was built without."""
-        return self._vectors(VECTORS)
+        return self.store.vectors(VECTORS, self._encoder)
 
     @cached_property
     def relational_vectors(self) -> VectorSearch | None:
         """The vectors of documents with their relations; None where the SKB was built without."""
-        return self._vectors(RELATIONAL_VECTORS)
+        return self.store.vectors(RELATIONAL_VECTORS, self._encoder)
 
     def number(self, node_id: str) -> int:
         """The number of a node by its id. Raises UnknownId."""
@@ -217,26 +207,6 @@ class SKB:
         """The number of a relation. Raises UnknownId naming those there are."""
         return self._known(name, self._relations, "relation")
 
-    @cached_property
-    def outdated(self) -> str:
-        """What is wrong with indexes that an earlier version built of STaRK's documents, and the remedy; else empty."""
-        if not self.meta.outdated:
-            return ""
-        return (
-            f"{self.place}: an earlier version of kbnav indexed all fields of its documents, not the documents as "
-            f"STaRK renders them; kbnav skb update {self.place} builds the indexes anew"
-        )
-
-    def _vectors(self, part: str) -> VectorSearch | None:
-        if (found := self.store.vectors(part, self._encoder)) is not None:
-            self._warn_outdated()
-        return found
-
-    def _warn_outdated(self) -> None:
-        if self.outdated and not self._warned:
-            self._warned = True
-            _log.warning(self.outdated)
-
     def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
         try:
             return numbers[name]
@@ -245,35 +215,15 @@ class SKB:
             raise UnknownId(f"there is no {what} {name!r} in {self.meta.name}; there are: {some}") from error
 
 
-def cache_of(home: Path) -> Path:
-    """Where what is fetched from tables is kept."""
-    return home / "skbs" / "fetched"
-
-
-def split_version(place: str) -> tuple[str, int | None]:
-    """The place of tables, and the version that ``place@3`` names; None: the last."""
-    if (found := _VERSION.fullmatch(place)) and not Path(place).exists():
-        return found[1], int(found[2])
-    return place, None
-
-
-def is_tables(place: str) -> bool:
-    """Whether a place, with a version or without, is by its looks that of an SKB on LanceDB."""
-    return is_lance(split_version(place)[0])
-
-
 def open_store(place: str, home: Path | None = None) -> Store:
-    """Open an SKB wherever it is; ``home`` is where what is fetched from tables is kept, which need it.
+    """Open an SKB wherever it is; below ``home`` is what is fetched from tables, which need it.
 
-    Raises as ``LocalStore.open`` and ``LanceStore.open``; UsageError for a version of an SKB in a folder.
+    Raises as ``LocalStore.open`` and ``LanceStore.open``.
     """
-    path, version = split_version(place)
-    if is_lance(path):
-        from kbnav.knowledge.skb.lance.store import LanceStore
+    if not is_lance(place):
+        return LocalStore.open(Path(place))
+    from kbnav.knowledge.skb.lance.store import LanceStore
 
-        if home is None:
-            raise ValueError(f"{place} is on LanceDB: a home for what is fetched must be given")
-        return LanceStore.open(path, cache_of(home), version)
-    if version is not None and Path(path).is_dir():
-        raise UsageError(f"{path} has no versions: only an SKB on LanceDB does")
-    return LocalStore.open(Path(place))
+    if home is None:
+        raise ValueError(f"{place} is on LanceDB: a home for what is fetched must be given")
+    return LanceStore.open(place, home / "skbs" / "fetched")

@@ -7,8 +7,7 @@ better of the two fields in place of their sum.
 
 Words are stemmed, and freed of case, accents, tones and vowel points ("Αθήνας" and "ΑΘΗΝΑΣ", "за́мок" and "замок" are
 one). Scripts that put no space between words are cut into pieces that overlap: Chinese, Japanese and Korean into two
-characters, Thai, Lao, Burmese and Khmer into three. An index of format 1 has words as they were written but for Latin
-accents, and is searched so.
+characters, Thai, Lao, Burmese and Khmer into three.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import re
 import shutil
 import tempfile
 import unicodedata
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -64,19 +62,23 @@ _LETTERS = "йў"
 """Letters of their own, though Unicode takes them apart; Russian endings are known by the first."""
 
 
-class TextSearch(ABC):
-    """BM25 over names and documents; safe to share between threads."""
+class TextIndex:
+    """BM25 over names and documents; safe to share between threads. Use ``open`` of this module."""
 
-    def __init__(self, nodes: int, language: str, spell: Callable[[str], str]) -> None:
-        """``language`` names the stemmer, "" is none; ``spell`` is what was done to the indexed texts."""
-        self.nodes = nodes
+    def __init__(self, index: tantivy.Index, type_start: Sequence[int], language: str) -> None:
+        """``language`` names the stemmer, "" is none."""
+        self.nodes = type_start[-1]
         """Number of nodes."""
-        self._analyzer, self._spell = analyzer(language), spell
+        self._analyzer = analyzer(language)
+        self._schema = index.schema
+        self._searcher = index.searcher()
+        self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
+        self._types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
 
     @reading("the text index")
     def words(self, text: str) -> list[str]:
         """The words of a text in the form they are indexed in."""
-        return list(self._analyzer.analyze(self._spell(text)))
+        return list(self._analyzer.analyze(spelled(text)))
 
     def holders(self, word: str) -> int:
         """How many nodes have a word, in any of its forms; of several words, the rarest counts."""
@@ -121,52 +123,12 @@ class TextSearch(ABC):
         one), ``among`` the nodes given; scores are those of a search without a filter. With a ``name_weight`` of 0 a
         node is one document, in which its name stands as any other words do.
         """
+        from tantivy import Occur, Query
+
         words = self.searched(query)
         if not words or limit < 1 or ranges == [] or (among is not None and not among):
             return []
-        return self._search(words, limit, ranges, among, name_weight)
-
-    @abstractmethod
-    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
-        """How many nodes have each of the indexed words in their bodies."""
-
-    @abstractmethod
-    def _search(
-        self,
-        words: Sequence[tuple[str, int]],
-        limit: int,
-        ranges: Sequence[Range] | None,
-        among: Collection[int] | None,
-        name_weight: float,
-    ) -> list[Hit]:
-        """The best nodes for at least one word, each with its count."""
-
-
-class TextIndex(TextSearch):
-    """An open index in a folder. Use ``open`` of this module."""
-
-    def __init__(self, index: tantivy.Index, type_start: Sequence[int], language: str, version: int) -> None:
-        super().__init__(type_start[-1], language, spelled if version > 1 else str)
-        self._schema = index.schema
-        self._searcher = index.searcher()
-        self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
-        self._types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
-
-    @reading("the text index")
-    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
-        return {word: self._searcher.doc_freq("body", word) for word in words}
-
-    def _search(
-        self,
-        words: Sequence[tuple[str, int]],
-        limit: int,
-        ranges: Sequence[Range] | None,
-        among: Collection[int] | None,
-        name_weight: float,
-    ) -> list[Hit]:
-        from tantivy import Occur, Query
-
-        query = Query.boolean_query(
+        wanted = Query.boolean_query(
             [
                 (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
                 for word, count in words
@@ -175,13 +137,17 @@ class TextIndex(TextSearch):
             ]
         )
         if ranges is not None:
-            query = self._filtered(query, [self._range(first, end) for first, end in ranges])
+            wanted = self._filtered(wanted, [self._range(first, end) for first, end in ranges])
         if among is None:
-            return self._top(query, limit)
+            return self._top(wanted, limit)
         if len(among) > _TERM_SET:
-            return self._top_among(query, limit, frozenset(among))
-        wanted = Query.term_set_query(self._schema, "number", [int(number) for number in among])
-        return self._top(self._filtered(query, [wanted]), limit)
+            return self._top_among(wanted, limit, frozenset(among))
+        nodes = Query.term_set_query(self._schema, "number", [int(number) for number in among])
+        return self._top(self._filtered(wanted, [nodes]), limit)
+
+    @reading("the text index")
+    def _held(self, words: Sequence[str]) -> Mapping[str, int]:
+        return {word: self._searcher.doc_freq("body", word) for word in words}
 
     def _range(self, first: int, end: int) -> tantivy.Query:
         from tantivy import FieldType, Query
@@ -260,7 +226,7 @@ def open(folder: Path) -> TextIndex:
         version, language, type_start = int(meta["format"]), str(meta["language"]), list(meta["type_start"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a text index: {error!r}") from error
-    if version > _FORMAT:
+    if version != _FORMAT:
         raise DataError(f"{folder}: text index of format {version}; this version reads {_FORMAT}")
     from tantivy import Index
 
@@ -272,7 +238,7 @@ def open(folder: Path) -> TextIndex:
         try:
             index = Index.open(str(links))
             index.config_reader("manual")
-            return TextIndex(index, type_start, language, version)
+            return TextIndex(index, type_start, language)
         except (ValueError, OSError) as error:
             raise DataError(f"{folder}: {error}") from error
 

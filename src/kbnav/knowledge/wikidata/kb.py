@@ -66,7 +66,6 @@ def endpoints_of(url: str) -> Endpoints:
     return Endpoints(
         sparql=f"{base}/sparql",
         api=f"{base}/w/api.php",
-        entity_data=f"{base}/wiki/Special:EntityData/",
         entity_page=f"{base}/wiki/",
     )
 
@@ -104,10 +103,10 @@ class WikidataKB:
     ) -> WikidataKB:
         """What ``settings.endpoints`` name, asked by HTTP."""
         from kbnav.knowledge.http import open_http  # takes a while
-        from kbnav.knowledge.wikidata.services import QueryServices
+        from kbnav.knowledge.wikidata.services import QueryService
 
         http, endpoints = http or open_http(settings), settings.endpoints
-        queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)
+        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http, {})
         api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
         return cls(endpoints, api, queries, http=http, site=site, about=about)
 
@@ -147,16 +146,16 @@ class WikidataKB:
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
         if found.rung != "exact" and kind == "any" and telling(query):
-            texts = as_written(self._select, query, languages(code), self._words)
+            texts = as_written(self.select, query, languages(code), self._words)
             found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
-        return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
+        return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
 
     def _values(self, query: str, code: str, limit: int) -> SearchResult:
         """Statements and qualifiers with a text, those that are just it first."""
         if not query.strip():
             return SearchResult()
-        same = as_written(self._select, query, languages(code), self._words)
-        more, note = mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
+        same = as_written(self.select, query, languages(code), self._words)
+        more, note = mentioning(self._api, self.select, query, self._words) if len(same) < limit else ([], "")
         found = self._with_names([*same, *more], code)
         return SearchResult(rung="value", values=found[:limit], note=note)
 
@@ -179,28 +178,28 @@ class WikidataKB:
         return replace(entry, redirected_from=asked) if moved else entry
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
-        """See ``KnowledgeBase``. From the property's own page and a sample of its uses; those with labels go first."""
+        """See ``KnowledgeBase``. From a sample of the property's uses; those with labels go first."""
         code = _code(language)
         asked = self._id(property_id, "P")
-        own = queries.curated_uses(self._api.document(asked, code), asked, self._words)
-        used = queries.found_uses(self._select(queries.examples_query(asked)), self._words)
-        chosen = queries.candidate_uses([*own, *used], self._words)
-        known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
+        chosen = queries.candidate_uses(self.select(queries.examples_query(asked)), self._words)
+        known = self._api.brief([asked, *(one for use in chosen for one in use.ids(self._words))], code)
+        if asked not in known:
+            raise no_page(asked)
         relation = known.get(asked, Entity(asked, kind="property"))
         return queries.shown_examples(chosen, relation, known, limit, self._words)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
         asked = self._id(property_id, "P")
-        return queries.property_profile(self._select, self._names(language), asked, self._words)
+        return queries.property_profile(self.select, self._names(language), asked, self._words)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return queries.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.class_profile(self.select, self._names(language), self._id(entity_id), self._words)
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``."""
-        return queries.incoming(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.incoming(self.select, self._names(language), self._id(entity_id), self._words)
 
     def _names(self, language: str) -> queries.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
@@ -213,11 +212,8 @@ class WikidataKB:
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
 
-    def ask_service(self, url: str, query: str) -> AnswerTable:
-        """The rows of a query at one of its other query services."""
-        return self._queries.ask(url, query)
-
-    def _select(self, query: str) -> AnswerTable:
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL, without the labels of their entities."""
         return self._queries.select(query)
 
     def search_neighbors(
@@ -257,11 +253,11 @@ class WikidataKB:
 
     def _edges(self, item: str, way: queries.Way, relations: Sequence[str], code: str) -> list[queries.FoundEdge]:
         query = queries.edges_query(item, way, relations, languages(code))
-        return queries.edges(self._select(query), way, self._words)
+        return queries.edges(self.select(query), way, self._words)
 
     def _fitting(self, item: str, way: queries.Way, phrase: str, code: str) -> list[str]:
         """The relations of a hub that fit a phrase."""
-        table = self._select(queries.relations_query(item, way))
+        table = self.select(queries.relations_query(item, way))
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 

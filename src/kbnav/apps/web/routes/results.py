@@ -38,7 +38,7 @@ from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.presentation import comment_labels, formatted
+from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri
 from kbnav.knowledge.wikidata.queries import date_precisions
@@ -81,18 +81,6 @@ class SparqlQuery(Body):
     query: str = Field(min_length=1, max_length=LONGEST_QUERY)
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
     name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
-
-
-class Unformatted(Body):
-    """A query to be laid out."""
-
-    query: str = Field(min_length=1, max_length=LONGEST_QUERY)
-
-
-class Formatted(BaseModel):
-    """The query laid out."""
-
-    query: str
 
 
 class Waiting(BaseModel):
@@ -201,12 +189,6 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
     return Response(status_code=204)
-
-
-@router.post("/queries/format")
-def format_query(given: Unformatted, visitor: VisitorOf) -> Formatted:  # noqa: ARG001 - logged in
-    """The query laid out, a pattern a line; comments stay."""
-    return Formatted(query=formatted(given.query).rstrip("\n"))
 
 
 @router.get("/kbs/{kb}/names")

@@ -30,7 +30,6 @@ const DOUBTS = {
   repeats: (about) => t("doubt.repeats", { about }),
   limit: (about) => t("doubt.limit", { about }),
   units: (about) => t("doubt.units", { about }),
-  critic: (about) => t("doubt.critic", { about }),
 };
 
 /** What speaks against an answer, one line each; a kind that is newer than this page is told as it came. */
@@ -38,32 +37,12 @@ export function doubts(found) {
   return found.map(({ kind, about, text }) => h("p", { class: "note doubt", dir: "auto" }, DOUBTS[kind]?.(about) ?? text));
 }
 
-/** How sure an answer is, where that is known. */
-export function confidence(found) {
-  if (!found) return "";
-  const parts = [t("sure.value", { value: found.value.toFixed(2) })];
-  if (found.samples > 1) parts.push(t("sure.agree", { agreeing: found.agreeing, samples: found.samples }));
-  if (found.calibrated) parts.push(t("sure.calibrated", { on: found.calibrated }));
-  return h("p", { class: "note", dir: "auto" }, parts.join(" · "));
-}
-
 /** For each name that several things have: the one that was taken, and the others to ask about in its place. */
 export function readings(found, question, ask) {
   return found.map(({ name, taken, others }) => h("div", { class: "meant" },
     h("p", { dir: "auto" }, t("meant.taken", { name }), " ", named(taken), taken.about && h("span", { class: "soft" }, ` ${taken.about}`)),
     ask && h("details", {}, h("summary", {}, t("meant.others", { n: others.length })),
-      h("ul", {}, others.map((one) => h("li", {}, choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id))))))),
-    others.filter((one) => one.answer).map((one) => h("p", { class: "also", dir: "auto" }, t("meant.also", { name: `${one.label} (${one.about || one.id})`, text: one.answer })))));
-}
-
-/** Which of several things is meant, asked before the answer is shown; `reveal` shows it. Nothing where that is clear. */
-export function askBack(found, question, ask, reveal) {
-  const open = found.find((one) => one.ask);
-  if (!open || !ask) return null;
-  const { name, taken, others } = open;
-  const offered = others.filter((one) => one.answer).map((one) => choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id))));
-  return h("div", { class: "meant", role: "group", "aria-label": t("meant.which", { name }) }, h("p", { class: "text", dir: "auto" }, t("meant.which", { name })),
-    h("ul", {}, [choice(taken.label, taken.about || taken.id, reveal), ...offered].map((one) => h("li", {}, one))));
+      h("ul", {}, others.map((one) => h("li", {}, choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id)))))))));
 }
 
 /** An entity with its page, of which a card is shown. */

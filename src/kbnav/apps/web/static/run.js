@@ -9,7 +9,7 @@ import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { askBack, confidence, doubts, readings, understood } from "./readings.js";
+import { doubts, readings, understood } from "./readings.js";
 import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -101,34 +101,20 @@ export class RunView {
     const answer = event.answer;
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
-    // Only what was found has a confidence: with no answer it is withheld, as its note says.
-    const head = answer.status === "no answer" && answer.confidence ? "" : HEADS[answer.status];
+    const head = HEADS[answer.status];
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       absent(answer.absence),
       ...doubts(answer.doubts ?? []),
-      confidence(answer.confidence),
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
       answer.result ? showResult(answer.result, base, this.offered, this.run.question) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
-    this.askWhich(answer);
     return head || t("answer.said", { text: answer.text || answer.note });
-  }
-
-  /** Ask which of several things is meant before the answer is shown, where the server wants that. */
-  askWhich(answer) {
-    const asked = askBack(answer.readings ?? [], this.run.question, this.ask, () => {
-      asked.remove();
-      this.words.hidden = this.found.hidden = false;
-    });
-    if (!asked) return;
-    this.words.hidden = this.found.hidden = true;
-    this.answer.prepend(asked);
   }
 
   /** What an answer took, on one line. */

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyoxigraph import Literal, NamedNode, RdfFormat, Store, Triple, serialize
+from pyoxigraph import Literal, NamedNode, Store
 
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
@@ -81,12 +81,6 @@ class Documents:
         document["aliases"] = texts[v.ALT_LABEL.value]
         document["claims"] = {} if names_only else self._claims(entity_id, facts)
         return document
-
-    def turtle(self, entity_id: str, prefixes: Mapping[str, str]) -> bytes:
-        """The triples whose subject an entity is, in Turtle that declares ``prefixes``."""
-        quads = self._store.quads_for_pattern(NamedNode(self._n.wd + entity_id), None, None, None)
-        triples = (Triple(quad.subject, quad.predicate, quad.object) for quad in quads)
-        return serialize(triples, format=RdfFormat.TURTLE, prefixes=dict(prefixes)) or b""
 
     def _facts(self, subject: Any, predicates: Sequence[NamedNode | None] = (None,)) -> dict[str, list[Term]]:
         facts: dict[str, list[Term]] = defaultdict(list)

@@ -17,7 +17,7 @@ from kbnav.answers.tables import AnswerTable, encodable
 from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.replies import SIMPLER
-from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
+from kbnav.knowledge.sparql.dialects import DIALECTS, GEOF_WIKIDATA
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, wikibase_prefixes
 from kbnav.knowledge.wikidata.api import ActionApi, api_error
@@ -36,7 +36,7 @@ MIRROR = replace(
     DIALECTS["oxigraph"],
     federation=False,
     closed=True,
-    geo=GEO_WIKIDATA,
+    geo=GEOF_WIKIDATA,
     functions=DIALECTS["wdqs"].functions,
     days=v.DAYS,
 )
@@ -70,11 +70,6 @@ class Mirror:
         """The document of Special:EntityData for an id, redirects followed; None where there is no such entity."""
         target = self.documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
         return {"entities": {target: self.documents.document(target)}} if target else None
-
-    def entity_turtle(self, entity_id: str) -> bytes | None:
-        """The triples of an entity, without those of its statements' nodes, and the usual prefixes."""
-        target = self.documents.resolve(entity_id)
-        return self.documents.turtle(target, self.prefixes) if target else None
 
     def close(self) -> None:
         """End the queries that run, and let go of the files."""
@@ -130,7 +125,7 @@ class LocalApi(ActionApi):
 
 
 class LocalQueries:
-    """A mirror's queries, run by this process's own pool; as ``QueryServices``. Threads may share one.
+    """A mirror's queries, run by this process's own pool; as ``QueryService``. Threads may share one.
 
     The results that were asked for last are kept: a mirror's data do not change.
     """
@@ -173,10 +168,6 @@ class LocalQueries:
     def select(self, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL that kbnav made itself."""
         return self.run(add_prefixes(query, self._prefixes))
-
-    def ask(self, url: str, query: str) -> AnswerTable:  # noqa: ARG002 - there is one service
-        """The same."""
-        return self.select(query)
 
     def _reported(self, error: QueryError) -> KbnavError:
         match error.reason:
