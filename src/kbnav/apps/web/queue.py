@@ -185,7 +185,7 @@ class RunQueue:
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
-        if self._store.end_queued(run.id, {**failed_answer(ON_REQUEST), "status": "stopped"}):
+        if self._store.end(run.id, "", "stopped", {**failed_answer(ON_REQUEST), "status": "stopped"}):
             self._notify(run.id)
         elif live := self._live.get(run.id):
             live.cancellation.stop()
@@ -223,7 +223,9 @@ class RunQueue:
                 live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
-                    events, over = await asyncio.to_thread(self._since, run_id, after)
+                    # Looked at first, so that no event is missed.
+                    over = not await asyncio.to_thread(self._store.under_way, run_id)
+                    events = await asyncio.to_thread(self._store.events, run_id, after)
                 else:
                     events, over = live.since(after)
                 for event in events:
@@ -233,10 +235,6 @@ class RunQueue:
                     return
                 async for draft in self._drafts(live, stored, news):
                     yield draft
-
-    def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
-        over = not self._store.under_way(run_id)  # looked at first, so that no event is missed
-        return self._store.events(run_id, after), over
 
     async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
         """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
@@ -328,7 +326,11 @@ class RunQueue:
         calls = max((event.data.get("call", 0) for event in before), default=0)
         recorder = Recorder(lambda data: self._record(live, data), calls)
         try:
-            _check_resumptions(before)
+            if sum(event.data["kind"] == "resumed" for event in before) >= RESUMPTIONS:  # waiting does not count
+                raise StopRun(
+                    f"The server ended {RESUMPTIONS + 1} times while this question was being answered; "
+                    "it is not tried again."
+                )
             status, answer = self._ended_as(live, self._attempt(live, recorder))
         except CancelledError:
             self._delete_if_gone(run)
@@ -466,13 +468,6 @@ def is_dead(worker: str, seen: float) -> bool:
     except OSError as error:
         return isinstance(error, ProcessLookupError)
     return False
-
-
-def _check_resumptions(events: Sequence[StoredEvent]) -> None:
-    """Raise StopRun for a run that has been begun and left in the middle too often; waiting does not count."""
-    if sum(event.data["kind"] == "resumed" for event in events) >= RESUMPTIONS:
-        times = RESUMPTIONS + 1
-        raise StopRun(f"The server ended {times} times while this question was being answered; it is not tried again.")
 
 
 def _draft_data(draft: Draft) -> dict[str, Any]:

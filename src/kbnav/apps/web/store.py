@@ -339,21 +339,16 @@ class Store:
         )
 
     def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone."""
-        return self._end(run_id, status, answer, "worker = ?", worker)
+        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone.
 
-    def end_queued(self, run_id: str, answer: Mapping[str, Any]) -> bool:
-        """Stop a run that has not begun; False where it has."""
-        return self._end(run_id, "stopped", answer, "status = ?", "queued") is not None
-
-    def _end(
-        self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str
-    ) -> StoredEvent | None:
-        """Both at once: whoever sees the last event finds the run ended, and can ask the next question."""
+        Without a worker, one that has begun is not ended. Both at once: whoever sees the last event finds the run
+        ended, and can ask the next question.
+        """
+        where = "worker = ?" if worker else "status = ?"
         with self._transaction(run_id) as run:
             ended = run(
                 f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
-                (status, json.dumps(answer), run_id, value),
+                (status, json.dumps(answer), run_id, worker or "queued"),
             )
             if not ended:
                 return None
