@@ -295,9 +295,7 @@ def read_uses(table: AnswerTable, brief: Brief, property_id: str, words: Vocabul
     for rows in found.values():
         own = tuple(Qualifier(entity(one), term_value(held, name, words)) for _, _, one, held in rows)
         main = term_value(rows[0][1], name, words)
-        stated.append(
-            Stated(entity(rows[0][0]), Statement(Entity(property_id, kind="property"), main, qualifiers=own))
-        )
+        stated.append(Stated(entity(rows[0][0]), Statement(Entity(property_id, kind="property"), main, qualifiers=own)))
     return tuple(stated)
 
 
