@@ -37,7 +37,6 @@ from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
-    EXAMPLES,
     FORMAT,
     LSA,
     NAMES,
@@ -54,7 +53,9 @@ from kbnav.knowledge.skb.schema import (
     Meta,
     NodeRecord,
     NodeText,
+    NodeType,
     Progress,
+    Relation,
     Source,
     no_progress,
     type_starts,
@@ -119,7 +120,7 @@ class Workers(Protocol):
     """Who renders and encodes texts; the files are written by the process that builds."""
 
     def encoded(
-        self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
+        self, texts: Texts, encoder: Encoder, windows: Iterable[Window], *, folder: Path, previous: Path | None
     ) -> Iterator[Made]:
         """As ``vectors.encode`` gives for each window, in any order.
 
@@ -147,7 +148,7 @@ def build(
     made = prepare(out)
     try:
         with only_builder(out):
-            state = _State.resume(out / WORK, fingerprint(source, options, previous))
+            state = _State(out / WORK, _fingerprint(source, options, previous))
             job = _Job(source, options, out / WORK, state, previous, progress)
             try:
                 job.run()
@@ -162,13 +163,7 @@ def build(
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
 
 
-def unfinished(source: Source, out: Path, options: Options) -> bool:
-    """Whether ``build`` with these goes on behind what an earlier one, which was killed, did of the same input."""
-    saved = _saved(out / WORK)
-    return saved.get("fingerprint") == fingerprint(source, options) and bool(saved["done"])
-
-
-def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
+def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
     wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
@@ -178,21 +173,20 @@ def fingerprint(source: Source, options: Options, previous: Path | None = None) 
 class _State:
     """Which stages of a build are done, and what later ones must know of them; kept in ``build/progress.json``."""
 
-    def __init__(self, work: Path, fingerprint: str, done: dict[str, dict[str, Any]]) -> None:
-        self._work, self._fingerprint, self.done = work, fingerprint, done
-        self._lock = Lock()
-
-    @classmethod
-    def resume(cls, work: Path, fingerprint: str) -> _State:
+    def __init__(self, work: Path, fingerprint: str) -> None:
         """Take up a build of the same input, or begin a new one."""
-        saved = _saved(work)
-        if saved.get("fingerprint") != fingerprint:
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            saved = {"done": {}}
-        state = cls(work, fingerprint, saved["done"])
-        state._save()
-        return state
+        self._path, self._fingerprint, self._lock = work / STATE, fingerprint, Lock()
+        self.done: dict[str, dict[str, Any]] = {}
+        try:
+            saved = json.loads(self._path.read_text())
+            if saved["fingerprint"] == fingerprint:
+                self.done = saved["done"]
+                return
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        self._save()
 
     def finish(self, stage: str, found: dict[str, Any]) -> None:
         """Remember a finished stage."""
@@ -201,16 +195,9 @@ class _State:
             self._save()
 
     def _save(self) -> None:
-        new = self._work / f"{STATE}.new"
+        new = self._path.with_suffix(".new")
         new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
-        new.replace(self._work / STATE)
-
-
-def _saved(work: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((work / STATE).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
+        new.replace(self._path)
 
 
 class _Job:
@@ -266,27 +253,25 @@ class _Job:
         if options.sparql:
             yield TRIPLES, self._triples
         if options.text:
-            yield TEXT, self._text
+            yield TEXT, partial(self._text, TEXT, relations=False)
             yield NAMES, self._names
         for part, relations in ((VECTORS, False), (RELATIONAL_VECTORS, True)):
             if relations and not options.relations:
                 continue
             if relations and options.text:
-                yield RELATIONAL_TEXT, self._relational_text
+                yield RELATIONAL_TEXT, partial(self._text, RELATIONAL_TEXT, relations=True)
             if options.vectors:
                 yield part, partial(self._vectors, part, relations=relations)
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         """The description of what was built, known after the stage ``graph``."""
         nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
-        found = {
-            "types": [{"name": kind, "count": count} for kind, count in nodes["types"]],
-            "relations": [{"name": relation, "count": count} for relation, count in graph["relations"]],
-            "tuples": graph["tuples"],
-            "dropped": dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
-            "tokens": self._state.done.get(TEXT, {}).get("tokens"),
-        }
         return Meta(
+            types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),
+            relations=tuple(Relation(name=relation, count=count) for relation, count in graph["relations"]),
+            tuples=graph["tuples"],
+            dropped=dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
+            tokens=self._state.done.get(TEXT, {}).get("tokens"),
             name=name,
             source=self._source.description,
             data=data,
@@ -296,7 +281,6 @@ class _Job:
             encoder=self._options.encoder_name,
             sparql=self._options.sparql,
             files=files,
-            **found,
         )
 
     @property
@@ -324,7 +308,7 @@ class _Job:
         if not any(count for _, count in types):
             raise DataError(f"no nodes in {self._source.description}")
         np.save(self._work / POSITIONS, positions)
-        return {"types": types, "dropped": _dropped(losses)}
+        return {"types": types, "dropped": losses.report()}
 
     def _graph(self) -> dict[str, Any]:
         losses = Losses()
@@ -351,7 +335,7 @@ class _Job:
                 {"source": types[source], "relation": relations[relation], "target": types[target], "count": count}
                 for (source, relation, target), count in tuples.items()
             ],
-            "dropped": _dropped(losses),
+            "dropped": losses.report(),
         }
 
     def _triples(self) -> dict[str, Any]:
@@ -364,26 +348,19 @@ class _Job:
         rdf.build(source, self._folder(TRIPLES))
         return {}
 
-    def _text(self) -> dict[str, Any]:
-        tokens = 0
-
-        def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
-            nonlocal tokens
-            for text in texts:
-                tokens += len(text.document.split())
-                yield text
-
-        self._index_text(counted(self._texts().rendered()), TEXT)
-        return {"tokens": tokens}
-
-    def _relational_text(self) -> dict[str, Any]:
-        self._index_text(self._texts(relations=True).rendered(), RELATIONAL_TEXT)
-        return {}
-
-    def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
+    def _text(self, part: str, *, relations: bool) -> dict[str, Any]:
         from kbnav.knowledge.skb import text
 
-        text.build(texts, self._folder(part), type_start=self._type_start, progress=self._progress)
+        tokens = 0
+
+        def counted() -> Iterator[NodeText]:
+            nonlocal tokens
+            for node in self._texts(relations=relations).rendered():
+                tokens += len(node.document.split())
+                yield node
+
+        text.build(counted(), self._folder(part), type_start=self._type_start, progress=self._progress)
+        return {"tokens": tokens}
 
     def _names(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import names
@@ -392,7 +369,7 @@ class _Job:
         names.build(named, self._folder(NAMES), type_start=self._type_start, progress=self._progress)
         return {}
 
-    def _texts(self, *, relations: bool = False) -> Texts:
+    def _texts(self, *, relations: bool) -> Texts:
         meta = self._meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
         return Texts(self._work.parent.resolve(), meta, relations)
 
@@ -403,10 +380,6 @@ class _Job:
         folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
         previous = self._previous and self._previous / part
 
-        def elsewhere(encoder: Encoder, windows: Iterable[Window]) -> Iterator[Made]:
-            assert workers is not None
-            return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
-
         vectors.build(
             texts.rendered,
             folder,
@@ -414,13 +387,11 @@ class _Job:
             type_start=self._type_start,
             previous=previous,
             progress=self._progress,
-            elsewhere=elsewhere if workers else None,
+            elsewhere=partial(workers.encoded, texts, folder=folder.resolve(), previous=previous and previous.resolve())
+            if workers
+            else None,
         )
         return {}
-
-
-def _dropped(losses: Losses) -> dict[str, Any]:
-    return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
 
 
 class _NodeWriter:
@@ -438,9 +409,13 @@ class _NodeWriter:
 
     def add(self, record: NodeRecord, losses: Losses) -> None:
         """Take the next record, or count the reason it is left out for."""
-        reason = self._left_out(record)
-        if reason:
-            losses.add(reason, f"{record.id} {record.name}".strip())
+        reason = "node deleted" if record.deleted else "node id given twice" if record.id in self._seen else ""
+        try:
+            record.id.encode()
+        except UnicodeEncodeError:  # halves of characters, which JSON may hold
+            reason = "node whose id is no text"
+        if reason or not record.id:
+            losses.add(reason or "node without an id", f"{record.id} {record.name}".strip())
             self._kind.append(-1)
             self._index.append(-1)
             return
@@ -456,18 +431,6 @@ class _NodeWriter:
         self._ids[kind].append(record.id)
         self._names[kind].append(record.name)
         self._documents.add(kind, record.fields)
-
-    def _left_out(self, record: NodeRecord) -> str:
-        """The reason a node is left out for; empty where it is not."""
-        if not record.id:
-            return "node without an id"
-        try:
-            record.id.encode()
-        except UnicodeEncodeError:  # halves of characters, which JSON may hold
-            return "node whose id is no text"
-        if record.deleted:
-            return "node deleted"
-        return "node id given twice" if record.id in self._seen else ""
 
     def finish(self) -> tuple[npt.NDArray[np.int32], list[tuple[str, int]]]:
         """Returns each record's node number, -1 where it was left out, and the types with their counts."""
@@ -582,51 +545,36 @@ class Updated:
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
+        graph, find = self._skb.graph, self._skb.nodes.ids.find
         changed: dict[EdgeRecord, EdgeRecord] = {}
         for item in self._source.edges(losses):
             if isinstance(item, EdgeArrays):
                 raise DataError("an SKB is updated with records, not with arrays of positions")
             changed[item._replace(deleted=False)] = item
-        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
-        yield from (item for item in changed.values() if not item.deleted)
-
-    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
-        graph = self._skb.graph
-        gone = self._edge_numbers(deleted, losses)
+        gone = []
+        for edge in (key for key, item in changed.items() if item.deleted):
+            source, target = find(edge.source), find(edge.target)
+            relation = self.relations.index(edge.relation) if edge.relation in self.relations else -1
+            there = min(source, target, relation) >= 0 and graph.has_edge(source, relation, target)
+            case = f"{edge.source} {edge.relation} {edge.target}"
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            gone += [self._edge_number(source, relation, target)] if there else []
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        numbers = (self._skb.nodes.ids.find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        numbers = (find(one.id) for one in self._changed(Losses()).values() if one.deleted)
         without[[number for number in numbers if number >= 0]] = True
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         _, targets, relations = graph.arrays("out")
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
             keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
-            asked = np.isin(keys, gone)
+            asked = np.isin(keys, np.array(gone, np.int64))
             dangling = (without[sources[part]] | without[targets[part]]) & ~asked
-            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
-                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
-                relation = self.relations[int(relations[part][place])]
-                losses.add("edge of a deleted node", f" {relation} ".join(ends))
-            more = int(dangling.sum()) - EXAMPLES
-            if more > 0:
-                losses.add("edge of a deleted node", "", more)
+            for place in np.flatnonzero(dangling).tolist():
+                one, other = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                losses.add("edge of a deleted node", f"{one} {self.relations[int(relations[part][place])]} {other}")
             kept = ~(asked | dangling)
             yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
-
-    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
-        """The numbers of edges that the SKB has; others are counted."""
-        found = []
-        for edge in edges:
-            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
-            case = f"{edge.source} {edge.relation} {edge.target}"
-            if source < 0 or target < 0 or edge.relation not in self.relations:
-                losses.add("deletion of an edge that does not exist", case)
-                continue
-            relation = self._skb.relation_number(edge.relation)
-            there = self._skb.graph.has_edge(source, relation, target)
-            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
-            found.append(self._edge_number(source, relation, target))
-        return np.array(found, np.int64)
+        yield from (item for item in changed.values() if not item.deleted)
 
     def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
         """One number for an edge, for numbers or for arrays of them."""
