@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.errors import CredentialsError, ServiceError, UsageError
+from kbnav.errors import CredentialsError, ServiceError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -105,14 +105,6 @@ def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_ma
     assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
 
 
-def test_a_reply_at_the_settings_temperature_is_not_given_at_another(tmp_path: Path):
-    with ModelStub([completion("cold"), completion("own")]) as stub:
-        for setting, said in ((0.0, "cold"), (None, "own"), (0.0, "cold"), (None, "own")):
-            calls = open_calls(served(stub, tmp_path, model_temperature=setting))
-            assert calls.ask("hello", Trace(), purpose="test") == said
-    assert len(stub.requests) == 2
-
-
 def test_replies_given_again_are_counted_apart(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)
@@ -183,21 +175,6 @@ def test_a_refused_key_ends_all_at_once(tmp_path: Path):
     assert len(stub.requests) <= 4
 
 
-def test_what_was_under_way_beside_a_refused_key_is_recorded_and_counted():
-    class Refused(Echo):
-        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
-            said = super()._generate(messages, *args, **kwargs)
-            if messages[-1].text == "2":
-                raise CredentialsError("refused")
-            return said
-
-    trace = Trace()
-    with pytest.raises(CredentialsError):
-        ModelCalls(Refused(together=3), "echo", jobs=3).ask_many(["1", "2", "3"], trace, purpose="test")
-    assert [step.ok for step in trace.steps] == [True, False, True]
-    assert trace.usage.calls == 2
-
-
 def test_nothing_more_is_asked_once_a_person_interrupts():
     submitted, over = threading.Event(), threading.Event()
 
@@ -227,11 +204,6 @@ def test_nothing_more_is_asked_once_a_person_interrupts():
         if thread.name.startswith("kbnav-model"):
             thread.join()
     assert sorted(prompt for prompt, _ in model.asked) == ["0", "1"]
-
-
-def test_a_saved_run_is_no_model_of_a_retrieval_system(tmp_path: Path):
-    with pytest.raises(UsageError, match="replay"):
-        open_calls(Settings(model="replay:run.json", home=tmp_path))
 
 
 def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():

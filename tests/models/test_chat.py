@@ -68,16 +68,6 @@ def test_sampling_settings_can_be_left_to_the_endpoint():
     assert not {"temperature", "top_p"} & set(stub.requests[0])
 
 
-def test_no_temperature_is_sent_where_the_environment_says_none(monkeypatch: pytest.MonkeyPatch):
-    for name in ("TEMPERATURE", "TOP_P", "MODEL_TEMPERATURE"):
-        monkeypatch.setenv(f"KBNAV_{name}", "none")
-    with ModelStub([completion("hello")]) as stub:
-        for sampling in (True, False):
-            ask(open_chat_model(settings_for(stub), sampling=sampling), "hello")
-    assert len(stub.requests) == 2
-    assert not any({"temperature", "top_p"} & set(request) for request in stub.requests)
-
-
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
@@ -284,12 +274,6 @@ def test_a_failure_that_passes_is_tried_again():
     with ModelStub([busy, busy, completion("done")]) as stub:
         text, usage = ask(open_chat_model(settings_for(stub, model_retries=3), sampling=False), "hello")
     assert (text, usage.calls, len(stub.requests)) == ("done", 1, 3)
-
-
-def test_an_endpoint_that_is_not_there_is_one_typed_line():
-    settings = Settings(model="x", base_url="http://127.0.0.1:9/v1", model_retries=0)
-    with pytest.raises(ServiceError, match="cannot be reached"):
-        ask(open_chat_model(settings, sampling=False), "hello")
 
 
 def test_openai_without_a_key_says_what_to_set():

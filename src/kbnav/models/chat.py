@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
-from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -114,7 +113,10 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     import openai
 
     try:
-        return _traced(model, prompt)
+        cancellation = current_cancellation()
+        if cancellation is None:
+            return model.invoke(prompt)
+        return cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.NotFoundError as error:
@@ -144,23 +146,6 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         raise BadResponse(
             f"the model's endpoint answered with something that is no completion: {_line(error)}"
         ) from error
-
-
-def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
-    """The call itself, in a span."""
-    cancellation, name = current_cancellation(), _name(model)
-    with span("chat", name, request_model=name) as tell:
-        if cancellation is None:
-            reply = model.invoke(prompt)
-        else:
-            reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
-        tell(tokens(usage_of(reply)))
-        return reply
-
-
-def _name(model: Any) -> str:
-    bound = getattr(model, "bound", model)
-    return str(getattr(bound, "model_name", ""))
 
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:

@@ -99,14 +99,6 @@ def test_a_429_is_waited_for_as_its_page_says(shared_data, kind, seconds):
         assert opened.slept == [seconds]
 
 
-def test_every_recorded_edit_error_is_refused_with_its_code(shared_data):
-    records = json.loads((shared_data / "api-errors" / "wikibaseintegrator_edit_errors.json").read_text())
-    assert len(records) > 3
-    for record in records:
-        found = outcome(Answer(record["body"]))
-        assert isinstance(found, KbnavError), record["from"]
-
-
 def bodies(folder: Path) -> dict[str, str]:
     """Every recorded JSON body of the collections, by where it is from."""
     found = {}

@@ -175,18 +175,13 @@ _OPTIONS: dict[str, Any] = {
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as JSON: time, level, logger, message, what is known of a request, and the trace that it belongs to."""
+    """A record as JSON: time, level, logger, message, and what is known of a request."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": time, "level": record.levelname, "logger": record.name}
         line |= {"message": record.getMessage(), **getattr(record, "request", {})}
-        trace: Any = sys.modules.get("opentelemetry.trace")
-        context = trace.get_current_span().get_span_context() if trace else None
-        if context is not None and context.is_valid:
-            line["trace_id"] = trace.format_trace_id(context.trace_id)
-            line["span_id"] = trace.format_span_id(context.span_id)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
