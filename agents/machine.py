@@ -24,6 +24,7 @@ from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
+from kbnav.runs.trace import span
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage
 from kbnav.settings.model import Budget, Price
 from kbnav.tools.context import Context, Observation, notes_on
@@ -374,7 +375,8 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         seen = Observation(call.problem, ok=False)
     else:
         try:
-            seen = toolbox.run(context, call.tool, call.thought, call.arguments)
+            with span("execute_tool", call.tool, tool_name=call.tool):
+                seen = toolbox.run(context, call.tool, call.thought, call.arguments)
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)

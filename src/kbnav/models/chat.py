@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
+from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -113,10 +114,14 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     import openai
 
     try:
-        cancellation = current_cancellation()
-        if cancellation is None:
-            return model.invoke(prompt)
-        return cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+        cancellation, name = current_cancellation(), str(getattr(getattr(model, "bound", model), "model_name", ""))
+        with span("chat", name, request_model=name) as tell:
+            if cancellation is None:
+                reply = model.invoke(prompt)
+            else:
+                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+            tell(tokens(usage_of(reply)))
+            return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.NotFoundError as error:

@@ -12,7 +12,7 @@ from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.retrieval.base import Retriever
-from kbnav.runs.trace import Trace
+from kbnav.runs.trace import Trace, span
 from kbnav.runs.trajectory import Outcome, Run, Step, Usage
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -71,7 +71,8 @@ def attempt(
     trace, began, started = Trace(told), time.monotonic(), datetime.now(UTC)
     failure: StopRun | None = None
     try:
-        ranking = (cancellation.run if cancellation else _now)(lambda: retriever.retrieve(query, k, trace))
+        with span("invoke_agent", retriever.name, agent_name=retriever.name):
+            ranking = (cancellation.run if cancellation else _now)(lambda: retriever.retrieve(query, k, trace))
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))

@@ -21,6 +21,7 @@ from kbnav.errors import UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
+from kbnav.runs.trace import span
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
 from kbnav.tools.context import Context, Observation
 
@@ -89,13 +90,16 @@ def _run(
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
     # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
     options = {"durability": "sync"} if graph.checkpointer else {}
-    for mode, item in graph.stream(
-        state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
-    ):
-        if mode == "values":
-            state = item
-        elif on_event:
-            on_event(item)
+    with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as add_attributes:
+        for mode, item in graph.stream(
+            state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
+        ):
+            if mode == "values":
+                state = item
+            elif on_event:
+                on_event(item)
+        if context.failure:
+            add_attributes({"error.type": type(context.failure[0]).__name__})
     run = _record(agent, state, context, started, time.monotonic() - began)
     return Attempt(run, context.failure[0] if context.failure else None)
 
