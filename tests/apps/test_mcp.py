@@ -249,7 +249,7 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
 
 
 def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: KnowledgeBase, tmp_path: Path):
-    agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "ranker"}), "pasemiqa")
+    agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "in-context"}), "pasemiqa")
 
     async def talk() -> None:
         async with Client(
