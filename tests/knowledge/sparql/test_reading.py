@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.syntax import Include, Triples, UnreadQuery, parse_query, read_query
 
 
