@@ -69,13 +69,6 @@ def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, t
     assert score_run(saved).all.values["em"] == 1
 
 
-def test_without_the_option_nothing_of_the_gold_answer_is_given(run):
-    script = Script(["```\nSELECT ?x { }\n```"])
-    saved = run(one_query_with, "one-query", script, ["curie"])
-    assert "Q7186" not in script.prompts[0]
-    assert (saved.info.from_gold, saved.info.called) == ("", "one-query")
-
-
 def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
     # Relations, links, "is it enough?": from both elements at once, though the beam is one wide.
     script = Script(["1: 1", "1: 1", "yes\n- Polonium (Q979)\n- Radium (Q1128)"])
