@@ -55,8 +55,8 @@ def test_statistics_of_a_small_set(tmp_path):
         )
     )
     # who 2, is 2, Who, where, here: H = 2 * 2/7 * lg(7/2) + 3 * 1/7 * lg 7
-    assert statistics.entropy == pytest.approx(4 / 7 * math.log2(3.5) + 3 / 7 * math.log2(7))
-    assert (statistics.words, statistics.distinct_words, statistics.type_token_ratio) == (7, 5, 5 / 7)
+    assert statistics.words.entropy == pytest.approx(4 / 7 * math.log2(3.5) + 3 / 7 * math.log2(7))
+    assert (statistics.words.words, statistics.words.distinct, statistics.words.type_token_ratio) == (7, 5, 5 / 7)
     assert (statistics.question_words.mean, statistics.question_words.maximum) == (1.75, 3)
     assert (statistics.answers.count, statistics.answers.mean, statistics.answers.p95) == (2, 2.0, 3)
     assert statistics.queries.unparsed == ("3",)
@@ -121,12 +121,12 @@ def test_stark_has_the_published_entropy_over_all_its_splits(shared_data, kb, pu
     statistics = dataset_statistics(
         *loaded(shared_data, *(f"stark-{kb}-{split}" for split in ("train", "val", "test")))
     )
-    assert round(statistics.entropy, 2) == published
+    assert round(statistics.words.entropy, 2) == published
     several, share = {"amazon": (7082, 0.22), "mag": (6872, 0.0), "prime": (4188, 0.0)}[kb]
     assert (statistics.several.questions, round(statistics.several.over_30, 2)) == (several, share)  # Table 3, 2.5
     splits = {"amazon": (0.65, 0.17, 0.18), "mag": (0.60, 0.20, 0.20), "prime": (0.55, 0.20, 0.25)}[kb]
     assert tuple(round(part, 2) for part in statistics.splits.values()) == splits
-    assert statistics.type_token_ratio < 0.12  # the paper's are 0.179, 0.180 and 0.143
+    assert statistics.words.type_token_ratio < 0.12  # the paper's are 0.179, 0.180 and 0.143
 
 
 def test_spinach_is_counted_from_a_real_parse(shared_data):
