@@ -9,15 +9,12 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.dataset_stats import (
     DatasetStatistics,
     dataset_statistics,
-    entropy,
     statistics_markdown,
     word_statistics,
     write_histograms,
@@ -110,12 +107,6 @@ def test_histograms_count_every_question_once(tmp_path):
     assert files[1].read_text() == "dataset,answers,questions\nown,1,1\nown,2,1\nown,3,1\n"
 
 
-@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
-def test_entropy_lies_between_nothing_and_that_of_equal_shares(counts):
-    assert 0 <= entropy(counts) <= math.log2(len(counts)) + 1e-9
-    assert entropy([7] * len(counts)) == pytest.approx(math.log2(len(counts)))
-
-
 @pytest.mark.parametrize(("kb", "published"), [("amazon", 10.39), ("mag", 10.25), ("prime", 9.63)])
 def test_stark_has_the_published_entropy_over_all_its_splits(shared_data, kb, published):
     statistics = dataset_statistics(
@@ -146,12 +137,6 @@ def test_spinach_is_counted_from_a_real_parse(shared_data):
 )
 def test_other_sets_come_near_the_published_figures(shared_data, names, published, off):
     assert row(dataset_statistics(*loaded(shared_data, *names))) == pytest.approx(published, abs=off)
-
-
-def test_qald_10_has_more_than_the_published_regular_expressions_find(shared_data):
-    statistics = dataset_statistics(*loaded(shared_data, "qald-10"))
-    assert row(statistics) == (3.2, 1.0, 1.89, 1.38, 1.75, 1.79, 0.1)
-    assert (statistics.queries.unique_patterns, statistics.queries.unique_properties) == (191, 174)
 
 
 def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatch):
