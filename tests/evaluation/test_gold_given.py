@@ -18,7 +18,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
-from kbnav.evaluation.report import load_report, markdown_report, summary_csv
+from kbnav.evaluation.report import load_report, markdown_report
 from kbnav.evaluation.rescoring import by_labels, normalised
 from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import score_run
@@ -65,7 +65,6 @@ def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, t
     marked = "one-query (given the gold query's entities)"
     report = load_report([tmp_path / "run"])
     assert marked in markdown_report(report)
-    assert marked in summary_csv(report)
     assert score_run(saved).all.values["em"] == 1
 
 
