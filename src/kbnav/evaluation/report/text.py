@@ -121,7 +121,7 @@ def systems_records(runs: Mapping[str, SavedRun]) -> list[dict[str, Any]]:
             raise UsageError(f"{other['run']} and {name} are of one system and dataset: name one of them")
         scores, asked = score_run(run).all, [record.run for record in run.records.values()]
         costs = [one.whole_cost for one in asked if one.whole_cost is not None]
-        seconds = Spread.of(one.whole_seconds for one in asked) if any(one.whole_seconds for one in asked) else None
+        seconds = Spread.of(one.seconds for one in asked) if any(one.seconds for one in asked) else None
         found[system, run.info.dataset] = {
             "system": system,
             "dataset": run.info.dataset,
