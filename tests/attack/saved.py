@@ -55,7 +55,7 @@ def whole_run() -> Run:
         Understood("Curie → discovered", ("which",), ("What did she find?",)),
         (Doubt("listed", "Curie"),), Absence("not stated", "none", "?x", "?y"),
     )  # fmt: skip
-    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1), 0.5)
+    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1))
     state = {"kind": "wikidata", "mirror": {"built": "2026-01-01T00:00:00", "concept_base": ENTITY}}
     state |= {"endpoints": {"sparql": "http://127.0.0.1:1/sparql", "api": "http://127.0.0.1:1/api"}, "kbs": {}}
     return Run(
