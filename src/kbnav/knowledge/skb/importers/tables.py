@@ -286,11 +286,10 @@ class _Tables(_Strict):
 
 @dataclass(frozen=True)
 class MappedSource:
-    """Tables and tables of links; ``edge_files`` are edge records as for ``TableSource``."""
+    """Tables and tables of links."""
 
     tables: Sequence[Table]
     links: Sequence[Links] = ()
-    edge_files: Sequence[Path] = ()
     alias_fields: Sequence[str] = ALIAS_FIELDS
     style: Style = "plain"
     types: Sequence[str] = ()
@@ -299,7 +298,7 @@ class MappedSource:
 
     @property
     def _files(self) -> list[Path]:
-        return [*(one.file for one in self.tables), *(one.file for one in self.links), *self.edge_files]
+        return [*(one.file for one in self.tables), *(one.file for one in self.links)]
 
     @property
     def description(self) -> str:
@@ -348,7 +347,6 @@ class MappedSource:
                 source, target = (cell_text(record.get(column)) for column in (links.source, links.target))
                 relation = links.relation or cell_text(record.get(links.relation_column))
                 yield EdgeRecord(before[0] + source, relation, before[1] + target)
-        yield from TableSource([], self.edge_files, memory=self.memory).edges(losses)
 
     def _prefixes(self) -> dict[str, str]:
         """What the ids of each table begin with, by the type of its nodes."""
