@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainly
 from kbnav.agents.common.state import Policy
 from kbnav.answers.language import question_language
-from kbnav.errors import KbnavError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Budget, Settings
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-_SAMPLE = 500
-_COMMON = 0.05
-"""Share of things with a label in a language, below which the knowledge base does not speak it."""
 _ENDED = ("P576", "P582")
 """Ends of things and of statements, by their ids on Wikidata."""
 
@@ -120,25 +116,7 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
         return EndpointPolicy(toolbox)
     from kbnav.agents.offline.wikidata import OfflinePolicy
 
-    return OfflinePolicy(toolbox, vocabulary_of(kb), partial(has_labels, kb))
-
-
-def has_labels(kb: KnowledgeBase, language: str) -> bool:
-    """Whether things with an English label commonly have one in another language; taken for granted where unknown."""
-    try:
-        table = kb.execute_query(labels_query(language))
-    except KbnavError:
-        return True
-    every, some = (int(cell.value) if cell else 0 for cell in table.rows[0])
-    return some >= _COMMON * every
-
-
-def labels_query(language: str) -> str:
-    """Of some things with an English label, how many there are and how many have one in another language."""
-    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    sample = f'SELECT ?thing {{ ?thing {label} ?english . FILTER(LANG(?english) = "en") }} LIMIT {_SAMPLE}'
-    other = f'OPTIONAL {{ ?thing {label} ?name . FILTER(LANG(?name) = "{language}") }}'
-    return f"SELECT (COUNT(*) AS ?every) (COUNT(?name) AS ?some) {{ {{ {sample} }} {other} }}"
+    return OfflinePolicy(toolbox, vocabulary_of(kb))
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:

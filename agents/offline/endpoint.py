@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, leaves_too_much, unused_words
@@ -30,10 +31,23 @@ _NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
 """Words that names of numbers have, for words of a question that they do not share."""
+_TO_THINGS = {
+    1: (1, "?answer ?p {0} ."),
+    2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
+    3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
+    4: (2, "?x ?p {0} . ?answer ?q ?x ."),
+    5: (2, "{0} ?p ?x . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {0})"),
+    6: (2, "{0} ?p ?x . ?answer ?q ?x . FILTER(?answer != {0})"),
+}
+"""Number of properties and pattern of each way between ?answer and a thing; below, and a value."""
+_TO_VALUES = {
+    7: (1, "?answer ?p ?v . {0}"),
+    8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
+    9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
+}
 
 
-@dataclass(frozen=True)
-class SearchHit:
+class SearchHit(NamedTuple):
     """One line of a search; ``kind`` is ``class``, ``property`` or ``thing``."""
 
     id: str
@@ -73,25 +87,19 @@ class Seen:
             query = str(step.call.arguments.get("query", ""))
             if step.call.tool == "search_entities":
                 seen.searches[query] = read_search(step.observation) if step.ok else Search()
-            elif step.call.tool == "execute_query":
-                seen.rows[query] = read_rows(step.observation) if step.ok and step.rows else []
-                seen.counts[query] = step.rows or 0
+            elif step.call.tool == QUERY:
+                rows = seen.rows[query] = read_rows(step.observation) if step.ok and step.rows else []
+                counted = len(rows) == 1 and rows[0] and rows[0][0].isdigit()
+                seen.counts[query] = int(rows[0][0]) if counted else step.rows or 0
                 seen.last = query if step.rows and not step.dropped else seen.last
         return seen
-
-    def size(self, query: str) -> int:
-        """How many rows a query has, or how many its one row says there are."""
-        rows = self.rows.get(query, [])
-        first = rows[0][0] if len(rows) == 1 and rows[0] else ""
-        return int(first) if first.isdigit() else self.counts.get(query, 0)
 
 
 def read_search(text: str) -> Search:
     """The observation of search_entities."""
     found = []
     for line in text.splitlines():
-        match = _FOUND.fullmatch(line.removesuffix(_PROPERTY))
-        if match:
+        if match := _FOUND.fullmatch(line.removesuffix(_PROPERTY)):
             is_class = re.match(r"class(?:;|$)", match["about"] or "")
             kind = "property" if line.endswith(_PROPERTY) else "class" if is_class else "thing"
             found.append(SearchHit(match["id"], match["also"] or match["label"], kind))
@@ -113,8 +121,7 @@ def read_rows(text: str) -> list[list[str]]:
     return rows
 
 
-@dataclass(frozen=True)
-class Anchor:
+class Anchor(NamedTuple):
     """Something that a question names: a thing by its ``id``, or a text that is a value somewhere.
 
     ``exact``: the thing has just this name, so that the text is hardly a value of something else.
@@ -127,29 +134,14 @@ class Anchor:
     @property
     def ways(self) -> dict[int, tuple[int, str]]:
         """Number of properties and pattern of each way between ?answer and it."""
-        one, ways = self.id, dict[int, tuple[int, str]]()
-        if one:
-            ways |= {
-                1: (1, f"?answer ?p {one} ."),
-                2: (1, f"{one} ?p ?answer . FILTER(!isBlank(?answer))"),
-                3: (2, f"?x ?p {one} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
-                4: (2, f"?x ?p {one} . ?answer ?q ?x ."),
-                5: (2, f"{one} ?p ?x . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {one})"),
-                6: (2, f"{one} ?p ?x . ?answer ?q ?x . FILTER(?answer != {one})"),
-            }
-        if not self.exact:
-            text = re.sub(r'["\\\s]+', " ", self.text.casefold())
-            value = f'?v . FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
-            ways |= {
-                7: (1, f"?answer ?p {value}"),
-                8: (2, f"?x ?p {value} ?x ?q ?answer . FILTER(isIRI(?answer))"),
-                9: (2, f"?x ?p {value} ?answer ?q ?x ."),
-            }
-        return ways
+        text = re.sub(r'["\\\s]+', " ", self.text.casefold())
+        value = f'FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
+        things = {way: (length, pattern.format(self.id)) for way, (length, pattern) in _TO_THINGS.items() if self.id}
+        values = {way: (length, pattern.format(value)) for way, (length, pattern) in _TO_VALUES.items()}
+        return things if self.exact else things | values
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """How ?answer is linked to something: by one property or two, with their names; ``members`` are linked so."""
 
     way: int
@@ -182,24 +174,18 @@ class Reading:
             return "it says what is not the case"
         if self.question.comparative or said & _GROUPS:
             return "it compares, or asks for something of each"
-        if not self.target and not self.anchors:
-            return "it names no class and no thing that is known here"
-        return ""
+        return "" if self.target or self.anchors else "it names no class and no thing that is known here"
 
     @property
-    def understood(self) -> Understood:
-        """How the question is read, as in ``lamps → supplier → Germany``, and the words that are left out."""
-        ways = [" → ".join([self.label or "?", *reversed(link.names), one.text]) for one, link in self.links]
-        ways = ways or [self.label or "?"]
+    def unused(self) -> tuple[str, ...]:
+        """Words of the question that are left out."""
         labels = [self.label, *(" ".join(link.names) for _, link in self.links)]
         if self.number and self.question.measure:
-            name, order = self.question.measure
+            name = self.question.measure[0]
             labels += [*self.number.names, name, _QUANTITIES.get(name, "")]
-            ways.append(f"{'most' if order == 'DESC' else 'least'} {' '.join(self.number.names)}")
         named = {fold(word) for anchor, _ in self.links for word in anchor.text.split()}
         known = [fold(label) for label in labels if label]
-        unused = unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
-        return Understood("; ".join(ways).replace("_", " "), unused)
+        return unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
 
 
 def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> list[Phrase]:
@@ -216,10 +202,13 @@ def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> li
 
 
 def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phrase] = ()) -> Reading:
-    """Link the phrases: the class first, that behind "which" before others, then names; ``apart`` are single words."""
+    """Link the phrases: the class first, that behind "which" before others, then names; ``apart`` are single words.
+
+    A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
+    """
     everything = [phrase for phrase in (*question.phrases, *apart) if len(phrase.text) > 1]
     target: SearchHit | None = None
-    anchors: list[Anchor] = []
+    anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
         one = searches.get(phrase.text, Search()).first("class")
@@ -227,20 +216,15 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
             target, asked = one, phrase
             break
     for phrase in everything:
-        anchor = None if phrase is asked else _anchor(phrase, searches.get(phrase.text, Search()))
-        if anchor and anchor not in anchors:
-            anchors.append(anchor)
-    return Reading(question, target.id if target else "", target.label if target else "", tuple(anchors[:_ANCHORS]))
-
-
-def _anchor(phrase: Phrase, search: Search) -> Anchor | None:
-    """What a phrase names: a thing of that name; for what looks like a name, what is most like it, or a value."""
-    thing, text = search.first("thing"), search.part or phrase.text
-    if thing and _stems(thing.label) == _stems(text):
-        return Anchor(text, thing.id, exact=True)
-    if not phrase.named or search.first("class") or (search.found and not thing):
-        return None
-    return Anchor(phrase.text, thing.id if thing else "")
+        search = searches.get(phrase.text, Search())
+        thing, text = search.first("thing"), search.part or phrase.text
+        if phrase is asked:
+            continue
+        if thing and _stems(thing.label) == _stems(text):
+            anchors[Anchor(text, thing.id, exact=True)] = None
+        elif phrase.named and not search.first("class") and (thing or not search.found):
+            anchors[Anchor(phrase.text, thing.id if thing else "")] = None
+    return Reading(question, target.id if target else "", target.label if target else "", tuple(anchors)[:_ANCHORS])
 
 
 def _words(text: str) -> list[str]:
@@ -278,9 +262,8 @@ class _Plan(Plan):
             final = yield from self._final(reading)
             why = "what the question names is not linked by one property or two"
             if final and (seen.rows.get(final) or seen.last == final):
-                self.understood, rows = reading.understood, seen.size(final)
-                of_class = not reading.links and reading.number is None
-                unused = self.understood.unused
+                self.understood, rows = Understood(unused=reading.unused), seen.counts.get(final, 0)
+                of_class, unused = not reading.links and reading.number is None, reading.unused
                 if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=of_class):
                     yield [(FINISH, FITS, {})]
                     return
@@ -301,7 +284,8 @@ class _Plan(Plan):
             if link is None:
                 return ""
             reading.links.append((anchor, link))
-            pattern += _placed(anchor.ways[link.way][1], link, place) + " "
+            own = {"?p": link.properties[0], "?q": link.properties[-1], "?x": f"?x{place}", "?v": f"?v{place}"}
+            pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
         if question.kind == "yes-no":
@@ -330,21 +314,34 @@ class _Plan(Plan):
                 if length == hops
             ]
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
-            query = _counted(" ".join(edges), f"{' UNION '.join(parts)} FILTER({typed})", "")
-            rows = yield from self._rows(query, thought)
-            sure = bool(reading.target or self.question.measure) and hops == 1
-            if link := _best(_links(rows), rest, sure=sure):
+            pattern = f"{' UNION '.join(parts)} FILTER({typed})"
+            links = yield from self._counted(" ".join(edges), pattern, "", thought)
+            if link := _best(links, rest, sure=bool(reading.target or self.question.measure) and hops == 1):
                 return link
         return None
 
     def _number(self, pattern: str, quantity: str) -> Generator[Turn, None, Link | None]:
         """The number that a superlative is about, of the members or of what they are linked to."""
         number = "FILTER(isNumeric(?v)) BIND"
-        ways = [f"{{ ?answer ?p ?v . {number}(1 AS ?way) }}", f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"]
-        either = " UNION ".join(ways)
-        rows = yield from self._rows(_counted("?p ?q", f"{pattern} {either}", "?way "), "Which numbers do these have?")
+        either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION {{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"
+        links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
         named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
-        return _best(_links(rows), " ".join(named), sure=len(rows) == 1)
+        return _best(links, " ".join(named), sure=len(links) == 1)
+
+    def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Turn, None, list[Link]]:
+        """The ways that a pattern has with their properties and the number of members so linked, most first."""
+        query = (
+            f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
+            f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
+        )
+        rows = yield from self._rows(query, thought)
+        found = []
+        for row in rows:
+            cells = [match for match in map(_CELL.fullmatch, row[1:-1]) if match]
+            if cells and row[0].isdigit() and row[-1].isdigit():
+                names = tuple(match["label"] or match["id"].rpartition(":")[2] for match in cells)
+                found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
+        return found
 
     def _rows(self, query: str, thought: str) -> Generator[Turn, None, list[list[str]]]:
         """The rows of a query, which is run unless it was; none where there is no room to run it."""
@@ -353,35 +350,8 @@ class _Plan(Plan):
         return self.seen.rows.get(query, [])
 
 
-def _counted(edges: str, pattern: str, first: str) -> str:
-    """SPARQL for the way, the properties and the number of members that are so linked, most first."""
-    columns = f"?way {edges}"
-    return (
-        f"SELECT {columns} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
-        f"GROUP BY {columns} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
-    )
-
-
-def _links(rows: Sequence[Sequence[str]]) -> list[Link]:
-    """The rows of such a query."""
-    found = []
-    for row in rows:
-        if len(row) >= 3 and row[0].isdigit() and row[-1].isdigit():
-            cells = [match for match in map(_CELL.fullmatch, row[1:-1]) if match]
-            names = tuple(match["label"] or match["id"].rpartition(":")[2] for match in cells)
-            if cells:
-                found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
-    return found
-
-
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
     """The link whose names fit the words best; ``sure``: where none fits, that of most members will do."""
     scores = relevance(words, [" ".join(link.names) for link in links])
     ranked = sorted(zip(scores, links, strict=True), key=lambda one: (-round(one[0], 6), -one[1].members))
     return ranked[0][1] if ranked and (sure or ranked[0][0] > 0) else None
-
-
-def _placed(pattern: str, link: Link, place: int) -> str:
-    """A pattern with a link's properties, and variables of its own."""
-    own = {"?p": link.properties[0], "?q": link.properties[-1], "?x": f"?x{place}", "?v": f"?v{place}"}
-    return re.sub(r"(?<![\w<])\?[pqxv]\b", lambda found: own[found[0]], pattern)

@@ -7,32 +7,20 @@ would see there; it knows no facts. Which queries it can write says ``Reading.hy
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Literal
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import (
-    FITS,
-    ROOM,
-    TOO_MUCH_LEFT,
-    KeylessPolicy,
-    Plan,
-    Wanted,
-    leaves_too_much,
-    unused_words,
-)
+from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
+from kbnav.agents.offline.policy import FITS, ROOM, TOO_MUCH_LEFT, KeylessPolicy, Plan, leaves_too_much, unused_words
 from kbnav.agents.offline.policy import Turn as Calls
 from kbnav.agents.offline.question import Phrase, Question, read_question
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.relevance import fit, relevance, words
-from kbnav.errors import KbnavError
-from kbnav.knowledge.sparql.verbalization import Line, verbalize
 from kbnav.knowledge.sparql.vocabulary import (
     FEMALE,
     INSTANCE_OF,
@@ -58,184 +46,10 @@ _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _PLACES = (1.0, 0.75, 0.55, 0.4)
 _UNSAID = frozenset({"external-id", "commonsMedia", "url", "math", "globe-coordinate"})
 """Datatypes whose values a question in words hardly asks for, unless a label says so."""
-_FOUND = re.compile(
-    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \"(?P<alias>.*?)\")?(?:: (?P<about>.*?))?"
-    r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
-)
-_SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
-_SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
-_FULLTEXT = "these mention its words"
-_STATEMENT = re.compile(
-    r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
-    r"(?: \(preferred\))?(?: \(stated \d+ times\))?"
-)
-_QUALIFIER = re.compile(r"(?:(.*?) \()?(P\d+)\)?: (.*)")
-_OTHERS = re.compile(r"(?:: |, )([^,]*?) \((P\d+)\)(?=(?: ×\d+)?[,.])")
-_EDGE = re.compile(r"(?P<left>.*?) -- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)? --> (?P<right>.*)")
-_ID = re.compile(r"(?:^|\()(Q\d+)\)?$")
-_DATE = re.compile(r"-?\d{1,4}(?:-\d\d(?:-\d\d)?)?(?:s|\. century| BCE?| CE)?")
-_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?: .*)?")
-ValueKind = Literal["item", "time", "number", "text", ""]
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
 _OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
 _NAMED = re.compile(r"(?:^|[:>] |^- )([^:()\[\];\n]{1,80}) \((Q\d+)\)|\b(Q\d+) \(([^()\n]{1,80})\)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class SearchHit:
-    """One line of a search: an item, or a property with the datatype of its values."""
-
-    id: str
-    label: str
-    about: str = ""
-    datatype: str = ""
-    alias: str = ""
-    """The other name that it was found by."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search and what it found; ``matched`` are the parts of the phrase that did."""
-
-    query: str
-    rung: Literal["exact", "shorter", "fulltext", "none"]
-    matched: tuple[str, ...]
-    items: tuple[SearchHit, ...]
-    properties: tuple[SearchHit, ...]
-    suggestion: str = ""
-    """What may have been meant, where nothing was found."""
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A property with a value: a statement's own, or a qualifier's."""
-
-    property_id: str
-    label: str
-    text: str = ""
-    id: str = ""
-
-    @property
-    def kind(self) -> ValueKind:
-        """What the value looks like; empty where no value was shown."""
-        if self.id:
-            return "item"
-        if not self.text:
-            return ""
-        if _DATE.fullmatch(self.text):
-            return "time" if re.match(r"-?\d{3,4}", self.text) else "number"
-        return "number" if _NUMBER.fullmatch(self.text) else "text"
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A statement that leaves ("out") or reaches ("in") the entity that was looked at; seen from there."""
-
-    direction: Literal["out", "in"]
-    fact: Fact
-    qualifiers: tuple[Fact, ...] = ()
-
-
-@dataclass
-class Evidence:
-    """Everything seen so far; searches by their query, edges by the entity looked at."""
-
-    searches: dict[str, Search] = field(default_factory=dict)
-    edges: dict[str, list[Edge]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    """Rows of every query that ran; 0 where it failed."""
-    last_query: str = ""
-    results: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Ids of items in the shown rows of each query."""
-    true: set[str] = field(default_factory=set)
-    """Yes/no queries that came out true."""
-
-    @classmethod
-    def of(cls, steps: Iterable[Step]) -> Evidence:
-        """Read the observations of steps, in their order."""
-        seen = cls()
-        for step in steps:
-            arguments = step.call.arguments
-            if step.call.tool == "search_entities":
-                query = str(arguments["query"])
-                seen.searches[query] = read_search(query, step.observation if step.ok else "")
-            elif step.call.tool == "get_entry":
-                seen.edges.setdefault(str(arguments["entity_id"]), []).extend(read_entry(step.observation))
-            elif step.call.tool == "search_neighbors":
-                entity = str(arguments["entity_id"])
-                seen.edges.setdefault(entity, []).extend(read_neighbors(entity, step.observation))
-            elif step.call.tool == "execute_query":
-                query = str(arguments["query"])
-                seen.rows[query] = step.rows or 0
-                seen.results[query] = tuple(dict.fromkeys(re.findall(r"(?:^|\t)(Q\d+)\b", step.observation, re.M)))
-                if re.search(r"^(?:Result \d+: )?True$", step.observation, re.M):
-                    seen.true.add(query)
-                if not step.dropped:
-                    seen.last_query = query
-        return seen
-
-
-def read_search(query: str, text: str) -> Search:
-    """The observation of search_entities."""
-    rung: Literal["exact", "shorter", "fulltext"] = "exact"
-    matched: tuple[str, ...] = (query,)
-    items: list[SearchHit] = []
-    properties: list[SearchHit] = []
-    for line in text.splitlines():
-        shorter = _SHORTER.fullmatch(line)
-        if shorter:
-            rung, matched = "shorter", tuple(shorter[1].split(" | "))
-            continue
-        if _FULLTEXT in line:
-            rung, matched = "fulltext", ()
-            continue
-        found = _FOUND.fullmatch(line)
-        if found:
-            one = SearchHit(
-                found["id"], found["label"] or "", found["about"] or "", found["type"] or "", found["alias"] or ""
-            )
-            (items if one.id.startswith("Q") else properties).append(one)
-    if not items and not properties:
-        meant = _SUGGESTED.search(text)
-        return Search(query, "none", (), (), (), meant[1] if meant else "")
-    named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
-    if named:  # its words led to the thing that a part of the phrase names
-        return Search(query, "shorter", tuple(one.label for one in named), tuple(named), tuple(properties))
-    return Search(query, rung, matched, tuple(items), tuple(properties))
-
-
-def _fact(property_id: str, label: str | None, value: str) -> Fact:
-    found = _ID.search(value)
-    text = value[: found.start()].rstrip() if found else value
-    return Fact(property_id, label or property_id, text, found[1] if found else "")
-
-
-def read_entry(text: str) -> list[Edge]:
-    """The observation of get_entry; properties that are only named there have no value."""
-    edges = []
-    for line in text.splitlines():
-        statement = _STATEMENT.fullmatch(line)
-        if statement:
-            qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
-            facts = tuple(_fact(found[2], found[1], found[3]) for found in qualifiers if found)
-            edges.append(Edge("out", _fact(statement["id"], statement["label"], statement["value"]), facts))
-        elif line.startswith("Not shown: "):
-            edges += [Edge("out", Fact(found[1], found[0])) for found in _OTHERS.findall(line)]
-    return edges
-
-
-def read_neighbors(entity: str, text: str) -> list[Edge]:
-    """The observation of search_neighbors for ``entity``."""
-    edges = []
-    for line in text.splitlines():
-        found = _EDGE.fullmatch(line.removesuffix(" [by p:/ps: only, not wdt:]"))
-        if found:
-            left = _ID.search(found["left"])
-            outgoing = bool(left and left[1] == entity)
-            other = found["right"] if outgoing else found["left"]
-            edges.append(Edge("out" if outgoing else "in", _fact(found["id"], found["label"], other)))
-    return edges
 
 
 @dataclass(frozen=True)
@@ -266,10 +80,6 @@ class Segment:
             relations = [one for one in self.properties if one.datatype not in _UNSAID]
             score -= 1.5 if any(fold(one.label) == wanted for one in relations[:1]) else 1.0 * bool(relations)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
-
-    def only_begins(self, item: SearchHit) -> bool:
-        """Whether an item was found because its label begins with the words and goes on."""
-        return fold(item.label).startswith(fold(self.text)) and fold(item.label) != fold(self.text)
 
 
 @dataclass(frozen=True)
@@ -329,29 +139,25 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
     beginning.
     """
     said, known = phrase.text.split(), lexicon(language)
-    if search is None:
+    if search is None or search.rung == "exact":
         return []
-    if search.rung == "exact":
-        whole = Segment(search.query, items=search.items)
-        vague = phrase.noun and len(said) > 1 and whole.items and all(map(whole.only_begins, whole.items))
-        return [Phrase(said[0], noun=True), Phrase(" ".join(said[1:]))] if vague else []
     if search.rung in ("none", "fulltext"):
-        cut = [Phrase(phrase.text[:-1], phrase.named, phrase.noun)] if known.inflected and len(said[-1]) > 3 else []
-        return cut or [Phrase(said[-1], phrase.named)] * (len(said) > 1)
+        if known.inflected and len(said[-1]) > 3:
+            return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
+        return [Phrase(said[-1], phrase.named)] * (len(said) > 1)
     matched = {word for part in search.matched for word in fold(part).split()}
     runs: list[list[str]] = [[]]
     for word in said:
         if any(fold(word).startswith(one) for one in matched):
             runs.append([])
-        else:
-            runs[-1] += [word] if word not in known.joins or runs[-1] else []
-    kept = [" ".join(run) for run in runs if run]
+        elif word not in known.joins or runs[-1]:
+            runs[-1].append(word)
     heads = [
-        Phrase(part, noun=True) for part in search.matched if phrase.noun and fold(phrase.text).startswith(fold(part))
+        Phrase(one, noun=True) for one in search.matched if phrase.noun and fold(phrase.text).startswith(fold(one))
     ]
-    again = [head for head in heads if searched_as(head) != head.text]
-    return again + [
-        Phrase(text, text[:1].isupper() and phrase.named) for text in kept if len(text) > 1 or not text.isascii()
+    rest = [" ".join(run) for run in runs if run]
+    return [one for one in heads if searched_as(one) != one.text] + [
+        Phrase(text, text[:1].isupper() and phrase.named) for text in rest if len(text) > 1 or not text.isascii()
     ]
 
 
@@ -362,32 +168,28 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
         search = seen.searches.get(searched_as(phrase))
         if search is None:
             continue
-        if search.rung != "shorter" or len(search.matched) == 1:
-            text = search.matched[0] if search.rung == "shorter" else phrase.text
-            one = Segment(text, phrase.named, phrase.noun, search.rung, search.items, search.properties)
-            cut[fold(text)] = one
-            continue
-        for part in search.matched:
-            items = _share(part, search.matched, search.items)
-            properties = _share(part, search.matched, search.properties)
-            named = phrase.named and any(char.isupper() for char in part)
-            head = fold(searched_as(phrase)).startswith(fold(part))
-            one = Segment(part, named, phrase.noun and head, search.rung, items, properties)
-            cut.setdefault(fold(part), one)
+        parts = search.matched if search.rung == "shorter" else (phrase.text,)
+        several = len(parts) > 1
+
+        for part in parts:
+            items, properties = (
+                tuple(hit for hit in hits if _likeliest(parts, hit) == part)
+                for hits in (search.items, search.properties)
+            )
+            named = phrase.named and (not several or any(char.isupper() for char in part))
+            noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
+            if not several or fold(part) not in cut:
+                cut[fold(part)] = Segment(part, named, noun, search.rung, items, properties)
     return list(cut.values())
 
 
-def _share(part: str, parts: Sequence[str], found: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
-    """What of a search for several parts belongs to one of them: that whose words the label has, else the first."""
-    return tuple(one for one in found if max(parts, key=lambda each: _likeness(each, one.label)) == part)
-
-
-def _likeness(part: str, label: str) -> float:
-    return fuzz.token_set_ratio(fold(part), fold(label)) // 10
+def _likeliest(parts: Sequence[str], hit: SearchHit) -> str:
+    """The part of a phrase that a hit belongs to: that whose words its label has, else the first."""
+    return max(parts, key=lambda part: fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10)
 
 
 def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
-    """Properties by id, each with its best segment."""
+    """Properties by id, each with its best segment, the likeliest first."""
     hits: dict[str, Hit] = {}
     for segment in cut:
         for place, one in enumerate(segment.properties):
@@ -398,18 +200,18 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
             score *= 0.6 if segment.noun and not exact else 1.0
             if one.id not in hits or hits[one.id].score < score:
                 hits[one.id] = Hit(one, score, segment)
-    return hits
+    return dict(sorted(hits.items(), key=lambda hit: -hit[1].score))
 
 
-def _kind_fit(question: Question, relation: Relation) -> float:
-    kinds = relation.kinds
+def _kind_fit(question: Question, kinds: frozenset[str]) -> float:
+    """How well values of these kinds answer the question."""
     if question.asks == "time":
         return 0.7 if "time" in kinds else -0.5
-    if "time" in kinds and question.asks in ("person", "place"):
-        return -0.8
     if question.asks == "number":
         return 0.4 if "number" in kinds else 0.0
-    return -0.4 if question.asks in ("person", "place") and "item" not in kinds else 0.0
+    if question.asks in ("person", "place"):
+        return -0.8 if "time" in kinds else 0.0 if "item" in kinds else -0.4
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -428,7 +230,12 @@ class Reading:
         cls, question: Question, phrases: Sequence[Phrase], seen: Evidence, history: Sequence[Turn], words: Vocabulary
     ) -> Reading:
         """Link the phrases, and a pronoun to what the last turn was about."""
-        cut = [_as_meant(one, question.meant) for one in segments(phrases, seen)]
+        cut = segments(phrases, seen)
+        for place, one in enumerate(cut):  # what a name stands for, where the reader says it
+            if meant := question.meant.get(fold(one.text)):
+                known = [item for item in one.items if item.id == meant] or [SearchHit(meant, one.text)]
+                others = (item for item in one.items if item.id != meant)
+                cut[place] = replace(one, rung="exact", items=(*known, *others))
         classes = {item.id for one in cut if one.noun for item in one.items[:1]}
         unique: dict[str, Segment] = {}
         for one in sorted((one for one in cut if one.items and not one.noun), key=lambda one: -one.score):
@@ -449,14 +256,26 @@ class Reading:
     @cached_property
     def kind(self) -> str:
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
-        nouns = [one for one in self.segments if one.noun and one.rung != "fulltext"]
-        found = next((item.id for one in nouns for item in one.items if not one.only_begins(item)), "")
-        return found if _path(self.words, INSTANCE_OF, OCCUPATION) else ""
+        if not self.words.each((INSTANCE_OF, OCCUPATION)):
+            return ""
+        for one in self.segments:
+            if one.noun and one.rung != "fulltext":
+                for item in one.items:
+                    label, wanted = fold(item.label), fold(one.text)
+                    if label == wanted or not label.startswith(wanted):  # else its label only begins with the words
+                        return item.id
+        return ""
 
     @property
     def _of_kind(self) -> str:
         """Member of that class or of a subclass; people are members of their occupations."""
-        return f"?answer {_path(self.words, INSTANCE_OF, OCCUPATION)} wd:{self.kind}"
+        return f"?answer {self._path(INSTANCE_OF, OCCUPATION)} wd:{self.kind}"
+
+    def _path(self, *first: str) -> str:
+        """From a thing by one of some properties to a class and all above it; empty where there are none of these."""
+        ways, wider = "|".join(f"wdt:{one}" for one in self.words.each(first)), self.words.of(SUBCLASS_OF)
+        either = f"({ways})" if "|" in ways else ways
+        return f"{either}/wdt:{wider}*" if wider and ways else either
 
     def _values(self, pattern: str, thought: str, *, number: bool = False) -> Hypothesis:
         """Everything that fits a pattern of ``?answer``, or how many they are."""
@@ -477,12 +296,8 @@ class Reading:
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        if question.comparative and len(self.names) > 1:
-            yield from self._comparisons(*question.comparative)
-        if question.measure and self.kind:
-            yield from self._superlatives(focus, *question.measure)
-        ranked = [relation for one in focus for relation in self._relations(one)]
-        ranked.sort(key=lambda one: -one.score)
+        yield from self._compared(focus)
+        ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
             if focus:
                 yield from self._checks(focus[0], ranked)
@@ -490,10 +305,9 @@ class Reading:
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
-        names = {one.best: one for one in focus}
         for relation in ranked[:_RELATIONS]:
             if "item" in relation.kinds:
-                yield from self._narrowed(relation, names[relation.entity])
+                yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
         for relation in ranked[:_RELATIONS]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
@@ -521,7 +335,7 @@ class Reading:
             score += hits[one].score if one in hits else 0.0
             dated = "time" in relation.kinds
             if score > 0 or (question.asks == "time" and dated):
-                score += _kind_fit(question, relation)
+                score += _kind_fit(question, relation.kinds)
                 score -= 0.6 * (not edges) + 0.5 * (one in what_it_is) + 0.8 * ("category" in label)
                 answers = question.asks != "time" or question.kind == "yes-no" or not edges or dated
                 if score >= _ENOUGH and answers:
@@ -542,7 +356,8 @@ class Reading:
         """Paths over further properties, where the question names more than one, from the nearest to the farthest."""
         rest = self.besides(name)
         hits = property_hits(rest)
-        own = hits[first.property_id].segment.text if first.property_id in hits else _nearest(first.label, rest)
+        best = max(((fit(one.text, [first.label, ""])[0], one.text) for one in rest), default=(0.0, ""))
+        own = hits[first.property_id].segment.text if first.property_id in hits else best[1] if best[0] > 0 else ""
         if not first.edges or not own:
             return
         place = {segment.text: index for index, segment in enumerate(self.segments)}
@@ -566,7 +381,7 @@ class Reading:
 
     def _onward(self, segment: Segment, *, last: bool) -> SearchHit | None:
         """The property that leads on from a value: a class asked for ("which country") only where it is one by name."""
-        for hit in sorted(property_hits([segment]).values(), key=lambda one: -one.score):
+        for hit in property_hits([segment]).values():
             exact = fold(hit.found.label) == fold(segment.text)
             wanted = "time" if last and self.question.asks == "time" else "wikibase-item"
             anything = last and self.question.asks in ("", "number")
@@ -577,53 +392,51 @@ class Reading:
     def _members(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of the class asked for: linked in any way to the names, or of the years, or simply all."""
         question = self.question
-        if not self.kind or question.measure or any(one.score < _LIKELY for one in focus):
-            return
-        if self.names and not focus:
+        unlinked = any(one.score < _LIKELY for one in focus) or (self.names and not focus)
+        if not self.kind or question.measure or unlinked:
             return
         linked = "".join(f" ?answer ?link{number} wd:{one.best} ." for number, one in enumerate(focus))
-        dates = self._measures("date")[:1]
-        dated = f" ?answer wdt:{dates[0]} ?date ." if dates and question.years else ""
-        if question.years and not (dated or linked):
+        dates = self._measures("date") if question.years else []
+        if question.years and not (dates or linked):
             return
-        bounds = _years("?date", question) if dated else ""
+        dated = f" ?answer wdt:{dates[0]} ?date .{_years('?date', question)}" if dates else ""
         thought = f"Members of the class {self.kind} that have to do with what the question names."
-        yield self._values(f"{self._of_kind} .{linked}{dated}{bounds}", thought)
+        yield self._values(f"{self._of_kind} .{linked}{dated}", thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """Statements with qualifiers: a qualifier that is asked for, or a date that is given."""
-        question, statement = self.question, "p:{0} ?statement . ?statement ps:{0}"
-        others = [one for one in self.names if one.text != focus.text]
+        question, others = self.question, [one for one in self.names if one.text != focus.text]
         named = {item.id for other in others for item in other.items}
         rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
         edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
         fits = fit(rest, [f"{edge.fact.label} {edge.fact.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].fact.id in named)))
-        for sign, year in question.years:
-            dated = next(((e, d) for f, e in ranked if (d := _dated(e, year)) and (f > 0 or e.fact.id in named)), None)
-            if dated and sign == "=" and question.asks != "time":
-                path = f"wd:{focus.best} {statement.format(dated[0].fact.property_id)}"
-                yield self._values(
-                    f"{path} ?answer ; pq:{dated[1].property_id} ?date . FILTER(YEAR(?date) = {year})",
-                    f"A statement with {dated[0].fact.label} has {dated[1].label} {year}, which the question names.",
-                )
+        for year in [year for sign, year in question.years if sign == "=" and question.asks != "time"]:
+            for score, edge in ranked:
+                date = next((one for one in edge.qualifiers if one.kind == "time" and one.text[:4] == str(year)), None)
+                if date and (score > 0 or edge.fact.id in named):
+                    path = (
+                        f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
+                    )
+                    yield self._values(
+                        f"{path} ?answer ; pq:{date.property_id} ?date . FILTER(YEAR(?date) = {year})",
+                        f"A statement with {edge.fact.label} has {date.label} {year}, which the question names.",
+                    )
+                    break
         left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
-            if not edge.fact.id or (edge.fact.id not in named and (score <= 0 or question.asks != "time")):
-                continue
-            if wanted := _wanted_qualifier(question, edge, left):
-                path = statement.format(edge.fact.property_id)
+            asked = edge.fact.id in named or (score > 0 and question.asks == "time")
+            if edge.fact.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
+                path = f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
                 yield self._values(
-                    f"wd:{focus.best} {path} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
+                    f"{path} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
                     f"The statement {edge.fact.label}: {edge.fact.text} says more: {wanted.label} is asked for.",
                 )
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
-        if fold(name.items[0].label) == fold(name.text):
-            return
         for hit in property_hits(self.besides(name)).values():
-            if hit.found.datatype == "string" and hit.score >= 0.7:
+            if fold(name.items[0].label) != fold(name.text) and hit.found.datatype == "string" and hit.score >= 0.7:
                 thought = f"{name.text} may be a value of {hit.found.label} ({hit.found.id})."
                 yield self._values(f"?answer wdt:{hit.found.id} {text_literal(name.text)} .", thought)
 
@@ -633,11 +446,10 @@ class Reading:
         own = [relation for relation in ranked if relation.entity == focus.best]
         others = [other for other in self.names if other.text != focus.text]
         if not others:
-            hits = sorted(property_hits(self.besides(focus)).values(), key=lambda hit: -hit.score)
-            chosen = [*(relation.property_id for relation in own if relation.edges), *(hit.found.id for hit in hits)]
-            for found in chosen[:1]:
-                either = f"{{ {one} wdt:{found} ?value }} UNION {{ ?value wdt:{found} {one} }}"
-                yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {name} has any {found}.")
+            found = [*(relation.property_id for relation in own if relation.edges), *property_hits(self.besides(focus))]
+            for property_id in found[:1]:
+                either = f"{{ {one} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {one} }}"
+                yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {name} has any {property_id}.")
             return
         other, two = others[0], f"wd:{others[0].best}"
         linking = [relation for relation in own if any(edge.fact.id == other.best for edge in relation.edges)]
@@ -646,7 +458,7 @@ class Reading:
             thought = f"Checking {relation.label} between {name} and {other.text}."
             yield Hypothesis(f"ASK {{ {relation.triple(two)} }}", thought)
             return
-        above = _path(self.words, INSTANCE_OF, SUBCLASS_OF)
+        above = self._path(INSTANCE_OF, SUBCLASS_OF)
         ways = [*([f"{one} {above} {two}"] if above else []), f"{one} ?link {two}", f"{two} ?link {one}"]
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {name} is, or is linked to, {other.text}.")
@@ -655,33 +467,32 @@ class Reading:
         """Properties of the quantity that is compared: one that the question names, else that of the adjective."""
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
         own = [one for one in self.segments if fold(one.text) == fold(dimension)]
-        found = []
-        for cut in ([one for one in self.segments if one not in own and not one.noun], own):
-            hits = [hit for hit in property_hits(cut).values() if hit.found.datatype in kinds and hit.score >= 0.5]
-            found += [hit.found.id for hit in sorted(hits, key=lambda hit: -hit.score)]
-        return found
+        others = [one for one in self.segments if one not in own and not one.noun]
+        hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
+        return [hit.found.id for hit in hits if hit.found.datatype in kinds and hit.score >= 0.5]
 
-    def _comparisons(self, dimension: str, order: str) -> Iterator[Hypothesis]:
-        first, second = sorted(self.names[:2], key=self.segments.index)
-        for measure in self._measures(dimension)[:1]:
-            thought = f"Comparing {dimension} ({measure}) of {first.text} and {second.text}."
-            if self.question.kind == "yes-no":
-                values = f"wd:{first.best} wdt:{measure} ?first . wd:{second.best} wdt:{measure} ?second ."
-                sign = "<" if order == "ASC" else ">"
-                yield Hypothesis(f"ASK {{ {values} FILTER(?first {sign} ?second) }}", thought)
-            else:
-                values = f"VALUES ?answer {{ wd:{first.best} wd:{second.best} }} ?answer wdt:{measure} ?value ."
-                yield Hypothesis(f"SELECT ?answer WHERE {{ {values} }} ORDER BY {order}(?value) LIMIT 1", thought)
-
-    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
-        """The member of a class with the most or the least of a quantity."""
-        linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
-        for measure in self._measures(dimension)[:2]:
-            pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
-            yield Hypothesis(
-                f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1",
-                f"Sorting members of the class {self.kind} by {measure} and taking the first.",
-            )
+    def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
+        """Which of two has more of a quantity, or which member of a class has the most or the least."""
+        question = self.question
+        if question.comparative and len(self.names) > 1:
+            dimension, order = question.comparative
+            first, second = (f"wd:{one.best}" for one in sorted(self.names[:2], key=self.segments.index))
+            for measure in self._measures(dimension)[:1]:
+                query = f"ASK {{ {first} wdt:{measure} ?first . {second} wdt:{measure} ?second . FILTER(?first "
+                query += f"{'<' if order == 'ASC' else '>'} ?second) }}"
+                if question.kind != "yes-no":
+                    query = (
+                        f"SELECT ?answer WHERE {{ VALUES ?answer {{ {first} {second} }} ?answer wdt:{measure} ?value"
+                    )
+                    query += f" . }} ORDER BY {order}(?value) LIMIT 1"
+                yield Hypothesis(query, f"Comparing {dimension} ({measure}) of two.")
+        if question.measure and self.kind:
+            dimension, order = question.measure
+            linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
+            for measure in self._measures(dimension)[:2]:
+                pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', question)}"
+                query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
+                yield Hypothesis(query, f"Sorting members of the class {self.kind} by {measure} and taking the first.")
 
     def unused(self, query: str, language: str) -> tuple[str, ...]:
         """Words of the question that nothing in a query stands for.
@@ -689,61 +500,30 @@ class Reading:
         In a ``language`` that is not read a word stands for a label only as it is spelled in it, and for a name in any
         ending: "открыл" (discovered) is no "место открытия" (place of discovery).
         """
-        ids = set(entity_ids(query))
-        named: set[str] = set()
-        labels = {name for one, name in self._labels.items() if one in ids} | set(re.findall(r'"([^"]*)"', query))
+        ids, named = set(entity_ids(query)), set[str]()
+        labels = set(re.findall(r'"([^"]*)"', query))
         labels |= {pair[0] for pair in (self.question.measure, self.question.comparative) if pair}
         for segment in self.segments:
-            used = any(one.id in ids for one in segment.items)
-            if used or (any(one.id in ids for one in segment.properties) and segment.rung != "fulltext"):
+            used = [one for one in (*segment.items, *segment.properties) if one.id in ids]
+            labels |= {one.label for one in used}
+            if any(one.id.startswith("Q") or segment.rung != "fulltext" for one in used):
                 named |= set(fold(segment.text).split())
+        for fact in (
+            fact for some in self.seen.edges.values() for edge in some for fact in (edge.fact, *edge.qualifiers)
+        ):
+            labels |= {fact.label} if fact.property_id in ids else set()
+            labels |= {fact.text} if fact.id in ids else set()
         vocabulary = [fold(label) for label in labels if label]
         spelled = {word for label in vocabulary for word in words(label)}
 
         def known(word: str) -> bool:
             one = fold(word)
-            alike = any(relevance(one, vocabulary)) if reads(language) else _with_ending(one, named)
-            return one in named or one in spelled or alike
+            if reads(language):
+                return one in named or any(relevance(one, vocabulary))
+            endings = (name for name in named if len(name) > 3 and one.startswith(name) and len(one) - len(name) < 3)
+            return one in named or one in spelled or any(endings)
 
         return unused_words(self.question, known)
-
-    @cached_property
-    def _labels(self) -> dict[str, str]:
-        """Labels by id of all that was seen."""
-        names: dict[str, str] = {}
-        for segment in self.segments:
-            names |= {one.id: one.label or one.id for one in (*segment.items, *segment.properties)}
-        for edges in self.seen.edges.values():
-            for fact in (fact for edge in edges for fact in (edge.fact, *edge.qualifiers)):
-                names[fact.property_id] = fact.label
-                if fact.id and fact.text:
-                    names.setdefault(fact.id, fact.text)
-        return names
-
-    def in_words(self, query: str, language: str, labels: Callable[[Sequence[str]], Mapping[str, str]]) -> str:
-        """The conditions of a query on one line; ``labels`` looks up those that were not seen."""
-        lacking = [one for one in entity_ids(query) if one not in self._labels]
-        names = {**(labels(lacking) if lacking else {}), **self._labels}
-        head, *more = verbalize(query, names, language, self.words).lines
-        return "; ".join(_on_one_line(line) for line in (*head.inner, *more))
-
-
-def _on_one_line(line: Line) -> str:
-    return " ".join([line.text, " / ".join(_on_one_line(one) for one in line.inner)]).strip()
-
-
-def _with_ending(word: str, named: set[str]) -> bool:
-    """Whether a word is one by which something was found, with a letter or two behind it: names are so searched."""
-    return any(len(one) > 3 and one == word[: len(one)] and len(word) - len(one) < 3 for one in named)
-
-
-def _as_meant(segment: Segment, meant: Mapping[str, str]) -> Segment:
-    """A segment with what its name stands for first, where the reader says it."""
-    wanted = meant.get(fold(segment.text))
-    if not wanted:
-        return segment
-    known = [one for one in segment.items if one.id == wanted] or [SearchHit(wanted, segment.text)]
-    return replace(segment, rung="exact", items=(*known, *(one for one in segment.items if one.id != wanted)))
 
 
 def _asked_about(turn: Turn) -> list[str]:
@@ -760,8 +540,9 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
     about = _asked_about(last)[:2]
     order = [*about, *[one for one in seen.results.get(seen.last_query, ()) if one not in about][:1]]
     if wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, "")):
+        sex = words.of(SEX)
         genders = {
-            one: next((edge.fact.id for edge in seen.edges.get(one, []) if edge.fact.property_id == words.of(SEX)), "")
+            one: next((edge.fact.id for edge in seen.edges.get(one, []) if edge.fact.property_id == sex), "")
             for one in order
         }
         order.sort(key=lambda one: (genders[one] != wanted, genders[one] != "" or one in about))
@@ -771,34 +552,16 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
     return tuple(SearchHit(one, names.get(one, one)) for one in order)
 
 
-def _path(words: Vocabulary, *first: str) -> str:
-    """From a thing by one of some properties to a class and all above it; empty where there are none of these."""
-    ways, wider = [f"wdt:{one}" for one in words.each(first)], words.of(SUBCLASS_OF)
-    either = f"({'|'.join(ways)})" if len(ways) > 1 else "".join(ways)
-    return either + (f"/wdt:{wider}*" if wider else "") if ways else ""
-
-
 def _years(variable: str, question: Question) -> str:
     return "".join(f" FILTER(YEAR({variable}) {sign} {year})" for sign, year in question.years)
 
 
-def _nearest(label: str, cut: Sequence[Segment]) -> str:
-    """The words that a property's label fits best; empty where none do."""
-    best = max(((fit(segment.text, [label, ""])[0], segment.text) for segment in cut), default=(0.0, ""))
-    return best[1] if best[0] > 0 else ""
-
-
-def _dated(edge: Edge, year: int) -> Fact | None:
-    return next((one for one in edge.qualifiers if one.kind == "time" and one.text.startswith(str(year))), None)
-
-
 def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
-    if question.asks == "time":
-        return next((one for one in edge.qualifiers if one.kind == "time"), None)
+    kinds = {"time": ("time",), "person": ("item",)}.get(question.asks)
+    if kinds:
+        return next((one for one in edge.qualifiers if one.kind in kinds), None)
     wanted = [one for one in edge.qualifiers if one.kind not in ("time", "")]
-    if question.asks == "person":
-        return next((one for one in wanted if one.kind == "item"), None)
     fits = fit(left, [one.label for one in wanted])
     best = max(zip(fits, range(len(wanted)), strict=True), default=(0.0, 0))
     return wanted[best[1]] if best[0] > 0 else None
@@ -807,43 +570,21 @@ def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
 class OfflinePolicy(KeylessPolicy):
     """See the module."""
 
-    def __init__(
-        self,
-        toolbox: Toolbox,
-        words: Vocabulary = WIKIDATA_VOCABULARY,
-        has_labels: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """``words`` are those of the knowledge base that is asked; ``has_labels``: whether it has any in a language."""
+    def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
+        """``words`` are those of the knowledge base that is asked."""
         super().__init__(toolbox)
-        self._words, self._has_labels = words, lru_cache(has_labels)
-        self._known: dict[str, dict[str, str]] = {}
+        self._words = words
 
     def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
         """See ``KeylessPolicy``."""
-
-        def labels(ids: Sequence[str]) -> Mapping[str, str]:
-            known = self._known.setdefault(context.language, {})
-            if lacking := [one for one in ids if one not in known]:
-                with suppress(KbnavError):  # then the id is shown
-                    known |= context.kb.labels(lacking, language=context.language)
-            return known
-
-        return _Plan(state, Evidence.of(steps), context.language, self._words, self._has_labels, labels)
+        return _Plan(state, Evidence.of(steps), context.language, self._words)
 
 
 class _Plan(Plan):
-    def __init__(
-        self,
-        state: State,
-        seen: Evidence,
-        language: str,
-        words: Vocabulary,
-        has_labels: Callable[[str], bool],
-        labels: Callable[[Sequence[str]], Mapping[str, str]],
-    ) -> None:
-        self.state, self.seen, self.language, self.words, self.labels = state, seen, language, words, labels
+    def __init__(self, state: State, seen: Evidence, language: str, words: Vocabulary) -> None:
+        self.state, self.seen, self.language, self.words = state, seen, language, words
         self.question = read_question(state["question"], language)
-        self.note = why_unread(state["question"], language, has_labels)
+        self.note = why_unread(state["question"], language)
 
     def turns(self) -> Iterator[Calls]:
         """See ``Plan``."""
@@ -860,16 +601,19 @@ class _Plan(Plan):
         self.understood = Understood(unused=lost, instead=(text,)) if text != self.state["question"] else None
 
     def _tried(self) -> Generator[Calls, None, Understood | None]:
-        """Search, look, and query; at the end how the first query read the question that left out too much."""
+        """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, seen, length = self.question, self.seen, len(self.state["path"])
         refused: Understood | None = None
-        first = _to_search(question)[:_SEARCHES]
-        yield [_search(phrase) for phrase in first]
+        extra = [pair[0] for pair in (question.measure, question.comparative) if pair and pair[0] not in ("", "date")]
+        wanted = dict.fromkeys([*question.phrases, *(Phrase(text) for text in extra)])
+        first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
+        yield from self._searches(first)
         second = [rest for one in first for rest in leftovers(one, seen.searches.get(searched_as(one)), self.language)]
         second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
-        yield [_search(phrase) for phrase in second]
-        phrases = _in_order(question, [*first, *second])
-        reading = Reading.of(question, phrases, seen, self.state["history"], self.words)
+        yield from self._searches(second)
+        text = " ".join(phrase.text for phrase in question.phrases)
+        ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
+        reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
         tried: set[str] = set()
         for focus in _targets(reading):
             if length < ROOM:
@@ -882,54 +626,38 @@ class _Plan(Plan):
                     if length >= ROOM or len(seen.rows) >= _QUERIES:
                         return refused
                     yield [(QUERY, one.thought, {"query": one.probe})]
-                if not seen.rows.get(one.probe) or _says_itself(one.probe, seen, focus):
+                about = {name.best for name in focus if f"wd:{name.best} " in one.probe}
+                rows = seen.rows.get(one.probe, 0)
+                if not rows or (rows == 1 and about.intersection(seen.results[one.probe])):  # it is its own answer
                     continue
-                final = one.final or one.probe
-                read = Understood(
-                    reading.in_words(final, self.language, self.labels), reading.unused(one.probe, self.language)
-                )
+                read = Understood(unused=reading.unused(one.probe, self.language))
                 if self._leaves_too_much(one.probe, read.unused):
                     refused = refused or read
                     continue
-                self.understood = read
+                self.understood, final = read, one.final or one.probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if seen.last_query == final:
                     yield [(FINISH, FITS, {})]
         return refused
 
+    def _searches(self, phrases: Sequence[Phrase]) -> Iterator[Calls]:
+        kinds = {True: "It looks like a name", False: "It may be a relation, a class or a name"}
+        yield [
+            ("search_entities", f"{kinds[one.named]}: looking up “{one.text}”.", {"query": searched_as(one)})
+            for one in phrases
+        ]
+
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """That a statement is there may be said whatever is left out."""
-        seen = self.seen
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        needed = of_class or not reads(self.language)
-        rows, vague = seen.rows.get(query, 0), "?link" in query
-        return query not in seen.true and leaves_too_much(
-            self.question, unused, self.language, rows=rows, all_needed=needed, vague=vague
+        return query not in self.seen.true and leaves_too_much(
+            self.question,
+            unused,
+            self.language,
+            rows=self.seen.rows.get(query, 0),
+            all_needed=of_class or not reads(self.language),
+            vague="?link" in query,
         )
-
-
-def _says_itself(query: str, seen: Evidence, focus: Sequence[Segment]) -> bool:
-    """Whether the one row of a query about an entity is that entity, which answers nothing."""
-    about = {one.best for one in focus if f"wd:{one.best} " in query}
-    return seen.rows[query] == 1 and bool(about.intersection(seen.results[query]))
-
-
-def _to_search(question: Question) -> list[Phrase]:
-    """Phrases worth a search: names first, then what may be relations or classes, and the quantity of a superlative."""
-    extra = [pair[0] for pair in (question.measure, question.comparative) if pair and pair[0] not in ("", "date")]
-    phrases = [*question.phrases, *(Phrase(text) for text in extra)]
-    return sorted(dict.fromkeys(phrases), key=lambda phrase: not phrase.named)
-
-
-def _search(phrase: Phrase) -> Wanted:
-    what = "It looks like a name" if phrase.named else "It may be a relation, a class or a name"
-    return ("search_entities", f"{what}: looking up “{phrase.text}”.", {"query": searched_as(phrase)})
-
-
-def _in_order(question: Question, phrases: Sequence[Phrase]) -> list[Phrase]:
-    """Phrases in the order of the question, as far as they are in it."""
-    text = " ".join(phrase.text for phrase in question.phrases)
-    return sorted(phrases, key=lambda one: text.find(one.text) if one.text in text else len(text))
 
 
 def _lookups(focus: Segment, reading: Reading) -> Calls:

@@ -66,20 +66,14 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_pa
     assert why in run.path[-1].call.thought
 
 
-@pytest.mark.parametrize(
-    ("question", "read_as", "unused"),
-    [
-        ("Which lamps have a supplier in Germany?", "Lamp → supplier → country → Germany", ()),
-        ("What is the heaviest lamp?", "Lamp; most weight g", ()),
-        ("Which suppliers are in beautiful France?", "Supplier → country → France", ("beautiful",)),
-    ],
-)
-def test_how_a_question_was_read_is_told_with_the_words_that_are_left(
-    agent: Agent, question: str, read_as: str, unused
-):
-    read = ask(agent, question).outcome.understood
-    assert read is not None
-    assert (read.text, read.unused) == (read_as, unused)
+def test_the_words_that_are_left_over_are_told(agent: Agent):
+    for question, unused in (
+        ("Which lamps have a supplier in Germany?", ()),
+        ("Which suppliers are in beautiful France?", ("beautiful",)),
+    ):
+        read = ask(agent, question).outcome.understood
+        assert read is not None
+        assert read.unused == unused
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -28,19 +27,10 @@ def told(agent: Agent, question: str) -> tuple[Outcome, Understood]:
     return outcome, outcome.understood
 
 
-@pytest.mark.parametrize(
-    ("question", "text", "unused"),
-    [
-        ("Who discovered polonium?", "discoverer or inventor of polonium: [answer]", ()),
-        ("Wer entdeckte Polonium?", "Entdecker oder Erfinder von Polonium: [answer]", ()),
-        ("Which gas did Marie Curie discover?", "discoverer or inventor of [answer]: Marie Curie", ("gas",)),
-    ],
-)
-def test_an_answer_says_how_the_question_was_read(agent: Agent, question: str, text: str, unused: tuple[str, ...]):
-    outcome, understood = told(agent, question)
-    assert outcome.status == "answered"
-    assert understood.text.startswith(text)
-    assert understood.unused == unused
+def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
+    for question, unused in (("Wer entdeckte Polonium?", ()), ("Which gas did Marie Curie discover?", ("gas",))):
+        outcome, understood = told(agent, question)
+        assert (outcome.status, understood.unused) == ("answered", unused)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +42,8 @@ def test_an_answer_says_how_the_question_was_read(agent: Agent, question: str, t
 )
 def test_too_many_words_left_over_are_refused(agent: Agent, question: str):
     outcome, understood = told(agent, question)
-    assert outcome.status == "no answer"
-    assert outcome.table is None
-    assert outcome.note == "Too many words of the question are left over for an answer."
-    assert not re.search(r"\bP\d+\b", understood.text), "an id stands for its label"
+    assert (outcome.status, outcome.table) == ("no answer", None)
+    assert understood.unused
 
 
 @pytest.mark.parametrize(

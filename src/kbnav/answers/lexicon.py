@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -54,22 +54,16 @@ class Lexicon:
     """Words that say so little that a question is understood without them; folded."""
 
 
-def why_unread(question: str, language: str, has_labels: Callable[[str], bool] = lambda _: True) -> str:
-    """What to tell where a question that is not in English led to nothing; empty where it is in English.
-
-    ``has_labels`` says whether the knowledge base has names in a language.
-    """
+def why_unread(question: str, language: str) -> str:
+    """What to tell where a question that is not in English led to nothing; empty where it is in English."""
     code = question_language(question, default=language).split("-")[0]
     if code == "en":
         return ""
-    if not has_labels(code):
-        nothing = f"Next to nothing here has a name in the language of this question ({code})"
-        return f"{nothing}: ask in English, or ask a model (--model)."
-    reads_it = f"follows questions in English best, and this one ({code}) led to nothing"
+    known = f"follows questions in English best, and this one ({code}) led to nothing"
     if not reads(code):
         read = ", ".join(filter(reads, _lexicons()))
-        reads_it = f"does not read the language of this question ({code}), only {read}"
-    return f"The offline policy {reads_it}: ask in English, or ask a model (--model)."
+        known = f"does not read the language of this question ({code}), only {read}"
+    return f"The offline policy {known}: ask in English, or ask a model (--model)."
 
 
 def reads(language: str) -> bool:

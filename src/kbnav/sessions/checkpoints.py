@@ -1,4 +1,4 @@
-"""Chat sessions in a SQLite file, which may become full, read-only or damaged while they are used."""
+"""Chat sessions in a SQLite file, which may become full, read-only or damaged while they are used; or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from kbnav.runs.database import damaged
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, CheckpointTuple
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from psycopg_pool import ConnectionPool
 
 
 T = TypeVar("T")
 _TABLES = ("checkpoints", "writes")
 _LAST = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY rowid DESC LIMIT 1"
+_ORDER = "ALTER TABLE checkpoints ADD COLUMN IF NOT EXISTS written BIGSERIAL"
+_LAST_SHARED = (
+    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = %s ORDER BY written DESC LIMIT 1"
+)
 
 
 class Sessions(SqliteSaver):
@@ -125,3 +130,33 @@ class Sessions(SqliteSaver):
 
     def _told(self, error: sqlite3.Error) -> UsageError:
         return UsageError(f"{self._path}: cannot keep chat sessions here ({error})")
+
+
+def shared_sessions(pool: ConnectionPool[Any], serde: SerializerProtocol) -> BaseCheckpointSaver[Any]:
+    """Sessions in PostgreSQL, which go on with what was written last, as ``Sessions`` do: servers' clocks differ.
+
+    Needs the extra ``postgres``.
+    """
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    class SharedSessions(PostgresSaver):
+        def setup(self) -> None:
+            super().setup()
+            with self._cursor() as cursor:
+                cursor.execute(_ORDER)  # checkpoints get a number as they are written
+
+        def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+            given = config["configurable"]
+            if get_checkpoint_id(config):
+                return super().get_tuple(config)
+            of = str(given["thread_id"]), given.get("checkpoint_ns", "")
+            with self._cursor() as cursor:
+                found = cursor.execute(_LAST_SHARED, of).fetchone()
+            if found is None:
+                return None
+            last = {**given, "checkpoint_ns": of[1], "checkpoint_id": found["checkpoint_id"]}
+            return super().get_tuple({"configurable": last})
+
+    saver = SharedSessions(pool, serde=serde)
+    saver.setup()
+    return saver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbnav.agents.offline.wikidata import SearchHit, read_search
+from kbnav.agents.offline.observations import SearchHit, read_search
 from kbnav.answers.language import fold
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB

@@ -258,11 +258,9 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
 
 def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
     """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
-    from kbnav.sessions.shared_checkpoints import SharedSessions
+    from kbnav.sessions.checkpoints import shared_sessions
 
-    saver = SharedSessions(pool, serde=serializer())
-    saver.setup()
-    return saver
+    return shared_sessions(pool, serializer())
 
 
 def serializer() -> SerializerProtocol:

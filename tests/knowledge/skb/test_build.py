@@ -154,7 +154,7 @@ def test_a_first_build_of_input_with_a_fault_leaves_nothing(tmp_path: Path) -> N
     edges = tmp_path / "e.csv"
     edges.write_text("source,rel,target\na,r,b\n")
     source = TableSource([tmp_path / "n.csv"], [edges])
-    with pytest.raises(DataError, match=r"e\.csv, line 1: an edge without relation"):
+    with pytest.raises(DataError, match=r"e\.csv has no column .relation."):
         build(source, tmp_path / "new.skb", BARE)
     assert not (tmp_path / "new.skb").exists()
     (tmp_path / "mine.skb").mkdir()

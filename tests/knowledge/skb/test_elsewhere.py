@@ -1,4 +1,4 @@
-"""Texts rendered and encoded by others than the process that builds: here, by what a worker of a cluster is sent."""
+"""Texts encoded by others than the process that builds: here, by what a worker of a cluster is sent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kbnav.apps.cli import app
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
-from kbnav.knowledge.skb.on_ray import Encoding, Rendering
-from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS, NodeText
+from kbnav.knowledge.skb.on_ray import Encoding
+from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS
 from kbnav.knowledge.skb.vectors import WINDOW, Made, Window
 from tests.knowledge.skb.sources import small
 from tests.knowledge.skb.test_vectors import Letters
@@ -31,18 +31,13 @@ class Backwards:
         self.only = only
         self.encoders: list[Letters] = []
 
-    def rendered(self, texts: Texts) -> Iterator[NodeText]:
-        return texts.rendered()
-
     def encoded(
         self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
     ) -> Iterator[Made]:
         self.encoders.append(Letters())
-        # Half of them get their texts from another worker, as where those that encode have a GPU.
-        rendering, encoding = Rendering(texts), Encoding(texts, lambda: self.encoders[-1], previous)
+        encoding = Encoding(texts, lambda: self.encoders[-1], previous)
         rows = [{"item": pickle.dumps(window)} for window in windows]
-        given = [rendering(row) if number % 2 else row for number, row in enumerate(rows)]
-        for number, row in enumerate(reversed(given)):
+        for number, row in enumerate(reversed(rows)):
             if number == self.only:
                 raise ServiceError("the cluster is gone")
             yield result(encoding(row))

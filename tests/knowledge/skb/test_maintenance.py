@@ -60,7 +60,7 @@ def test_info_of_hetionet(hetionet_path: Path, hetionet_edges: list[tuple[str, s
     ends = [end for source, _, target in hetionet_edges for end in (source, target)]
     assert found.isolated == 47_031 - len(set(ends))
     assert ends.count(found.largest_degree_node) == found.largest_degree
-    assert found.meta.dropped["edge columns that are not kept (columns)"].examples == (
+    assert found.meta.dropped["columns that are not kept (columns)"].examples == (
         "edges.tsv.gz: origin",
         "edges.tsv.gz: license",
     )

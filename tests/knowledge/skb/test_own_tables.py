@@ -10,7 +10,7 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build, unfinished
 from kbnav.knowledge.skb.importers.rdf import RdfSource
-from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource, mapped_from_file
+from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 
 BARE = Options(text=False, vectors=False, sparql=False)
@@ -29,10 +29,10 @@ def all_of(source: Source) -> tuple[list[NodeRecord], list[EdgeRecord], Losses]:
     return nodes, edges, losses
 
 
-def shop(folder: Path, **more: object) -> MappedSource:
+def shop(folder: Path, **more: object) -> TableSource:
     (folder / "shop.csv").write_text(SHOP)
     table = {"file": folder / "shop.csv", "id": "product_id", "name": "title", "type": "product"} | more
-    return MappedSource([Table.model_validate(table)])
+    return TableSource([Table.model_validate(table)])
 
 
 def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: P
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
     table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})
-    nodes, edges, _ = all_of(MappedSource([table]))
+    nodes, edges, _ = all_of(TableSource([table]))
     assert [(node.id, node.type) for node in nodes] == [("1", "x"), ("2", ""), ("tag:a", "tag"), ("tag:b", "tag")]
     assert edges == [EdgeRecord("1", "tagged", "tag:a"), EdgeRecord("1", "tagged", "tag:b")]
     with pytest.raises(UsageError, match="no column 'tagz'; did you mean 'tags'\\?; it has key, tags, kind"):
-        all_of(MappedSource([table.model_copy(update={"edges": (EdgeColumn.parse("tagz"),)})]))
-    with pytest.raises(DataError, match="line 1: a record without id"):
-        all_of(MappedSource([table.model_copy(update={"id": ""})]))
+        all_of(TableSource([table.model_copy(update={"edges": (EdgeColumn.parse("tagz"),)})]))
+    with pytest.raises(DataError, match="line 1: a node without id"):
+        all_of(TableSource([table.model_copy(update={"id": "id"})]))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ prefix = "b"
 """
 
 
-def many(folder: Path, config: str = TABLES) -> MappedSource:
+def many(folder: Path, config: str = TABLES) -> TableSource:
     (folder / "shop.csv").write_text("product_id;title;brand;description\n1;Lamp;1;Bright\n2;Bulb;1;Small\n")
     (folder / "makers.csv").write_text("id,company,story\n1,Acme,Old\n")
     (folder / "buyers.csv").write_text("id,name,sort\n1,Ann,person\n2,Shop & Co,firm\n")
@@ -146,7 +146,7 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
     [
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
         ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
-        ('relation = "bought_by"', "", "a table of links has relation or relation_column"),
+        ('relation = "bought_by"', "", "orders.tsv has no column 'relation'"),
         ('prefix = "b"', 'prefics = "b"', "table.2.prefics: Extra inputs are not permitted"),
         ('"brand:made_by:maker"', '":x"', "an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE"),
         ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "one type, or that of a column, and not both"),

@@ -120,7 +120,7 @@ def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw: Path, tmp_pa
         build(AmazonSource(raw), tmp_path / "a.skb", BARE)
     (raw / "qa_Home_and_Kitchen.json.gz").unlink()
     packed(raw / "Home_and_Kitchen.json.gz", ['{"asin": "B1"}', "{"])
-    with pytest.raises(DataError, match=r"Home_and_Kitchen\.json\.gz, line 2: Expecting"):
+    with pytest.raises(DataError, match=r"Home_and_Kitchen\.json\.gz, line 2, character 3: Expecting"):
         build(AmazonSource(raw), tmp_path / "a.skb", BARE)
     (raw / "Home_and_Kitchen.json.gz").unlink()
     with pytest.raises(UsageError, match=r"Home_and_Kitchen\.json\.gz: missing beside meta_Home"):

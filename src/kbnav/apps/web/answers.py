@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.agents.offline.wikidata import SearchHit
+from kbnav.agents.offline.observations import SearchHit
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, charts, events, points

@@ -89,7 +89,7 @@ class Options(NamedTuple):
     ann: bool = False
     """Also an approximate index of all vectors, with faiss."""
     workers: Workers | None = None
-    """Who renders and encodes the texts; None: this process. What is built is the same."""
+    """Who encodes the texts; None: this process. What is built is the same."""
 
     @property
     def encoder_name(self) -> str:
@@ -99,7 +99,7 @@ class Options(NamedTuple):
 
 @dataclass(frozen=True)
 class Texts:
-    """What the indexes are built from, short enough to be sent to the worker that renders it."""
+    """What the indexes are built from, short enough to be sent to a worker."""
 
     folder: Path
     meta: Meta
@@ -118,10 +118,7 @@ class Texts:
 
 
 class Workers(Protocol):
-    """Who renders and encodes; the files are written by the process that builds."""
-
-    def rendered(self, texts: Texts) -> Iterator[NodeText]:
-        """As ``Texts.rendered``."""
+    """Who renders and encodes texts; the files are written by the process that builds."""
 
     def encoded(
         self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
@@ -388,11 +385,11 @@ class _Job:
                 tokens += len(text.document.split())
                 yield text
 
-        self._index_text(counted(self._rendered(self._texts())), TEXT)
+        self._index_text(counted(self._texts().rendered()), TEXT)
         return {"tokens": tokens}
 
     def _relational_text(self) -> dict[str, Any]:
-        self._index_text(self._rendered(self._texts(relations=True)), RELATIONAL_TEXT)
+        self._index_text(self._texts(relations=True).rendered(), RELATIONAL_TEXT)
         return {}
 
     def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
@@ -411,10 +408,6 @@ class _Job:
         meta = self._meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
         return Texts(self._work.parent.resolve(), meta, relations)
 
-    def _rendered(self, texts: Texts) -> Iterator[NodeText]:
-        workers = self._options.workers
-        return workers.rendered(texts) if workers else texts.rendered()
-
     def _vectors(self, part: str, *, relations: bool) -> dict[str, Any]:
         from kbnav.knowledge.skb import vectors
 
@@ -427,7 +420,7 @@ class _Job:
             return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
 
         vectors.build(
-            lambda: self._rendered(texts),
+            texts.rendered,
             folder,
             encoder=self._options.encoder,
             type_start=self._type_start,

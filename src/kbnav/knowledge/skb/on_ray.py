@@ -1,8 +1,8 @@
-"""Texts rendered and encoded by the machines of a Ray cluster, through Ray Data; needs the extra ``ray``.
+"""Texts encoded by the machines of a Ray cluster, through Ray Data; needs the extra ``ray``.
 
 A row of a dataset is a window of nodes. Ray Data gives rows to workers, takes only as many of their results at once as
 memory holds, starts a worker again that died and gives it its rows once more. Every machine must see the folder that is
-built in, as a shared file system has it: from there workers read the documents, and only texts and vectors travel.
+built in, as a shared file system has it: from there workers read the documents, and only vectors travel.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import pickle
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +25,8 @@ from kbnav.errors import KbnavError, ServiceError
 from kbnav.knowledge.ray_cluster import connected, share_of
 from kbnav.knowledge.skb.build import Texts
 from kbnav.knowledge.skb.rendering import indexed_texts
-from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.vectors import WINDOW, Made, Reused, Window, encode
+from kbnav.knowledge.skb.vectors import Made, Reused, Window, encode
 from kbnav.settings.plugins import needs
 
 _BLOCKS = 4096
@@ -38,62 +37,39 @@ Row = dict[str, bytes]
 """``item`` is what is sent, pickled."""
 
 
-class Rendering:
-    """What one worker does: the texts of windows. The SKB is opened when the first comes."""
+class Encoding:
+    """What one worker does: render the texts of windows, and encode them. The SKB is opened when the first comes."""
 
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
-        self._skb: SKB | None = None
+    def __init__(self, texts: Texts, load: Callable[[], Encoder], previous: Path | None) -> None:
+        """``load`` is called when the first window comes."""
+        self._texts, self._load, self._previous = texts, load, previous
+        self._opened: tuple[SKB, Encoder, Reused] | None = None
 
     def __call__(self, row: Row) -> Row:
-        """The window and its texts; or what rendering them raised, which Ray would wrap."""
-        window: Window = pickle.loads(row["item"])
-        return _row(lambda: (window, self.nodes(window)))
+        """What came of the window, or what encoding it raised, which Ray would wrap."""
+        item: object
+        try:
+            item = self._made(pickle.loads(row["item"]))
+        except MemoryError:
+            item = ServiceError(f"a worker on {socket.gethostname()} has too little memory: use fewer workers")
+        except (KbnavError, OSError) as error:
+            item = error
+        return {"item": pickle.dumps(item)}
 
-    def nodes(self, window: Window) -> list[NodeText]:
-        """The texts of a window. Raises ServiceError where this machine does not see the folder."""
-        if self._skb is None:
+    def _made(self, window: Window) -> Made:
+        if self._opened is None:
             try:
-                self._skb = self._texts.opened()
+                skb = self._texts.opened()
             except OSError as error:
                 raise ServiceError(
                     f"{socket.gethostname()}, a machine of the Ray cluster, does not see {self._texts.folder}: build "
                     "in a folder that all of them share"
                 ) from error
-        return list(indexed_texts(self._skb, relations=self._texts.relations, among=window.nodes))
-
-
-class Encoding:
-    """What one worker does: the vectors of windows, whose texts it renders where they do not come with them."""
-
-    def __init__(self, texts: Texts, load: Callable[[], Encoder], previous: Path | None) -> None:
-        """``load`` is called when the first window comes."""
-        self._rendering = Rendering(texts)
-        self._load, self._previous = load, previous
-        self._encoder: Encoder | None = None
-
-    def __call__(self, row: Row) -> Row:
-        """What came of the window; or what encoding it raised."""
-        return _row(lambda: self._made(pickle.loads(row["item"])))
-
-    def _made(self, item: Window | tuple[Window, list[NodeText]] | Exception) -> Made:
-        if isinstance(item, Exception):
-            raise item
-        window, nodes = (item, self._rendering.nodes(item)) if isinstance(item, Window) else item
-        if self._encoder is None:
-            self._encoder = self._load()
-            self._old = Reused.of(self._previous, self._encoder.name)
-        return encode(nodes, window, self._encoder, self._old)
-
-
-def _row(work: Callable[[], object]) -> Row:
-    try:
-        item = work()
-    except MemoryError:
-        item = ServiceError(f"a worker on {socket.gethostname()} has too little memory: use fewer workers")
-    except (KbnavError, OSError) as error:
-        item = error
-    return {"item": pickle.dumps(item)}
+            encoder = self._load()
+            self._opened = skb, encoder, Reused.of(self._previous, encoder.name)
+        skb, encoder, old = self._opened
+        nodes = list(indexed_texts(skb, relations=self._texts.relations, among=window.nodes))
+        return encode(nodes, window, encoder, old)
 
 
 @dataclass(frozen=True)
@@ -105,48 +81,27 @@ class OnRay:
     share: float
     """Processors of a worker."""
     gpus: float
-    """GPUs of a worker that encodes; others then render."""
+    """GPUs of a worker."""
     load: Callable[[str], Encoder]
     """Makes an encoder of a name anew."""
-
-    def rendered(self, texts: Texts) -> Iterator[NodeText]:
-        """See ``Workers``."""
-        starts = range(0, texts.meta.nodes, WINDOW)
-        windows = [Window(range(first, min(first + WINDOW, texts.meta.nodes)), None) for first in starts]
-        data = self._data(windows)
-        data.context.execution_options.preserve_order = True
-        for _, nodes in self._results(self._mapped(data, len(windows), Rendering, texts)):
-            yield from nodes
 
     def encoded(
         self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
     ) -> Iterator[Made]:
-        """See ``Workers``."""
-        all_windows = list(windows)
-        data, count = self._data(all_windows), len(all_windows)
-        if self.gpus:
-            data = self._mapped(data, count, Rendering, texts)
-        load = partial(LSA.load, folder) if isinstance(encoder, LSA) else partial(self.load, encoder.name)
-        yield from self._results(self._mapped(data, count, Encoding, texts, load, previous, gpus=self.gpus))
-
-    def _data(self, windows: Sequence[Window]) -> Any:
+        """See ``Workers``. Raises what workers raised, and ServiceError where one died too often."""
         rows = [{"item": pickle.dumps(window)} for window in windows]
-        return self.ray.data.from_items(rows, override_num_blocks=max(1, min(len(rows), _BLOCKS)))
-
-    def _mapped(self, data: Any, rows: int, work: type, *told: object, gpus: float = 0.0) -> Any:
+        load = partial(LSA.load, folder) if isinstance(encoder, LSA) else partial(self.load, encoder.name)
+        data = self.ray.data.from_items(rows, override_num_blocks=max(1, min(len(rows), _BLOCKS)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray has no other way yet to say how often a row is tried
-            return data.map(
-                work,
-                fn_constructor_args=told,
-                concurrency=max(1, min(self.count, rows)),
+            data = data.map(
+                Encoding,
+                fn_constructor_args=(texts, load, previous),
+                concurrency=max(1, min(self.count, len(rows))),
                 num_cpus=self.share,
-                num_gpus=gpus or None,
+                num_gpus=self.gpus or None,
                 max_task_retries=_DEATHS,
             )
-
-    def _results(self, data: Any) -> Iterator[Any]:
-        """What workers return, as it comes. Raises what they raised, and ServiceError where one died too often."""
         try:
             # Each block at once: what waits for the next one would be lost with this process.
             for block in data.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):

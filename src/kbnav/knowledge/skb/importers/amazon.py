@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import Grouped, at, bounded_lines, opened
+from kbnav.knowledge.skb.importers.files import Grouped
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, stark_node
-from kbnav.knowledge.skb.importers.tables import files_fingerprint
-from kbnav.knowledge.skb.schema import DEEPEST, MEMORY, EdgeArrays, Losses, NodeRecord, Style, refuse_unbounded
+from kbnav.knowledge.skb.importers.tables import files_fingerprint, objects
+from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, Losses, NodeRecord, Style
 
 CATEGORIES = "category_list.json"
 """STaRK's list of the categories that become nodes; without it all do."""
@@ -173,10 +173,10 @@ class AmazonSource:
         """The products by asin, in the order of the metadata."""
         numbers: dict[str, int] = {}
         for goods in self._goods:
-            for number, record in self._lines(goods.meta, json.loads):
+            for record in self._lines(goods.meta):
                 asin = record.get("asin")
                 if not isinstance(asin, str) or not asin:
-                    losses.add("product without an asin", at(goods.meta, number))
+                    losses.add("product without an asin", goods.meta.name)
                 elif asin in numbers:
                     losses.add("product described twice (the first is kept)", asin)
                 else:
@@ -187,7 +187,7 @@ class AmazonSource:
         """The metadata of each product once, in the order of ``numbers``."""
         place = 0
         for goods in self._goods:
-            for _, record in self._lines(goods.meta, json.loads):
+            for record in self._lines(goods.meta):
                 if numbers.get(record.get("asin") or "") == place:
                     place += 1
                     yield record, goods
@@ -198,7 +198,7 @@ class AmazonSource:
         colours: dict[int, set[str]] = {}
         known: dict[str, str] = {}
         for goods in self._goods:
-            for _, review in self._lines(goods.reviews, json.loads):
+            for review in self._lines(goods.reviews):
                 place = numbers.get(review.get("asin") or "", -1)
                 if place < 0:
                     losses.add("review of a product without metadata", str(review.get("asin")))
@@ -220,7 +220,7 @@ class AmazonSource:
             if goods.questions is None:
                 losses.add("goods without a file of questions and answers", goods.name)
                 continue
-            for _, line in self._lines(goods.questions, ast.literal_eval):
+            for line in self._lines(goods.questions, ast.literal_eval):
                 if products.node(line.get("asin")) < 0:
                     losses.add("question about a product that is left out", str(line.get("asin")))
                 else:
@@ -237,21 +237,8 @@ class AmazonSource:
         linked = {"brand": brand, "category": kept, "color": colours}
         return fields | {key: value for key, value in linked.items() if value}
 
-    def _lines(self, path: Path, read: Callable[[str], Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The objects of a file, a line each, with their line. Raises UsageError, DataError."""
-        with opened(path) as file:
-            for number, line in enumerate(bounded_lines(path, file, self._memory), 1):
-                if line.isspace():
-                    continue
-                try:
-                    found = read(line)
-                except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
-                    raise DataError(f"{at(path, number)}: {error}") from error
-                if not isinstance(found, dict):
-                    raise DataError(f"{at(path, number)}: not an object")
-                if line.count("[") + line.count("{") > DEEPEST:
-                    refuse_unbounded(found, self._memory, at(path, number))
-                yield number, found
+    def _lines(self, path: Path, parse: Callable[[str], Any] = json.loads) -> Iterator[dict[str, Any]]:
+        return (record for _, record in objects(path, self._memory, parse))
 
 
 def _category_list(path: Path) -> frozenset[str] | None:

@@ -1,0 +1,172 @@
+"""What the offline policy for Wikidata's model reads from the tools' observations: searches, edges, rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kbnav.runs.trajectory import Step
+
+_FOUND = re.compile(
+    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \"(?P<alias>.*?)\")?(?:: (?P<about>.*?))?"
+    r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
+)
+_SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
+_SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
+_FULLTEXT = "these mention its words"
+_STATEMENT = re.compile(
+    r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
+    r"(?: \(preferred\))?(?: \(stated \d+ times\))?"
+)
+_QUALIFIER = re.compile(r"(?:(.*?) \()?(P\d+)\)?: (.*)")
+_OTHERS = re.compile(r"(?:: |, )([^,]*?) \((P\d+)\)(?=(?: ×\d+)?[,.])")
+_EDGE = re.compile(r"(?P<left>.*?) -- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)? --> (?P<right>.*)")
+_ID = re.compile(r"(?:^|\()(Q\d+)\)?$")
+_DATE = re.compile(r"-?\d{1,4}(?:-\d\d(?:-\d\d)?)?(?:s|\. century| BCE?| CE)?")
+_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?: .*)?")
+_ITEM_ROW = re.compile(r"(?:^|\t)(Q\d+)\b", re.MULTILINE)
+_TRUE = re.compile(r"^(?:Result \d+: )?True$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One line of a search: an item, or a property with the datatype of its values."""
+
+    id: str
+    label: str
+    about: str = ""
+    datatype: str = ""
+    alias: str = ""
+    """The other name that it was found by."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search and what it found; ``matched`` are the parts of the phrase that did."""
+
+    query: str
+    rung: Literal["exact", "shorter", "fulltext", "none"]
+    matched: tuple[str, ...] = ()
+    items: tuple[SearchHit, ...] = ()
+    properties: tuple[SearchHit, ...] = ()
+    suggestion: str = ""
+    """What may have been meant, where nothing was found."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A property with a value: a statement's own, or a qualifier's."""
+
+    property_id: str
+    label: str
+    text: str = ""
+    id: str = ""
+
+    @classmethod
+    def of(cls, property_id: str, label: str | None, value: str) -> Fact:
+        """Of what is shown: ``polonium (Q979)``, or a text."""
+        found = _ID.search(value)
+        text = value[: found.start()].rstrip() if found else value
+        return cls(property_id, label or property_id, text, found[1] if found else "")
+
+    @property
+    def kind(self) -> Literal["item", "time", "number", "text", ""]:
+        """What the value looks like; empty where no value was shown."""
+        if self.id or not self.text:
+            return "item" if self.id else ""
+        if _DATE.fullmatch(self.text):
+            return "time" if re.match(r"-?\d{3,4}", self.text) else "number"
+        return "number" if _NUMBER.fullmatch(self.text) else "text"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A statement that leaves ("out") or reaches ("in") the entity that was looked at; seen from there."""
+
+    direction: Literal["out", "in"]
+    fact: Fact
+    qualifiers: tuple[Fact, ...] = ()
+
+
+@dataclass
+class Evidence:
+    """Everything seen so far; searches by their query, edges by the entity looked at."""
+
+    searches: dict[str, Search] = field(default_factory=dict)
+    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of every query that ran; 0 where it failed."""
+    last_query: str = ""
+    results: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Ids of items in the shown rows of each query."""
+    true: set[str] = field(default_factory=set)
+    """Yes/no queries that came out true."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Evidence:
+        """Read the observations of steps, in their order."""
+        seen = cls()
+        for step in steps:
+            arguments, text = step.call.arguments, step.observation
+            query, entity = str(arguments.get("query", "")), str(arguments.get("entity_id", ""))
+            if step.call.tool == "search_entities":
+                seen.searches[query] = read_search(query, text if step.ok else "")
+            elif step.call.tool == "get_entry":
+                seen.edges.setdefault(entity, []).extend(read_entry(text))
+            elif step.call.tool == "search_neighbors":
+                seen.edges.setdefault(entity, []).extend(read_neighbors(entity, text))
+            elif step.call.tool == "execute_query":
+                seen.rows[query] = step.rows or 0
+                seen.results[query] = tuple(dict.fromkeys(_ITEM_ROW.findall(text)))
+                seen.true |= {query} if _TRUE.search(text) else set()
+                seen.last_query = seen.last_query if step.dropped else query
+        return seen
+
+
+def read_search(query: str, text: str) -> Search:
+    """The observation of search_entities."""
+    rung: Literal["exact", "shorter", "fulltext"] = "exact"
+    matched: tuple[str, ...] = (query,)
+    hits: list[SearchHit] = []
+    for line in text.splitlines():
+        if shorter := _SHORTER.fullmatch(line):
+            rung, matched = "shorter", tuple(shorter[1].split(" | "))
+        elif _FULLTEXT in line:
+            rung, matched = "fulltext", ()
+        elif found := _FOUND.fullmatch(line):
+            hits.append(SearchHit(*(found[name] or "" for name in ("id", "label", "about", "type", "alias"))))
+    if not hits:
+        meant = _SUGGESTED.search(text)
+        return Search(query, "none", suggestion=meant[1] if meant else "")
+    items = [one for one in hits if one.id.startswith("Q")]
+    named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
+    if named:  # its words led to the thing that a part of the phrase names
+        rung, matched, items = "shorter", tuple(one.label for one in named), named
+    return Search(query, rung, matched, tuple(items), tuple(one for one in hits if one.id.startswith("P")))
+
+
+def read_entry(text: str) -> list[Edge]:
+    """The observation of get_entry; properties that are only named there have no value."""
+    edges = []
+    for line in text.splitlines():
+        if statement := _STATEMENT.fullmatch(line):
+            qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
+            facts = tuple(Fact.of(found[2], found[1], found[3]) for found in qualifiers if found)
+            edges.append(Edge("out", Fact.of(statement["id"], statement["label"], statement["value"]), facts))
+        elif line.startswith("Not shown: "):
+            edges += [Edge("out", Fact(found[1], found[0])) for found in _OTHERS.findall(line)]
+    return edges
+
+
+def read_neighbors(entity: str, text: str) -> list[Edge]:
+    """The observation of search_neighbors for ``entity``."""
+    edges = []
+    for line in text.splitlines():
+        if found := _EDGE.fullmatch(line.removesuffix(" [by p:/ps: only, not wdt:]")):
+            left = _ID.search(found["left"])
+            outgoing = bool(left and left[1] == entity)
+            other = found["right"] if outgoing else found["left"]
+            edges.append(Edge("out" if outgoing else "in", Fact.of(found["id"], found["label"], other)))
+    return edges
