@@ -1,6 +1,6 @@
 """Documents a second of encoders on an SKB's own documents, and what a rougher one costs in retrieval.
 
-    python -m benchmarks.encoders KB [--encoder minilm] [--encoder minilm-int8] [--documents 400] [--questions FILE]
+    python -m benchmarks.encoders KB [--encoder minilm] [--encoder e5] [--documents 400] [--questions FILE]
 
 Documents are taken at even distances. With questions, their
 answers' documents are encoded too, and the table says how often the first document among all that were encoded is an
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"| encoder | {columns} | nearness, mean, least | Hit@1, MRR |")
     print("|---|---:|---:|---:|---:|---|---|")
     first: Vectors | None = None
-    for name in chosen.encoder or ["minilm", "minilm-int8"]:
+    for name in chosen.encoder or ["minilm", "e5"]:
         begun = time.perf_counter()
         encoder = load(name)
         loaded, cpu = time.perf_counter(), time.process_time()

@@ -34,7 +34,7 @@ def test_rows_are_scaled_to_length_one_and_zeros_stay(rows: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "word2vec", "openai", "openai:", "sentence-transformers", "MiniLM"])
 def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name: str) -> None:
-    with pytest.raises(UsageError, match=r"there are minilm, minilm-int8, .*, e5, lsa"):
+    with pytest.raises(UsageError, match=r"there are minilm, e5, lsa"):
         load(name)
 
 
@@ -260,4 +260,4 @@ def test_what_was_trained_is_the_same_encoder_wherever_it_lies_and_nothing_else_
     assert not same(here, again)
     assert not same("lsa:5f4e", moved)
     assert same("minilm", "minilm")
-    assert not same("minilm", "minilm-int8")
+    assert not same("minilm", "e5")

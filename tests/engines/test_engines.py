@@ -54,24 +54,6 @@ QUERIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         [("3", "Q9")],
     ),
     "casts": ("SELECT ?n { BIND(xsd:int('3') + 1 AS ?n) }", [("4",)]),
-    "slices": (
-        "SELECT (COUNT(?x) AS ?n) { SERVICE bd:slice { ?x wdt:P31 wd:Q9 . "
-        "bd:serviceParam bd:slice.offset 1 ; bd:slice.limit 5 } }",
-        [("2",)],
-    ),
-}
-PLACES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
-    "around": (
-        "SELECT ?x { wd:Q1 wdt:P625 ?here SERVICE wikibase:around { ?x wdt:P625 ?there . "
-        'bd:serviceParam wikibase:center ?here ; wikibase:radius "900" } }',
-        [("Q1",), ("Q2",)],
-    ),
-    "box": (
-        "SELECT ?x { SERVICE wikibase:box { ?x wdt:P625 ?at . "
-        'bd:serviceParam wikibase:cornerWest "Point(0 40)"^^geo:wktLiteral . '
-        'bd:serviceParam wikibase:cornerEast "Point(20 50)"^^geo:wktLiteral . } }',
-        [("Q1",)],
-    ),
 }
 
 
@@ -98,9 +80,9 @@ def rows(url: str, query: str, dialect: Dialect) -> list[tuple[str, ...]]:
     return sorted(tuple(cell.rpartition("/")[2] for cell in row) for row in cells)
 
 
-@pytest.mark.parametrize("query", [*QUERIES, *PLACES])
+@pytest.mark.parametrize("query", QUERIES)
 def test_virtuoso_gives_the_rows_of_wikidatas_service(of_virtuoso: str, query: str) -> None:
-    text, expected = (QUERIES | PLACES)[query]
+    text, expected = QUERIES[query]
     assert rows(of_virtuoso, text, DIALECTS["virtuoso"]) == expected
 
 

@@ -20,9 +20,7 @@ from kbnav.encoders.base import encode_queries as encode_queries
 from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
 
-MINILM = ("minilm", "minilm-int8", "minilm-long", "minilm-int8-long")
-"""``int8``: computed in 8 bits, several times as fast; ``long``: a long text is read in windows and not cut."""
-WITH_WEIGHTS = (*MINILM, "e5")
+WITH_WEIGHTS = ("minilm", "e5")
 """Encoders that need nothing but their name."""
 
 
@@ -47,10 +45,10 @@ def load(
     is not there.
     """
     kind, _, model = name.partition(":")
-    if name in MINILM:
+    if name == "minilm":
         from kbnav.encoders.minilm import MiniLM
 
-        return MiniLM.load(weights, int8="int8" in name, long="long" in name, threads=threads)
+        return MiniLM.load(weights, threads=threads)
     if name == "e5":
         from kbnav.encoders.libraries import E5
 

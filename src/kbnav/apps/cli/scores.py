@@ -8,23 +8,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, load
-from kbnav.apps.cli.terminal import emit, print_json
+from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
-    from kbnav.evaluation.report import Report
-    from kbnav.evaluation.report.text import Grouped
     from kbnav.evaluation.scoring import Comparison, Scores
-    from kbnav.runs.trajectory import Run
 
 _DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 _ALPHA, _POWER = 0.05, 0.8
@@ -139,7 +135,7 @@ def report(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            "--by", metavar="KEY", help="Also by shape, template, answer_type, hops or meta.FIELD; repeatable."
+            "--by", metavar="KEY", help="Only questions by a field of meta, as shape or template; repeatable."
         ),
     ] = None,
     dataset: Annotated[
@@ -147,25 +143,13 @@ def report(
         typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
     ] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars, or --by.")
+        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars.")
     ] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Tables for a paper; printed by default.")
-    ] = None,
-    csv_folder: Annotated[
-        Path | None, typer.Option("--csv", metavar="FOLDER", help="Folder for summary.csv and questions.csv.")
-    ] = None,
     compat: StarkCompat = False,
     kb: Annotated[
         str | None,
         typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
-    ] = None,
-    evidence: Annotated[
-        str | None,
-        typer.Option(
-            "--evidence", metavar="KB", help="With --html: the statements behind each answer's rows, looked up there."
-        ),
     ] = None,
     errors: Annotated[
         int | None,
@@ -184,75 +168,30 @@ def report(
     from kbnav.evaluation import report as reports
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.report.text import grouped
+    from kbnav.evaluation.report import text
     from kbnav.runs.journal import write_whole
 
-    if evidence and not html:
-        raise typer.BadParameter("--evidence goes with --html")
     if dataset and not by:
         raise UsageError("--dataset goes with --by")
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-
-    def groups(runs: Any) -> list[Grouped]:
-        name = dataset or next(iter(runs.values())).info.dataset
-        return [grouped(runs, find_dataset(name, load().data), key) for key in by or ()]
-
-    if table:
+    if by or table:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        _print_table(saved, groups(saved), as_json)
+        if by:
+            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+            groups = [text.grouped(saved, questions, key) for key in by]
+            records = [asdict(one) for found in groups for one in found.groups]
+            emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
+        else:
+            systems = text.systems_by_dataset(saved)
+            emit(as_json, text.systems_records(systems), text.systems_markdown(systems).rstrip("\n"))
         return
-    runs, labels = reports.load_runs(folders, _prepared(compat, kb))
-    found, tables = reports.build_report(runs, labels), groups(runs)
-    files: dict[Path, Callable[[Any], str]] = {}
+    made = reports.load_report(folders, _prepared(compat, kb))
     if html:
-        files[html] = partial(_html, by=tables, evidence=evidence)
-    if markdown:
-        files[markdown] = partial(reports.markdown_report, by=tables)
-    if csv_folder:
-        files |= {csv_folder / "summary.csv": reports.summary_csv, csv_folder / "questions.csv": reports.questions_csv}
-    for path, write in files.items():
-        write_whole(path, write(found))
-    if as_json:
-        print_json({"written": [str(path) for path in files], "runs": csv_rows(reports.summary_csv(found))})
-    elif files:
-        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in files)
-        print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
-    else:
-        print(reports.markdown_report(found, tables), end="")
-
-
-def _print_table(runs: dict[str, SavedRun], groups: Sequence[Grouped], as_json: bool) -> None:
-    """Systems by datasets, or the groups of one dataset's questions."""
-    from kbnav.evaluation.report import text
-
-    if groups and as_json:
-        print_json([asdict(one) for found in groups for one in found.groups])
-    elif groups:
-        print("\n".join(map(text.groups_markdown, groups)), end="")
-    elif as_json:
-        print_json(text.systems_records(text.systems_by_dataset(runs)))
-    else:
-        print(text.systems_markdown(text.systems_by_dataset(runs)), end="")
-
-
-def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
-    """The page; with the statements behind the answers where a knowledge base is named that has them."""
-    from kbnav.apps.evidence import answer_table, evidence_lines
-    from kbnav.evaluation import report as reports
-    from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.evidence import run_evidence
-
-    if not evidence:
-        return reports.html_report(found, by=by)
-    with open_kb(load(kb=evidence)) as base:
-
-        def lines(run: Run) -> list[str]:
-            made_of = run_evidence(base, run)
-            return list(evidence_lines(made_of, answer_table(run.outcome))) if made_of else []
-
-        return reports.html_report(found, by=by, told=lines)
+        write_whole(html, reports.html_report(made))
+    said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.markdown_report(made).rstrip("\n")
+    emit(as_json, {"written": str(html or ""), "runs": reports.run_records(made)}, said)
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:

@@ -59,8 +59,9 @@ COLUMNS = ("id", "question", "score", "class", "gold", "answer", "gold query", "
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
 """Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""
 TOKEN_BINS = 10
+_Asked = tuple[Run, float | None]
+"""A run, and its main metric, None where it has no gold answer."""
 _SHEET_ROWS = 10
-_ROUTE, _PROGRAM = "route", "program"
 
 
 def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: Mapping[str, float] | None) -> str:
@@ -136,19 +137,6 @@ class HandLabel:
 
 
 @dataclass(frozen=True)
-class GroupMeans:
-    """One group of a run of ``agent-retriever``: its questions that have a gold answer, and their means by metric.
-
-    On ``failed`` of them its program failed, so that the first stage's ranking stands.
-    """
-
-    group: str
-    questions: int
-    failed: int
-    means: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class QuestionResult:
     """One question in one run; ``values`` is None where there is no gold answer, ``record`` where it was not reached.
 
@@ -191,27 +179,12 @@ class RunReport:
     replayed: int
     kinds: tuple[Bin, ...]
     labels: tuple[HandLabel, ...]
-    groups: tuple[GroupMeans, ...]
-    """Of ``agent-retriever``, by group of queries; empty for others."""
     results: Mapping[str, QuestionResult]
-
-    @property
-    def per_dollar(self) -> float | None:
-        """Points of the main metric for one dollar a question; None where the cost is not known, or nothing."""
-        return 100 * self.means[self.metric].mean * self.reached / self.cost if self.cost else None
 
     @property
     def reached(self) -> int:
         """Number of questions with a record."""
         return sum(result.record is not None for result in self.results.values())
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a question costs in each run, on one scale for all of them: ``unit`` names it, ``values`` are means."""
-
-    unit: str
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -232,7 +205,6 @@ class Report:
 
     runs: tuple[RunReport, ...]
     against: tuple[Against, ...]
-    effort: Effort
     gold: Mapping[str, GoldAnswer]
 
 
@@ -241,24 +213,17 @@ def metric_name(metric: str) -> str:
     return metric.upper() if metric.isalnum() else metric.capitalize()
 
 
-def load_runs(
-    folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run
-) -> tuple[dict[str, SavedRun], dict[str, list[Labelled]]]:
-    """Saved runs, each called by its folder's name, or by its whole path where two have the same.
+def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
+    """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    With them the labels that were given by hand to errors. ``prepared`` gives back a run as it is to be scored. Raises
+    Labels that were given by hand to errors are read too. ``prepared`` gives back a run as it is to be scored. Raises
     UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
     runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
     sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
-    return runs, {name: [one for one in read_sheet(path) if one.label] for name, path in sheets.items()}
-
-
-def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
-    """A report on saved runs, as ``load_runs`` reads them. Raises UsageError, DataError."""
-    return build_report(*load_runs(folders, prepared))
+    return build_report(runs, {name: [one for one in read_sheet(path) if one.label] for name, path in sheets.items()})
 
 
 def build_report(
@@ -278,37 +243,13 @@ def build_report(
             text = run.records[question].run.question if question in run.records else ""
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
-    return Report(reports, tuple(_against(first, name, run) for name, run in others), _effort(reports), gold)
-
-
-def _against(first: SavedRun, name: str, run: SavedRun) -> Against:
-    try:
-        return Against(name, compare_runs(first, run))
-    except UsageError as error:
-        return Against(name, None, str(error))
-
-
-def _effort(runs: Sequence[RunReport]) -> Effort:
-    """Dollars where every run's cost is known, else tokens where every run used a model, else actions."""
-    if all(run.cost is not None for run in runs):
-        return Effort("US dollars a question", tuple((run.cost or 0.0) / run.reached for run in runs))
-    if all(run.usage.calls for run in runs):
-        tokens = ((run.usage.prompt + run.usage.completion) / run.reached for run in runs)
-        return Effort("tokens a question", tuple(tokens))
-    return Effort("actions a question", tuple(run.mean_actions for run in runs))
-
-
-@dataclass(frozen=True)
-class _Reached:
-    """A question with a record; ``score`` is its main metric, None where it has no gold answer."""
-
-    record: QuestionRecord
-    values: Mapping[str, float] | None
-    score: float | None
-
-    @property
-    def run(self) -> Run:
-        return self.record.run
+    against = []
+    for name, run in others:
+        try:
+            against.append(Against(name, compare_runs(first, run)))
+        except UsageError as error:
+            against.append(Against(name, None, str(error)))
+    return Report(reports, tuple(against), gold)
 
 
 def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunReport:
@@ -322,12 +263,13 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         kind = error_class(record, run.gold.get(question), own)
         results[question] = QuestionResult(question, record, own, status, kind)
     asked = [
-        _Reached(one.record, one.values, one.values[metric] if one.values is not None else None)
+        (one.record.run, one.values[metric] if one.values is not None else None)
         for one in results.values()
         if one.record
     ]
-    costs = [one.run.whole_cost for one in asked if one.run.whole_cost is not None]
-    with_model = [one for one in asked if one.run.whole_usage.calls]
+    asked_runs = [run for run, _ in asked]
+    costs = [one.whole_cost for one in asked_runs if one.whole_cost is not None]
+    with_model = [one for one in asked if one[0].whole_usage.calls]
     by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
     for result in results.values():
         by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
@@ -341,17 +283,16 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         statuses=Counter(result.status for result in results.values()),
         actions=_action_bins(asked, lambda one: one.steps),
         path_actions=_action_bins(asked, lambda one: one.path),
-        mean_actions=fmean(len(one.run.steps) for one in asked) if asked else 0.0,
-        tools=_tools(asked),
-        usage=sum((one.run.whole_usage for one in asked), Usage()),
+        mean_actions=fmean(len(one.steps) for one in asked_runs) if asked else 0.0,
+        tools=_tools(asked_runs),
+        usage=sum((one.whole_usage for one in asked_runs), Usage()),
         prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
         completion_tokens=_equal_bins(with_model, lambda used: used.completion),
         cost=math.fsum(costs) if costs else None,
-        seconds=Spread.of(one.run.whole_seconds for one in asked) if asked else Spread(0.0),
-        replayed=sum(one.run.replayed.calls for one in asked),
+        seconds=Spread.of(one.whole_seconds for one in asked_runs) if asked else Spread(0.0),
+        replayed=sum(one.replayed.calls for one in asked_runs),
         kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
         labels=_hand_labels(labels),
-        groups=_groups(asked),
         results=results,
     )
 
@@ -361,42 +302,43 @@ def _bin(label: str, scores: Sequence[float | None], total: int) -> Bin:
     return Bin(label, len(scores), len(scores) / total, fmean(known) if known else None)
 
 
-def _action_bins(asked: Sequence[_Reached], steps: Callable[[Run], Sequence[Step]]) -> tuple[Bin, ...]:
+def _action_bins(asked: Sequence[_Asked], steps: Callable[[Run], Sequence[Step]]) -> tuple[Bin, ...]:
     """By number of actions; empty bins at the end are left out."""
     ends = [*((f"{low}–{high}" if low < high else str(low), high) for low, high in ACTION_BINS), ("> 30", math.inf)]
     bins: list[Bin] = []
     before = -1.0
     for label, high in ends:
-        bins.append(_bin(label, [one.score for one in asked if before < len(steps(one.run)) <= high], len(asked) or 1))
+        scores = [score for run, score in asked if before < len(steps(run)) <= high]
+        bins.append(_bin(label, scores, len(asked) or 1))
         before = high
     while bins and not bins[-1].count:
         bins.pop()
     return tuple(bins)
 
 
-def _equal_bins(asked: Sequence[_Reached], tokens: Callable[[Usage], int]) -> tuple[Bin, ...]:
+def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tuple[Bin, ...]:
     """Bins of equal width from the least to the largest amount, as SPINACH's Tables 10 and 11 have them."""
     if not asked:
         return ()
-    amounts = [tokens(one.run.whole_usage) for one in asked]
+    amounts = [tokens(run.whole_usage) for run, _ in asked]
     low, high = min(amounts), max(amounts)
     count = min(TOKEN_BINS, high - low) or 1
     width = (high - low) / count
     members: list[list[float | None]] = [[] for _ in range(count)]
-    for one, amount in zip(asked, amounts, strict=True):
-        members[min(count - 1, int((amount - low) / width)) if width else 0].append(one.score)
+    for (_, score), amount in zip(asked, amounts, strict=True):
+        members[min(count - 1, int((amount - low) / width)) if width else 0].append(score)
     return tuple(
         _bin(f"{low + number * width:,.0f}–{low + (number + 1) * width:,.0f}", group, len(asked))
         for number, group in enumerate(members)
     )
 
 
-def _tools(asked: Sequence[_Reached]) -> tuple[ToolUse, ...]:
+def _tools(runs: Sequence[Run]) -> tuple[ToolUse, ...]:
     """Use of each tool, the most called first."""
-    steps = [step for one in asked for step in one.run.steps]
+    steps = [step for run in runs for step in run.steps]
     errors = Counter(step.call.tool for step in steps if not step.ok)
     dropped = Counter(step.call.tool for step in steps if step.dropped)
-    questions = Counter(tool for one in asked for tool in {step.call.tool for step in one.run.steps})
+    questions = Counter(tool for run in runs for tool in {step.call.tool for step in run.steps})
     calls = Counter(step.call.tool for step in steps)
     return tuple(
         ToolUse(tool, number, errors[tool], dropped[tool], questions[tool]) for tool, number in calls.most_common()
@@ -410,25 +352,6 @@ def _hand_labels(labels: Sequence[Labelled]) -> tuple[HandLabel, ...]:
         groups[one.label][one.kind] += 1
     found = [HandLabel(name, kinds.total(), kinds.total() / len(labels), kinds) for name, kinds in groups.items()]
     return tuple(sorted(found, key=lambda one: (-one.count, one.label)))
-
-
-def _groups(asked: Sequence[_Reached]) -> tuple[GroupMeans, ...]:
-    """By the group that a query was put into, with its pattern; nothing for systems without groups."""
-    groups: defaultdict[str, list[tuple[bool, Mapping[str, float]]]] = defaultdict(list)
-    for one in asked:
-        name = next((step.observation for step in one.run.path if step.call.tool == _ROUTE), None)
-        if name is not None and one.values is not None:
-            failed = any(step.call.tool == _PROGRAM and not step.ok for step in one.run.path)
-            groups[name].append((failed, one.values))
-    return tuple(
-        GroupMeans(
-            name,
-            len(found),
-            sum(failed for failed, _ in found),
-            {metric: fmean(values[metric] for _, values in found) for metric in found[0][1]},
-        )
-        for name, found in sorted(groups.items())
-    )
 
 
 def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 20, seed: int = 1) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A report as one HTML file that fetches nothing: style, script and charts are in it.
+"""A report as one HTML file that fetches nothing: style and script are in it.
 
 Texts of models, knowledge bases and datasets are hostile until escaped: the templates escape everything, and the page's
 own policy lets no script run but the one whose hash it names.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
-from kbnav.evaluation.report.text import Grouped
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.runs.trajectory import Outcome, Run
+from kbnav.runs.trajectory import Outcome
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -30,11 +28,8 @@ ROWS = 50
 """Rows of a table that are shown."""
 CHARACTERS = 6_000
 """Characters of an observation or a query that are shown."""
-_COLORS = 6  # runs that have a colour of their own; then they repeat
 _PACKAGE = "kbnav.evaluation.report"
 _PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
-Evidence = Callable[[Run], Sequence[str]]
-"""Lines on what makes the rows of a run's answer true."""
 
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
@@ -64,27 +59,17 @@ def _template() -> Template:
     return template(_PACKAGE, "report.html", shorten=shortened, number=_number, metric=metric_name)
 
 
-def html_report(
-    report: Report,
-    title: str = "Evaluation report",
-    by: Sequence[Grouped] = (),
-    told: Evidence = lambda run: (),  # noqa: ARG005
-) -> str:
-    """The whole page as text.
-
-    ``by`` are the questions by what they are, a table each; ``told`` is asked about every answer.
-    """
+def html_report(report: Report, title: str = "Evaluation report") -> str:
+    """The whole page as text."""
     from markupsafe import Markup
 
     script = inside(_PACKAGE, "filter.js")
     text: str = _template().render(
         title=title,
         report=report,
-        by=by,
         classes=CLASSES,
         kinds=[kind for kind in CLASSES if any(kind == one.label for run in report.runs for one in run.kinds)],
-        chart=effort_chart(report),
-        questions=list(_questions(report, told)),
+        questions=list(_questions(report)),
         style=Markup(inside(_PACKAGE, "style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -119,7 +104,6 @@ class ShownAnswer:
     query: str
     table: ShownTable | None
     note: str
-    evidence: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +115,7 @@ class ShownQuestion:
     answers: tuple[ShownAnswer, ...]
 
 
-def _questions(report: Report, told: Evidence) -> Iterator[ShownQuestion]:
+def _questions(report: Report) -> Iterator[ShownQuestion]:
     for gold in report.gold.values():
         answers = [ShownAnswer("gold", None, undeclared(gold.query), gold_table(gold), gold.error)]
         for run in report.runs:
@@ -144,8 +128,7 @@ def _questions(report: Report, told: Evidence) -> Iterator[ShownQuestion]:
             outcome = result.record.run.outcome
             nothing = f"{outcome.absence.kind}: {outcome.absence.text}" if outcome.absence else ""
             note = " · ".join(filter(None, (outcome.note, nothing)))
-            shown, evidence = answer_table(outcome, gold), told(result.record.run)
-            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), shown, note, evidence))
+            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), answer_table(outcome, gold), note))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
 
@@ -199,52 +182,3 @@ def _cell(cell: Cell, table: AnswerTable, right: set[object]) -> ShownCell:
 def _number(value: float) -> str:
     """With four significant digits, and thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-@dataclass(frozen=True)
-class Point:
-    """A run's place in the chart, in its own units; ``low`` and ``high`` are the ends of the interval."""
-
-    name: str
-    x: float
-    y: float
-    low: float
-    high: float
-    color: int
-    before: bool
-    """Whether the name goes to the left, because there is no room at the right."""
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Cost against score, 640 wide and 300 high; ``ticks`` are places and texts along x."""
-
-    points: tuple[Point, ...]
-    ticks: tuple[tuple[float, str], ...]
-
-
-def effort_chart(report: Report) -> Chart:
-    """Where each run lies in the chart of what a question costs against its main metric."""
-    left, right, top, bottom = 48.0, 616.0, 12.0, 252.0
-    step = _round_step(max(report.effort.values) * 1.1 / 4)
-
-    def across(value: float) -> float:
-        return round(left + (right - left) * value / (4 * step), 1)
-
-    def down(score: float) -> float:
-        return round(bottom - (bottom - top) * score, 1)
-
-    points = []
-    for index, (run, effort) in enumerate(zip(report.runs, report.effort.values, strict=True)):
-        mean, x = run.means[run.metric], across(effort)
-        heights = down(mean.mean), down(mean.low), down(mean.high)
-        points.append(Point(run.name, x, *heights, index % _COLORS, before=x > right - 160))
-    return Chart(tuple(points), tuple((across(step * part), _number(step * part)) for part in range(5)))
-
-
-def _round_step(least: float) -> float:
-    """The next number of the kind 1, 2, 2.5 or 5 times a power of ten; 1 where nothing is to be shown."""
-    if least <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -16,19 +13,18 @@ from kbnav.answers.tables import markdown_text as plain
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Interval, Spread
-from kbnav.evaluation.records import GoldAnswer, SavedRun
+from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
-from kbnav.evaluation.scoring import main_metric, main_values, score_run
+from kbnav.evaluation.scoring import main_values, score_run
 
 _NONE = "–"
 
 
-def markdown_report(report: Report, by: Sequence[Grouped] = ()) -> str:
-    """Scores, comparisons, ``by`` groups, distributions and classes as Markdown tables; scores in percent."""
+def markdown_report(report: Report) -> str:
+    """Scores, comparisons, distributions and classes as Markdown tables; scores in percent."""
     parts = ["## Scores\n\n" + _scores(report)]
     if report.against:
         parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
-    parts += [f"## By {plain(one.key)}\n\n{groups_markdown(one)}" for one in by]
     parts += [f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)) for run in report.runs]
     return "\n".join(parts)
 
@@ -42,13 +38,12 @@ def _scores(report: Report) -> str:
     for run in report.runs:
         means = [_interval(run.means[metric]) if metric in run.means else _NONE for metric in _metrics(report)]
         cost = _NONE if run.cost is None else f"{run.cost:.2f}"
-        points = _NONE if run.per_dollar is None else f"{run.per_dollar:,.0f}"
         counts = (run.scores.all.questions, run.scores.attempted.questions)
         what = (run.name, run.info.called, run.info.model, run.info.dataset)
-        rows.append((*what, *counts, *means, run.seconds.text(), cost, points))
+        rows.append((*what, *counts, *means, run.seconds.text(), cost))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached", *map(metric_name, _metrics(report)))
     notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
-    made = table((*head, "Seconds", "Cost, $", "Points a $"), rows)
+    made = table((*head, "Seconds", "Cost, $"), rows)
     return "\n".join([made, "".join(notes)]) if notes else made
 
 
@@ -73,11 +68,6 @@ def _distributions(run: RunReport) -> Iterator[str]:
         texts = (", ".join(f"{kind} {count}" for kind, count in some) for some in kinds)
         labels = [(one.label, one.count, f"{one.share:.1%}", text) for one, text in zip(run.labels, texts, strict=True)]
         yield table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
-    if run.groups:
-        head = ("Group", "Questions", "Failed", *map(metric_name, run.groups[0].means))
-        yield table(
-            head, [(one.group, one.questions, one.failed, *map(_percent, one.means.values())) for one in run.groups]
-        )
     if run.tools:
         rows = [(use.tool, use.calls, use.errors, use.dropped, use.questions) for use in run.tools]
         yield table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), rows)
@@ -99,45 +89,24 @@ def _percent(value: float | None) -> str:
     return _NONE if value is None else f"{100 * value:.1f}"
 
 
-def summary_csv(report: Report) -> str:
-    """One row a run: every metric with its interval, and what it took. Runs are ranked and tables scored apart."""
-    header = ["run", "system", "model", "dataset", "questions", "reached"]
-    header += [f"{metric}{part}" for metric in _metrics(report) for part in ("", "_low", "_high")]
-    header += ["actions", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "points_a_dollar"]
-    rows = []
-    for run in report.runs:
-        row: list[object] = [run.name, run.info.called, run.info.model, run.info.dataset, len(run.results), run.reached]
-        for metric in _metrics(report):
-            mean = run.means.get(metric)
-            row += (mean.mean, mean.low, mean.high) if mean else (None, None, None)
-        row += (run.mean_actions, run.usage.prompt, run.usage.cached, run.usage.completion)
-        rows.append((*row, run.cost, run.per_dollar, run.seconds.mean, run.seconds.deviation))
-    return _csv([*header, "seconds", "seconds_sd"], rows)
-
-
-def questions_csv(report: Report) -> str:
-    """One row a run and question; metrics are empty where there is no gold answer."""
-    header = ["run", "id", "question", "status", "class", *_metrics(report)]
-    header += ["actions", "prompt_tokens", "completion_tokens", "cost", "seconds"]
-    rows = []
-    for run in report.runs:
-        for result in run.results.values():
-            values = [(result.values or {}).get(metric) for metric in _metrics(report)]
-            took: list[object] = [None] * 5
-            if result.record:
-                asked, used = result.record.run, result.record.run.whole_usage
-                took = [len(asked.steps), used.prompt, used.completion, asked.whole_cost, asked.whole_seconds]
-            text = report.gold[result.id].question
-            rows.append((run.name, result.id, text, result.status, result.kind, *values, *took))
-    return _csv(header, rows)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return out.getvalue()
+def run_records(report: Report) -> list[dict[str, Any]]:
+    """The scores of each run and what it took, for programs."""
+    return [
+        {
+            "run": run.name,
+            "system": run.info.called,
+            "model": run.info.model,
+            "dataset": run.info.dataset,
+            "questions": len(run.results),
+            "reached": run.reached,
+            "means": {metric: asdict(mean) for metric, mean in run.means.items()},
+            "actions": run.mean_actions,
+            "tokens": asdict(run.usage),
+            "cost": run.cost,
+            "seconds": run.seconds._asdict(),
+        }
+        for run in report.runs
+    ]
 
 
 @dataclass(frozen=True)
@@ -146,25 +115,9 @@ class SystemScore:
 
     run: str
     questions: int
-    metric: str
-    """The one that runs are told apart by."""
     means: Mapping[str, float]
     seconds: Spread | None
     dollars: float | None
-
-    @property
-    def main(self) -> float:
-        """The mean of that metric."""
-        return self.means[self.metric]
-
-    def per(self, amount: float | None) -> float | None:
-        """Points of the main metric for one dollar or second, or None where nothing was spent or it is not known."""
-        return 100 * self.main / amount if amount else None
-
-    @property
-    def per_second(self) -> float | None:
-        """Points of the main metric for one second."""
-        return self.per(self.seconds.mean if self.seconds else None)
 
 
 Systems = Mapping[str, Mapping[str, SystemScore]]
@@ -183,7 +136,6 @@ def systems_by_dataset(runs: Mapping[str, SavedRun]) -> Systems:
         row[run.info.dataset] = SystemScore(
             name,
             scores.all.questions,
-            main_metric(scores.metrics),
             scores.all.values,
             seconds=Spread.of(one.whole_seconds for one in asked) if any(one.whole_seconds for one in asked) else None,
             dollars=sum(costs) / len(asked) if costs else None,
@@ -207,10 +159,9 @@ def systems_markdown(systems: Systems) -> str:
             cell.seconds.text() if cell.seconds else _NONE,
             _NONE if cell.dollars is None else f"{cell.dollars:.4f}",
         )
-        points = [_NONE if one is None else f"{one:,.1f}" for one in (cell.per(cell.dollars), cell.per_second)]
-        took.append((system, dataset, cell.questions, *spent, metric_name(cell.metric), *points))
+        took.append((system, dataset, cell.questions, *spent))
     head = ["System", *(f"{dataset} {metric_name(name)}" for dataset, name in shown)]
-    cost = ["System", "Dataset", "Questions", "Seconds", "$ a question", "Metric", "Points a $", "Points a second"]
+    cost = ["System", "Dataset", "Questions", "Seconds", "$ a question"]
     return table(head, rows) + "\n" + table(cost, took)
 
 
@@ -226,9 +177,6 @@ def systems_records(systems: Systems) -> list[dict[str, Any]]:
             "seconds": cell.seconds.mean if cell.seconds else None,
             "seconds_sd": cell.seconds.deviation if cell.seconds else None,
             "dollars_a_question": cell.dollars,
-            "metric": cell.metric,
-            "points_a_dollar": cell.per(cell.dollars),
-            "points_a_second": cell.per_second,
         }
         for system, row in systems.items()
         for dataset, cell in row.items()
@@ -254,9 +202,9 @@ class Grouped:
 
 
 def grouped(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> Grouped:
-    """The questions of one dataset by a key: ``meta.`` and a field, a dot between nested ones, or what made ones have.
+    """The questions of one dataset by a field of ``meta``, with a dot between nested ones.
 
-    That is ``shape``, ``template``, ``answer_type`` and ``hops``. Raises UsageError where a run is of another dataset,
+    Raises UsageError where a run is of another dataset,
     or no question has the key.
     """
     for name, run in runs.items():
@@ -264,10 +212,9 @@ def grouped(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> Grouped
             raise UsageError(
                 f"{name} is of another {run.info.dataset} than {dataset.name}: name its dataset by --dataset"
             )
-    first = next(iter(runs.values()))
     members: defaultdict[str, list[str]] = defaultdict(list)
     for one in dataset.questions:
-        members[_value(one, first.gold.get(one.id), key) or _NONE].append(one.id)
+        members[_value(one, key) or _NONE].append(one.id)
     if set(members) <= {_NONE}:
         fields = sorted({name for one in dataset.questions for name in one.meta})
         raise UsageError(f"no question of {dataset.name} has {key}; in meta there are: {', '.join(fields) or 'none'}")
@@ -287,39 +234,9 @@ def groups_markdown(found: Grouped) -> str:
     return table(head, [[one.value, one.questions, *map(_percent, one.means.values())] for one in found.groups])
 
 
-def _value(question: Question, gold: GoldAnswer | None, key: str) -> str:
+def _value(question: Question, key: str) -> str:
     """What a question has for a key; empty where it has nothing."""
-    if key == "hops" and not question.meta.get("hops"):
-        steps = [int(number) for number in re.findall(r"\d+", str(question.meta.get("shape", "")))]
-        return str(max(steps)) if steps else ""
-    if key == "answer_type" and not question.meta.get("answer_type"):
-        return _answer_type(gold)
     found: Any = question.meta
     for part in key.removeprefix("meta.").split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
     return "" if found is None else str(found)
-
-
-def _answer_type(gold: GoldAnswer | None) -> str:
-    """Of a gold table: yes or no, an entity, a number, a date or a text, or that it has several columns."""
-    answer = gold.table if gold else None
-    if answer is None:
-        return ""
-    if answer.boolean is not None:
-        return "yes or no"
-    cells = [cell for row in answer.rows for cell in row if cell]
-    if not cells:
-        return "nothing"
-    if len(answer.columns) > 1:
-        return "several columns"
-    kinds = {_kind(cell.datatype or "", cell.type) for cell in cells}
-    return kinds.pop() if len(kinds) == 1 else "mixed"
-
-
-def _kind(datatype: str, kind: str) -> str:
-    name = datatype.rpartition("#")[2].lower()
-    if kind != "literal":
-        return "entity"
-    if name.startswith(("date", "gyear", "time")):
-        return "date"
-    return "number" if name in ("integer", "decimal", "double", "float", "int", "long") else "text"

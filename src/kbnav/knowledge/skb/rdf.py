@@ -20,6 +20,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -32,16 +33,18 @@ from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import Fields, Progress, no_progress
-from kbnav.knowledge.sparql.check import check
+from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.guard import guard
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 LONGEST = 500
+_DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
 LABELLED = 100
 """Rows whose nodes are labelled: half from the beginning, half from the end."""
@@ -224,9 +227,9 @@ class SparqlStore:
         guard(text, ())
         _refuse_unknown_prefix(text)
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
-        check(text, services=(), strict=True)
+        prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
-            result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json", most_bytes=self._most_bytes)
+            result = self._pool.query(prepared.text, "json", "json", most_bytes=self._most_bytes)
         except QueryError as error:
             raise self._error(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))

@@ -1,34 +1,34 @@
-"""Check a query before it is sent: that it only reads, asks no foreign service, and parses.
+"""What a query is, and where it goes wrong: found before anything is sent, and nothing is run.
 
-Nothing is run here, and nothing is sent. The parser is Oxigraph's; where it refuses a query, it is asked again to find
-out where the fault is and what belongs there.
+Two parsers look at it: ``syntax`` says what belongs in a place, Oxigraph's what the standard allows beyond grammar.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.guard import guard, service_targets
-from kbnav.knowledge.sparql.tokens import AGGREGATES, Token, edited, join, refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.sparql.vocabulary import (
-    LABEL_SERVICE,
-    SKB_PREFIXES,
-    STANDARD_PREFIXES,
-    QueryText,
-    declared_prefixes,
+from kbnav.knowledge.sparql.syntax import (
+    Bind,
+    Call,
+    Expression,
+    Node,
+    Query,
+    Select,
+    Value,
+    nodes_of,
+    visible,
 )
+from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, syntax_error, tokenize
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, declared_prefixes, expand
 
 if TYPE_CHECKING:
     from pyoxigraph import Store
-
-HINTS = "http://www.bigdata.com/queryHints#"
 
 
 class QueryForm(StrEnum):
@@ -38,80 +38,6 @@ class QueryForm(StrEnum):
     ASK = "ASK"
     CONSTRUCT = "CONSTRUCT"
     DESCRIBE = "DESCRIBE"
-
-
-def check(query: str, *, services: Collection[str], strict: bool) -> QueryForm:
-    """Check a query before it is sent, and say which form it has.
-
-    Args:
-        query: the text as the model wrote it; standard prefixes need not be declared.
-        services: IRIs that SERVICE may name.
-        strict: whether the query is for a store that knows the SPARQL standard, the label service and what
-            ``expand_aliases`` rewrites only. Otherwise it is for Blazegraph, and its extensions pass.
-
-    Raises:
-        QueryRefused: the query changes data, names a dataset, or names a SERVICE that is not allowed.
-        QuerySyntaxError: it does not parse, or is too large for parsers; line and column are those of ``query``.
-    """
-    refuse_oversized(query)
-    guard(query, services)
-    form = query_form(query)
-    split = QueryText(query)
-    found = extension(split) or next(_other_services(split.tokens), None)
-    if strict and found:
-        detail = f"{found[1]} is an extension that this query service does not have; use standard SPARQL"
-        raise syntax_error(query, found[0].start, detail)
-    for index in split.calls() if strict else ():
-        iri, call = split.iri(index), split.tokens[index]
-        if not iri.startswith(STANDARD_PREFIXES["xsd"]):
-            detail = f"the function {call.text} is an extension that this query service does not have"
-            raise syntax_error(query, call.start, detail)
-    text = without_services(query)
-    error = parse_error(text)
-    if error and not found and (parse_error(expand_aliases(text)) if strict else not _parses_relaxed(text)):
-        raise explain(query, text, error)
-    return form
-
-
-def query_form(query: str) -> QueryForm:
-    """The form of a query, by its first word behind the declarations. Raises QuerySyntaxError where it has none."""
-    tokens = iter(tokenize(query))
-    for token in tokens:
-        if token.is_word(*QueryForm):
-            return QueryForm(token.text.upper())
-        if not token.is_word("PREFIX", "BASE"):
-            detail = f"expected SELECT, ASK, CONSTRUCT or DESCRIBE, not `{token.text[:40]}`"
-            raise syntax_error(query, token.start, detail)
-        for _ in range(2 if token.is_word("PREFIX") else 1):
-            next(tokens, None)
-    raise syntax_error(query, len(query), "expected SELECT, ASK, CONSTRUCT or DESCRIBE; the query is empty")
-
-
-def extension(query: QueryText) -> tuple[Token, str] | None:
-    """The first token that only Blazegraph's parser understands, and what it is called."""
-    for index, token in enumerate(query.tokens):
-        if token.is_word("INCLUDE", "WITH") or token.kind == "subquery":
-            return token, "a named subquery (WITH … AS %name, INCLUDE %name)"
-        if query.iri(index).startswith(HINTS):
-            return token, f"the query hint `{token.text}`"
-    return None
-
-
-def _other_services(tokens: Sequence[Token]) -> Iterator[tuple[Token, str]]:
-    return (
-        (target, f"SERVICE {target.text}") for target, iri in service_targets(tokens) if target and iri != LABEL_SERVICE
-    )
-
-
-def without_services(query: str) -> str:
-    """The query with each ``SERVICE target`` blanked out: a plain group is left, and positions stay as they were."""
-    tokens = tokenize(query)
-    targets = iter(service_targets(tokens))
-    spans = [(token.start, (next(targets)[0] or token).end) for token in tokens if token.is_word("SERVICE")]
-    return edited(query, {(start, end): " " * (end - start) for start, end in spans})
-
-
-# The parser
 
 
 def parse_error(query: str) -> str | None:
@@ -147,13 +73,9 @@ def close_up(query: str) -> str:
     """
     edits = {}
     for token, after in pairwise(tokenize(query)):
-        if after.text == "(" and _opens_at_once(token):
+        if after.text == "(" and token.is_word("CONCAT", "COALESCE", "BNODE"):
             edits[token.start, after.start] = query[token.end : after.start] + token.text
     return edited(query, edits)
-
-
-def _opens_at_once(token: Token) -> bool:
-    return token.is_word("CONCAT", "COALESCE", "BNODE")
 
 
 def fresh_variable(query: str, stem: str = "unused") -> str:
@@ -168,127 +90,70 @@ _LONGEST_ALIAS = 4000
 """Twenty aliases, each of the one before twice, would make a million characters: such a query is left to fail."""
 
 
-def expand_aliases(query: str) -> str:
-    """The query with aliases replaced by what they stand for, where the standard lets none be used.
+def alias_edits(query: str, read: Query) -> dict[tuple[int, int], str]:
+    """Places of aliases that stand where the standard lets none be used, each with what it stands for.
 
     ``(COUNT(?e) AS ?n) … HAVING(?n > 1)``: by the standard HAVING comes before the expressions behind SELECT, so the
     alias has no value there, and the result is empty without an error. ``(COUNT(?e) AS ?n) (?n * 2 AS ?m)`` does not
-    even parse. All other text stays as it is. Raises QuerySyntaxError where strings or brackets do not close.
+    even parse.
     """
-    split = QueryText(query)
     edits: dict[tuple[int, int], str] = {}
-    for index, token in enumerate(split.tokens):
-        if token.is_word("SELECT"):
-            edits |= _alias_edits(split, index)
-    return edited(query, edits)
+    for select in read.selects:
+        aliases: dict[str, str] = {}
+        for one in select.expressions:
+            used = dict(_uses(one.node, aliases))
+            start, end = one.node.place.start, one.node.place.end
+            text = edited(query[start:end], {(at - start, to - start): new for (at, to), new in used.items()})
+            if one.variable and len(text) + 2 <= _LONGEST_ALIAS:
+                aliases[one.variable] = f"({text})"
+            # Without groups an alias may be used by the next expression, and stays.
+            edits |= used if is_grouped(select) else {}
+        for modifier in select.tail.modifiers:
+            for one in modifier.expressions if modifier.kind == "HAVING" else ():
+                edits |= _uses(one.node, aliases)
+    return edits
 
 
-def _alias_edits(query: QueryText, select: int) -> dict[tuple[int, int], str]:
-    """What to put in place of which variables of one SELECT."""
-    tokens, own, end = query.tokens, query.beside(select), query.end(query.parent[select])
-    body = next((one for one in own if tokens[one].text == "{" or tokens[one].is_word("WHERE", "FROM")), end)
-    having = next((one for one in own if tokens[one].is_word("HAVING")), end)
-    behind = next((one for one in own if one > having and tokens[one].is_word(*_BEHIND_GROUPS)), end)
-    aliases: dict[str, str] = {}
-    edits: dict[tuple[int, int], str] = {}
-    for bracket in own:
-        close = query.close.get(bracket, bracket)
-        if close < body and close - bracket > 3 and tokens[close - 2].is_word("AS"):
-            inside = range(bracket + 1, close - 2)
-            replaced = _uses(query, inside, bracket, aliases)
-            edits |= replaced
-            parts = [tokens[one] for one in inside]
-            text = f"({join([replace(one, text=replaced.get((one.start, one.end), one.text)) for one in parts])})"
-            if len(text) <= _LONGEST_ALIAS:
-                aliases[tokens[close - 1].text[1:]] = text
-    grouped = any(tokens[one].is_word("GROUP") for one in own) or _has_aggregate(tokens[select:body])
-    # Without groups an alias may be used by the next expression, and stays.
-    return (edits if grouped else {}) | _uses(query, range(having + 1, behind), query.parent[select], aliases)
+def _uses(node: Node, aliases: Mapping[str, str]) -> Iterable[tuple[tuple[int, int], str]]:
+    """The uses of aliases in an expression, and their expressions; not in a pattern, an aggregate or BOUND."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Value) and one.text in aliases:
+            yield (one.place.start, one.place.end), aliases[one.text]
+        waiting += one.arguments if isinstance(one, Call) and one.name not in (*AGGREGATES, "BOUND") else ()
 
 
-def _uses(query: QueryText, places: range, level: int, aliases: dict[str, str]) -> dict[tuple[int, int], str]:
-    """The uses of aliases among some tokens, and their expressions; not in a pattern, an aggregate or BOUND."""
-    found = {}
-    for index in places:
-        token, bracket = query.tokens[index], query.parent[index]
-        if token.kind == "variable" and token.text[1:] in aliases:
-            while (
-                bracket != level
-                and query.tokens[bracket].text == "("
-                and not query.is_word(bracket - 1, *AGGREGATES, "BOUND")
-            ):
-                bracket = query.parent[bracket]
-            if bracket == level:
-                found[token.start, token.end] = aliases[token.text[1:]]
-    return found
+def is_grouped(select: Select) -> bool:
+    """Whether the rows of a SELECT are of groups."""
+    return any(one.kind == "GROUP BY" for one in select.tail.modifiers) or any(map(_aggregates, select.expressions))
 
 
-def _has_aggregate(tokens: Sequence[Token]) -> bool:
-    return any(token.is_word(*AGGREGATES) for token in tokens)
+def _aggregates(expression: Expression) -> bool:
+    return any(isinstance(one, Call) and one.name in AGGREGATES for one in nodes_of(expression.node))
 
 
-def _parses_relaxed(text: str) -> bool:
-    """Whether the query would parse if no name were given twice and aliases could be used at once.
+def renamed(query: str, read: Query) -> str:
+    """The query as it would be if no name were given twice, aliases were not used, and no full stop were missing.
 
     ``(YEAR(?d) AS ?year) … GROUP BY ?year``, an alias used by the next expression behind SELECT, and ``BIND(… AS ?x)``
     for an ``?x`` that has a value are in the query service's own examples.
     """
-    query = QueryText(text)
-    stem = fresh_variable(text, "renamed")
-    changed = list(query.tokens)
-    for index, token in enumerate(query.tokens):
-        if token.is_word("AS") and index + 1 < len(changed) and changed[index + 1].kind == "variable":
-            changed[index + 1] = replace(changed[index + 1], text=f"?{stem}_{index}")
-            if expression := _selected(query, index):
-                own = query.tokens[expression.start : expression.stop]
-                error = parse_error(f"SELECT ({join(own)} AS ?{stem}) {{}}")
-                if error and "an expression with a variable that is unbound" not in error:
-                    return False
-                for inside in expression:
-                    changed[inside] = Token("word", "", token.start)
-                changed[expression.start] = Token("word", "SAMPLE(1)" if _has_aggregate(own) else "1", token.start)
-    return parse_error(join(changed)) is None
+    stem = fresh_variable(query, "renamed")
+    edits = {(place, place): ". " for place in read.loose}
+    listed = {id(one) for select in read.selects for one in select.expressions}
+    for number, one in enumerate(read.expressions):
+        if one.variable or id(one) in listed:
+            text = one.node.place.of(query)
+            if id(one) in listed:
+                text = "SAMPLE(1)" if _aggregates(one) else "1"
+            edits[one.place.start, one.place.end] = f"({text} AS ?{stem}_{number})"
+    return edited(query, edits)
 
 
-def _selected(query: QueryText, index: int) -> range | None:
-    """The tokens of the expression before an ``AS`` behind SELECT; None for the ``AS`` of BIND or GROUP BY."""
-    bracket = query.parent[index]
-    for before in range(bracket - 1, -1, -1):
-        token = query.tokens[before]
-        listed = token.kind == "variable" or token.text in ("(", ")") or token.is_word("DISTINCT", "REDUCED")
-        if query.parent[before] == query.parent[bracket] and not listed:
-            return range(bracket + 1, index) if token.is_word("SELECT") else None
-    return None
+# Where a query that is read goes wrong all the same
 
-
-# Where a query that does not parse goes wrong. The parser reports the furthest character it looked at, which is up to a
-# keyword's length behind the fault, and only the alternatives that reached that far. Both are cured by asking it again:
-# with each token on a line of its own, padded by more than the longest keyword, the line of the failure is the token at
-# fault; and what may stand there is found by putting each of a few candidates in its place.
-
-_PAD = " " * 24 + "\n"
-_MOST_TOKENS, _MOST_BINDS = 5000, 5
-"""Tokens before the fault, and BINDs, the nearest first: more parses than for these would take seconds."""
-_FAILURE = re.compile(r"error at (\d+):\d+: expected (.*)", re.DOTALL)
-_BEHIND_GROUPS = ("ORDER", "LIMIT", "OFFSET", "VALUES")
-
-_CANDIDATES = {
-    **{f"`{mark}`": mark for mark in "})].;,{("},
-    "a variable": "?v",
-    "a prefixed name or IRI": "<a:a>",
-    "a number": "1",
-    "a string": '"s"',
-    "an operator such as `=`": "=",
-    "AS": "AS",
-    "WHERE": "WHERE",
-    "BY": "BY",
-    "a pattern such as FILTER or OPTIONAL": "OPTIONAL",
-    "GROUP BY": "GROUP",
-    "ORDER BY": "ORDER",
-    "LIMIT": "LIMIT",
-}
-"""What is named as expected, and a text that stands for it."""
-
+_FAILURE = re.compile(r"error at (\d+):(\d+): expected")
 _RULES = {
     "Duplicated variable name in SELECT": "a variable stands twice behind SELECT",
     "overrides an existing variable": "`(… AS ?name)` behind SELECT needs a name that the pattern does not use",
@@ -300,90 +165,48 @@ _RULES = {
 """Parts of the parser's messages about queries that are grammatical and still not allowed."""
 
 
-def explain(query: str, parsed: str, error: str) -> QuerySyntaxError:
-    """Turn the parser's ``error`` about ``parsed`` into one about ``query``, which has the same positions."""
-    split = QueryText(parsed)
-    tokens = split.tokens
-    layout, lines = _layout(tokens)
-    match = _FAILURE.search(parse_error(layout) or error)
-    index, expected = len(tokens), error
-    if match is not None:
-        index, expected = sum(end < int(match[1]) for end in lines), match[2]
-    if (name := _ungrouped(split, index)) is not None:
-        detail = f"{name.text} is neither in GROUP BY nor aggregated: add it to GROUP BY, or write SAMPLE({name.text})"
-        return syntax_error(query, name.start, detail)
-    if index < len(tokens) and tokens[index].kind == "name" and not split.iri(index):
-        prefix = tokens[index].text.split(":", 1)[0]
-        known = ", ".join([*declared_prefixes(tokens), *list(STANDARD_PREFIXES)[:9], "…"])
-        detail = f"the prefix `{prefix}:` is not declared: add `PREFIX {prefix}: <…>`, or use one of {known}"
-        return syntax_error(query, tokens[index].start, detail)
-    if (name := _bound_twice(split, index)) is not None:
-        detail = f"BIND gives {name.text} a value, but the pattern before already uses it: choose another name"
-        return syntax_error(query, name.start, detail)
-    at = tokens[index].start if index < len(tokens) else len(query.rstrip())
+def explain(query: str, read: Query, error: str) -> QuerySyntaxError:
+    """The parser's ``error`` about a query as one that says what to change."""
+    tokens = tokenize(query)
+    declared = declared_prefixes(tokens)
+    for token in tokens:
+        if token.kind == "name" and not expand(token, {**SKB_PREFIXES, **declared}) and token.text != ":":
+            prefix = token.text.split(":", 1)[0]
+            known = ", ".join([*declared, *list(STANDARD_PREFIXES)[:9], "…"])
+            detail = f"the prefix `{prefix}:` is not declared: add `PREFIX {prefix}: <…>`, or use one of {known}"
+            return syntax_error(query, token.start, detail)
+    for select in read.selects if "unbound" in error or not any(part in error for part in _RULES) else ():
+        keys = {
+            name
+            for one in select.tail.modifiers
+            if one.kind == "GROUP BY"
+            for key in one.expressions
+            for name in (key.variable, *key.variables)
+        }
+        loose = [one for one in select.variables if one not in (*keys, *select.computed)]
+        if is_grouped(select) and loose:
+            name = loose[0]
+            at = next(one.start for one in tokens if one.start >= select.place.start and one.text[1:] == name[1:])
+            detail = f"{name} is neither in GROUP BY nor aggregated: add it to GROUP BY, or write SAMPLE({name})"
+            return syntax_error(query, at, detail)
+    if read.loose:
+        return syntax_error(query, read.loose[0], "a full stop is missing in front of this: expected `.` or `;`")
+    for group in read.groups:
+        bound: set[str] = set()
+        for element in group.elements:
+            if isinstance(element, Bind) and element.variable in bound:
+                name = element.variable
+                detail = f"BIND gives {name} a value, but the pattern before already uses it: choose another name"
+                return syntax_error(query, element.place.end - 1 - len(name), detail)
+            bound |= set(visible(element))
+    match = _FAILURE.match(error)
+    lines = query.splitlines(keepends=True)
+    line, column = (int(match[1]), int(match[2])) if match else (len(lines), 1)
+    at = min(sum(map(len, lines[: line - 1])) + column - 1, len(query.rstrip()))
+    before = [token for token in tokens if token.start < at]
     for part, rule in _RULES.items():
-        if part in expected:
-            return syntax_error(query, at, rule)
-    found = f"unexpected `{tokens[index].text[:60]}`" if index < len(tokens) else "the query ends too early"
-    *others, last = (_expected(tokens[:index]) if index <= _MOST_TOKENS else []) or [""]
-    wanted = f"{', '.join(others)} or {last}" if others else last
-    return syntax_error(query, at, f"{found}: expected {wanted}" if wanted else found)
-
-
-def _layout(tokens: Sequence[Token]) -> tuple[str, list[int]]:
-    """The tokens on lines of their own, and the last line of each."""
-    parts: list[str] = []
-    line, ends = 1, []
-    for token, after in zip(tokens, [*tokens[1:], None], strict=False):
-        # `-1` is one token to the parser where a value is expected.
-        signed = after is not None and token.text in ("-", "+") and after.kind == "number" and after.start == token.end
-        glued = signed or (after is not None and after.text == "(" and _opens_at_once(token))
-        ends.append(line + token.text.count("\n"))
-        parts.append(token.text + ("" if glued else _PAD))
-        line = ends[-1] + (not glued)
-    return "".join(parts), ends
-
-
-def _expected(tokens: Sequence[Token]) -> list[str]:
-    text, _ = _layout(tokens)
-    line = text.count("\n") + 1
-    failures = {name: _FAILURE.search(parse_error(f"{text}{one}{_PAD}") or "") for name, one in _CANDIDATES.items()}
-    return [name for name, match in failures.items() if match is None or int(match[1]) > line]
-
-
-def _bound_twice(query: QueryText, index: int) -> Token | None:
-    """The variable of a BIND before ``index`` if, with another name there, the parser goes on."""
-    tokens = query.tokens
-    stranger = "?" + fresh_variable(query.text)
-    bound = [
-        place
-        for place in range(2, min(index, len(tokens)))
-        if tokens[place].kind == "variable"
-        and query.is_word(place - 1, "AS")
-        and query.is_word(query.parent[place] - 1, "BIND")
-    ]
-    for place in reversed(bound[-_MOST_BINDS:]):
-        text, ends = _layout([*tokens[:place], replace(tokens[place], text=stranger), *tokens[place + 1 :]])
-        match = _FAILURE.search(parse_error(text) or "")
-        if match is None or index >= len(ends) or int(match[1]) > ends[index]:
-            return tokens[place]
-    return None
-
-
-def _ungrouped(query: QueryText, index: int) -> Token | None:
-    """A variable behind a SELECT that ends at ``index`` which is projected alone although rows are grouped."""
-    tokens = query.tokens
-    for start, token in enumerate(tokens):
-        end = query.end(query.parent[start])
-        if not token.is_word("SELECT") or end != index:
-            continue
-        own = query.beside(start)
-        body = next((one for one in own if tokens[one].text == "{"), end)
-        by = next((one for one in own if one > body and tokens[one].is_word("GROUP")), end)
-        stop = next((one for one in own if one > by and tokens[one].is_word("HAVING", *_BEHIND_GROUPS)), end)
-        if by < end or _has_aggregate(tokens[start:body]):
-            keys = {tokens[one].text[1:] for one in range(by, stop) if tokens[one].kind == "variable"}
-            alone = (tokens[one] for one in own if one < body and tokens[one].kind == "variable")
-            if (loose := next((one for one in alone if one.text[1:] not in keys), None)) is not None:
-                return loose
-    return None
+        if part in error:
+            return syntax_error(query, before[-1].start if before else at, rule)
+    shown = f", at `{before[-1].text[:60]}`" if before else ""
+    detail = f"unexpected here{shown}: check the keyword, the operands and the brackets"
+    return syntax_error(query, before[-1].start if before else at, detail)

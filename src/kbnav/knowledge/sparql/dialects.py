@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,7 +13,6 @@ from kbnav.settings.plugins import did_you_mean
 
 TextIndex = Literal["", "virtuoso", "qlever"]
 """The form in which an engine's text index is asked; empty: CONTAINS, which reads every label."""
-GeoFunction = Literal["distance", "latitude", "longitude"]
 
 GEOF_WIKIDATA = "http://www.opengis.net/def/geosparql/function/"
 GEOF_STANDARD = "http://www.opengis.net/def/function/geosparql/"
@@ -25,7 +24,7 @@ class Dialect:
     """What an engine has beyond SPARQL 1.1, or lacks of it.
 
     A value of this class is plain data: ``dataclasses.replace`` makes the dialect of one endpoint from that of its
-    engine, such as another ``row_limit`` or ``text``.
+    engine, such as one without ``text``.
     """
 
     name: str
@@ -40,8 +39,8 @@ class Dialect:
     narrow_integers: bool = True
     """Whether it casts by ``xsd:int``, ``xsd:long`` and the like, which the standard does not have (section 17.5); else
     ``xsd:integer`` is taken, which gives the same number."""
-    geo: Mapping[GeoFunction, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Expressions with ``{0}`` and ``{1}`` for points: kilometres between two, latitude and longitude of one."""
+    geo: str = ""
+    """Namespace of its functions for points, if any: ``distance`` in kilometres, ``latitude``, ``longitude``."""
     functions: frozenset[str] = frozenset()
     """IRIs of Wikidata's own functions that it has."""
     days: str = ""
@@ -50,43 +49,14 @@ class Dialect:
     closed: bool = False
     """Whether every other function with an IRI is known not to be there, so that it is refused before it is sent."""
     text: TextIndex = ""
-    row_limit: int | None = None
-    """Rows at which its results end without an error; None: not known, or told with each result."""
 
-
-def _geosparql(namespace: str) -> Mapping[GeoFunction, str]:
-    return MappingProxyType(
-        {
-            "distance": f"<{namespace}distance>({{0}}, {{1}})",
-            "latitude": f"<{namespace}latitude>({{0}})",
-            "longitude": f"<{namespace}longitude>({{0}})",
-        }
-    )
-
-
-GEO_WIKIDATA = _geosparql(GEOF_WIKIDATA)
-"""Functions as Wikidata's query service has them."""
 
 _WDQS = Dialect(
     "wdqs",
     "Blazegraph, as Wikidata's query service has it",
     blazegraph=True,
-    geo=GEO_WIKIDATA,
+    geo=GEOF_WIKIDATA,
     functions=frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"}),
-)
-# Its own points, made from text; ResultSetMaxRows is 10,000 on most public endpoints, and told in a header.
-_VIRTUOSO = Dialect(
-    "virtuoso",
-    "Virtuoso",
-    geo=MappingProxyType(
-        {
-            "distance": "<bif:st_distance>(<bif:st_geomfromtext>(STR({0})), <bif:st_geomfromtext>(STR({1})))",
-            "latitude": "<bif:st_y>(<bif:st_geomfromtext>(STR({0})))",
-            "longitude": "<bif:st_x>(<bif:st_geomfromtext>(STR({0})))",
-        }
-    ),
-    text="virtuoso",
-    row_limit=10_000,
 )
 AUTO = "auto"
 """What the settings say where the dialect is to be found out."""
@@ -99,8 +69,8 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             # What `kbnav sparql serve` serves: it rewrites what is written for Wikidata's service by itself.
             replace(_WDQS, name="kbnav", engine="Oxigraph, as kbnav serves it"),
             # docs.qlever.dev, pages on text search and GeoSPARQL, 2026: kilometres where no unit is given.
-            Dialect("qlever", "QLever", geo=_geosparql(GEOF_STANDARD), text="qlever"),
-            _VIRTUOSO,
+            Dialect("qlever", "QLever", geo=GEOF_STANDARD, text="qlever"),
+            Dialect("virtuoso", "Virtuoso", text="virtuoso"),
             Dialect("oxigraph", "Oxigraph", lateral=True, narrow_integers=False),
             Dialect("sparql11", "SPARQL 1.1", narrow_integers=False),
         )

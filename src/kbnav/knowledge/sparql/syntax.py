@@ -9,12 +9,13 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 from typing import Literal
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.tokens import Token, join, nesting, syntax_error, tokenize
+from kbnav.knowledge.sparql.tokens import Token, check_nesting, join, syntax_error, tokenize
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,16 @@ class Place:
         """The text there."""
         return query[self.start : self.end]
 
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end
+
 
 @dataclass(frozen=True)
 class Value:
     """An operand of an expression: a variable (``?name``), an IRI or a literal, as written."""
 
     text: str
+    place: Place = field(default=Place(0, 0), compare=False)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class Call:
     distinct: bool = False
     star: bool = False
     separator: str = ""
+    place: Place = field(default=Place(0, 0), compare=False)
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,7 @@ class Exists:
     """EXISTS with its group."""
 
     group: Group
+    place: Place = field(default=Place(0, 0), compare=False)
 
 
 Node = Value | Call | Exists
@@ -132,36 +139,39 @@ class Expression:
     @property
     def variables(self) -> tuple[str, ...]:
         """The variables that it reads, those in groups of EXISTS left out."""
-        return tuple(node.text for node in _nodes(self.node) if isinstance(node, Value) and is_variable(node.text))
+        return tuple(node.text for node in nodes_of(self.node) if isinstance(node, Value) and is_variable(node.text))
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of EXISTS."""
-        return tuple(node.group for node in _nodes(self.node) if isinstance(node, Exists))
+        return tuple(node.group for node in nodes_of(self.node) if isinstance(node, Exists))
 
     @property
     def literals(self) -> tuple[str, ...]:
         """The literals outside of groups, as written."""
         texts = (
             node.text if isinstance(node, Value) else node.separator
-            for node in _nodes(self.node)
+            for node in nodes_of(self.node)
             if not isinstance(node, Exists)
         )
         return tuple(text for text in texts if is_literal(text))
 
 
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for inner in node.arguments if isinstance(node, Call) else ():
-        yield from _nodes(inner)
+def nodes_of(node: Node) -> Iterator[Node]:
+    """A node of an expression and those below it, groups of EXISTS left out."""
+    waiting = [node]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += reversed(one.arguments) if isinstance(one, Call) else ()
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Triple patterns that stand together, a closing full stop among them."""
+    """Triple patterns that stand together, a closing full stop among them; ``subjects`` with where theirs stand."""
 
     place: Place
     patterns: tuple[Pattern, ...]
+    subjects: tuple[tuple[str, Place], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +246,7 @@ class Modifier:
     """GROUP BY, HAVING, ORDER BY, LIMIT or OFFSET; ``number`` is that of the last two."""
 
     kind: str
+    place: Place
     expressions: tuple[Expression, ...] = ()
     number: int = 0
 
@@ -252,7 +263,8 @@ class Tail:
 class Select:
     """A SELECT, the query's own or a subquery's; ``star`` is the place of its ``*``, which ``variables`` is without.
 
-    ``named`` are its named subqueries by name (``WITH { … } AS %name``). ``distinct`` also where it is REDUCED.
+    ``named`` are its named subqueries by name (``WITH { … } AS %name``), which stand in ``prepared``. ``distinct`` also
+    where it is REDUCED.
     """
 
     where: Group
@@ -263,6 +275,7 @@ class Select:
     tail: Tail = Tail()
     distinct: bool = False
     place: Place = Place(0, 0)
+    prepared: Place = Place(0, 0)
 
     @property
     def computed(self) -> tuple[str, ...]:
@@ -303,7 +316,8 @@ class Group:
 class Query:
     """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE.
 
-    ``prologue`` is the text of its declarations, ``where`` empty where there is none (DESCRIBE).
+    ``prologue`` is the text of its declarations, ``where`` empty where there is none (DESCRIBE). ``loose`` are the
+    places of triples that no full stop divides from those before, as Blazegraph takes them.
     """
 
     form: str
@@ -311,6 +325,31 @@ class Query:
     where: Group
     tail: Tail = Tail()
     select: Select | None = None
+    loose: tuple[int, ...] = ()
+
+    @property
+    def groups(self) -> Iterator[Group]:
+        """All its groups, those of named subqueries first, and of EXISTS in patterns too."""
+        for where in (*(one.where for _, one in (self.select.named if self.select else ())), self.where):
+            yield from groups_of(where)
+
+    @property
+    def selects(self) -> Iterator[Select]:
+        """Its own SELECT, and those in it at any depth."""
+        own = (self.select, *(one for _, one in self.select.named)) if self.select else ()
+        yield from own
+        yield from (one.select for one in self.groups if one.select is not None)
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """All its expressions."""
+        for element in (element for group in self.groups for element in group.elements):
+            if isinstance(element, Filter | Bind):
+                yield element.expression
+        selects = list(self.selects)
+        yield from (one for select in selects for one in select.expressions)
+        for tail in (*(select.tail for select in selects), *(() if self.select else (self.tail,))):
+            yield from (one for modifier in tail.modifiers for one in modifier.expressions)
 
 
 def is_variable(text: str) -> bool:
@@ -370,11 +409,9 @@ def subqueries(group: Group) -> Iterator[Select]:
 
 def bound_variables(query: Query) -> Iterator[str]:
     """The variables that something in a query gives a value; some more than once."""
-    selects = [select for _, select in query.select.named] if query.select else []
-    for where in (query.where, *(select.where for select in selects)):
-        for group in groups_of(where):
-            yield from group.visible
-    for select in (*((query.select,) if query.select else ()), *selects, *subqueries(query.where)):
+    for group in query.groups:
+        yield from group.visible
+    for select in query.selects:
         yield from filter(None, select.computed)
 
 
@@ -382,6 +419,7 @@ class UnreadQuery(Exception):
     """A query that is not rewritten here: an update, no SPARQL, or with a collection or a named subquery in it."""
 
 
+@lru_cache(64)
 def parse_query(text: str) -> Query:
     """The structure of a query. Raises QuerySyntaxError, with the place, where it is none."""
     return _Parser(text).query()
@@ -406,6 +444,10 @@ def read_query(text: str, *, named: bool = False) -> Query:
 _ELEMENTS = ("OPTIONAL", "MINUS", "LATERAL", "GRAPH", "SERVICE", "FILTER", "BIND", "VALUES", "INCLUDE", "UNION")
 _MODIFIERS = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")
 _NAMED = "a named subquery"
+_LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4} | dict.fromkeys(
+    ("=", "!=", "<", ">", "<=", ">=", "IN", "NOT"), 2
+)
+"""How strongly operators bind."""
 
 
 class _Parser:
@@ -417,7 +459,8 @@ class _Parser:
         self._at = 0
         self.beyond: set[str] = set()
         """What the query has that its structure does not tell in full, or that few engines know."""
-        nesting(text, self._tokens)
+        check_nesting(text, self._tokens)
+        self._loose: list[int] = []
         self._unnamed = count(1)
         self._named: dict[str, tuple[str, ...]] = {}
 
@@ -467,10 +510,10 @@ class _Parser:
         prologue, form = self._text[: self._next().start], self._next().text.upper()
         if form == "SELECT":
             select = self._select()
-            query = Query(form, prologue, select.where, select.tail, select)
+            query = Query(form, prologue, select.where, select.tail, select, tuple(self._loose))
         elif form in ("ASK", "CONSTRUCT", "DESCRIBE"):
             self._at += 1
-            query = Query(form, prologue, self._described(form), self._tail())
+            query = Query(form, prologue, self._described(form), self._tail(), loose=tuple(self._loose))
         else:
             raise self._unexpected("SELECT, ASK, CONSTRUCT or DESCRIBE")
         if self._at < len(self._tokens):
@@ -510,15 +553,25 @@ class _Parser:
                 star = Place(self._take().start, self._tokens[self._at - 1].end)
             elif self._next().kind == "variable":
                 variables.append(self._variable())
-            else:
+            elif self._is("("):
                 expressions.append(self._expression())
                 variables += filter(None, [expressions[-1].variable])
+            else:
+                raise self._unexpected("a variable, `(… AS ?name)` or `{`")
+        prepared = self._next().start
         while self._accept("WITH"):
             named.append(self._subquery())
-        where = self._where()
-        tail = self._tail()
-        place = self._since(start)
-        return Select(where, tuple(variables), star, tuple(expressions), tuple(named), tail, distinct, place)
+        return Select(
+            prepared=self._since(prepared) if named else Place(prepared, prepared),
+            where=self._where(),
+            variables=tuple(variables),
+            star=star,
+            expressions=tuple(expressions),
+            named=tuple(named),
+            tail=self._tail(),
+            distinct=distinct,
+            place=self._since(start),
+        )
 
     def _subquery(self) -> tuple[str, Select]:
         self.beyond.add(_NAMED)
@@ -537,11 +590,11 @@ class _Parser:
             if self._is("VALUES"):
                 values.append(self._values())
                 continue
-            kind = self._take().text.upper()
+            start, kind = self._next().start, self._take().text.upper()
             if kind in ("LIMIT", "OFFSET"):
-                number = self._take()
-                read = int(number.text) if number.kind == "number" and number.text.isdecimal() else 0
-                modifiers.append(Modifier(kind, number=read))
+                if not self._next().text.isdecimal():
+                    raise self._unexpected("a number")
+                modifiers.append(Modifier(kind, number=int(self._take().text), place=self._since(start)))
                 continue
             if kind in ("GROUP", "ORDER"):
                 self._expect("BY")
@@ -549,7 +602,7 @@ class _Parser:
             expressions: list[Expression] = []
             while self._at < len(self._tokens) and not self._is("}", *_MODIFIERS):
                 expressions.append(self._expression())
-            modifiers.append(Modifier(kind, tuple(expressions)))
+            modifiers.append(Modifier(kind, self._since(start), tuple(expressions)))
         return Tail(tuple(modifiers), tuple(values))
 
     # Groups
@@ -562,8 +615,12 @@ class _Parser:
         while not self._accept("}"):
             if select is not None:
                 raise self._unexpected("`}` behind the subquery")
-            if not self._accept("."):
-                elements.append(self._element())
+            if self._accept("."):
+                continue
+            at, beside = self._next().start, self._tokens[self._at - 1].text != "."
+            elements.append(self._element())
+            if beside and all(isinstance(one, Triples) for one in elements[-2:]) and len(elements) > 1:
+                self._loose.append(at)
         return Group(self._since(start), tuple(elements), select)
 
     def _element(self) -> Element:
@@ -627,14 +684,16 @@ class _Parser:
     def _triples(self) -> Triples:
         start = self._next().start
         patterns: list[Pattern] = []
+        subjects: list[tuple[str, Place]] = []
         while True:
-            described = self._is("[", "(")
+            described, begin = self._is("[", "("), self._next().start
             subject = self._node(patterns)
             if not described or not self._is(".", "{", "}", *_ELEMENTS):
                 self._properties(subject, patterns)
             stop = self._accept(".")
+            subjects.append((subject, self._since(begin)))
             if not stop or self._is("}", "{", *_ELEMENTS) or self._at >= len(self._tokens):
-                return Triples(self._since(start), tuple(patterns))
+                return Triples(self._since(start), tuple(patterns), tuple(subjects))
 
     def _properties(self, subject: str, patterns: list[Pattern]) -> None:
         while True:
@@ -730,70 +789,69 @@ class _Parser:
             node = self._operand()
         return Expression(node, self._since(start), variable, descending)
 
-    def _either(self) -> Node:
-        return self._joined("||", lambda: self._joined("&&", self._compared))
-
-    def _joined(self, operator: str, part: Callable[[], Node]) -> Node:
-        parts = [part()]
-        while self._accept(operator):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Call(operator, tuple(parts))
-
-    def _compared(self) -> Node:
-        left = self._sum()
-        if self._is("=", "!=", "<", ">", "<=", ">="):
-            return Call(self._take().text, (left, self._sum()))
-        negated = self._accept("NOT")
-        if self._accept("IN"):
-            self._expect("(")
-            return Call("NOT IN" if negated else "IN", (left, *self._arguments()))
-        return left
-
-    def _sum(self) -> Node:
-        return self._calculated(("+", "-"), lambda: self._calculated(("*", "/"), self._signed))
-
-    def _calculated(self, operators: tuple[str, str], part: Callable[[], Node]) -> Node:
-        node = part()
-        while self._is(*operators):
-            node = Call(self._take().text, (node, part()))
+    def _either(self, lowest: int = 0) -> Node:
+        """Operands joined by operators that bind at least as strongly as ``lowest``."""
+        start = self._next().start
+        node = self._signed()
+        while self._is(*_LEVELS) and (level := _LEVELS[self._next().text.upper()]) >= lowest:
+            name = self._take().text.upper()
+            if name == "NOT":
+                self._expect("IN")
+                name = "NOT IN"
+            if name in ("IN", "NOT IN"):
+                self._expect("(")
+                operands = (node, *self._arguments())
+            else:
+                before = node.arguments if isinstance(node, Call) and node.name == name in ("||", "&&") else (node,)
+                operands = (*before, self._either(level + 1))
+            node = Call(name, operands, place=self._since(start))
         return node
 
     def _signed(self) -> Node:
+        start = self._next().start
         if self._is("!", "-"):
-            return Call(self._take().text, (self._signed(),))
+            name = self._take().text
+            return Call(name, (self._signed(),), place=self._since(start))
         self._accept("+")
         return self._operand()
 
     def _operand(self) -> Node:
+        start = self._next().start
         if self._accept("("):
             node = self._either()
             self._expect(")")
             return node
         if self._accept("NOT"):
             self._expect("EXISTS")
-            return Call("!", (Exists(self._group()),))
+            group = Exists(self._group())
+            return Call("!", (replace(group, place=self._since(start)),), place=self._since(start))
         if self._accept("EXISTS"):
-            return Exists(self._group())
+            group = Exists(self._group())
+            return replace(group, place=self._since(start))
         token = self._next()
         if token.kind == "variable":
-            return Value(self._variable())
+            return Value(self._variable(), self._since(start))
         if token.kind in ("string", "number") or token.is_word("TRUE", "FALSE"):
-            return Value(self._literal())
+            return Value(self._literal(), self._since(start))
         if token.kind not in ("word", "iri", "name"):
             raise self._unexpected("an operand")
         name = self._take().text
         if not self._accept("("):
-            return Value(name)
+            if token.kind == "word":
+                raise self._unexpected("`(`")
+            return Value(name, self._since(start))
         distinct, star = self._accept("DISTINCT"), self._accept("*")
         arguments = tuple(self._arguments())
         separator = self._separator() if self._tokens[self._at - 1].text == ";" else ""
-        return Call(name.upper() if token.kind == "word" else name, arguments, distinct, star, separator)
+        name = name.upper() if token.kind == "word" else name
+        return Call(name, arguments, distinct, star, separator, self._since(start))
 
     def _arguments(self) -> Iterator[Node]:
         """Operands up to the closing bracket, or up to the semicolon before a separator."""
         while not self._accept(")", ";"):
             yield self._either()
-            self._accept(",")
+            if not self._is(")", ";"):
+                self._expect(",")
 
     def _separator(self) -> str:
         self._expect("SEPARATOR")

@@ -112,34 +112,30 @@ _at_hand = lru_cache(64)(_read)
 """The checks and the rewriting of one query each begin with its tokens."""
 
 
-def nesting(query: str, tokens: Sequence[Token]) -> tuple[tuple[int, ...], dict[int, int]]:
-    """How the brackets of a query nest. Raises QuerySyntaxError at one without counterpart, or too deep.
-
-    For each token the innermost bracket open around it, -1 at the top; for each opening bracket the one that closes it.
-    """
-    parent: list[int] = []
-    close: dict[int, int] = {}
-    stack: list[int] = []
-    for index, token in enumerate(tokens):
-        if token.kind == "symbol" and token.text in ")}]":
+def check_nesting(query: str, tokens: Sequence[Token]) -> None:
+    """Raise QuerySyntaxError at a bracket without counterpart, or too deep."""
+    stack: list[Token] = []
+    for token in tokens:
+        if token.kind != "symbol":
+            continue
+        if token.text in ")}]":
             if not stack:
                 raise syntax_error(query, token.start, f"`{token.text}` closes nothing: remove it or add what opens it")
-            opener = tokens[stack[-1]].text
-            if token.text != _CLOSES[opener]:
-                line, column = position(query, tokens[stack[-1]].start)
-                detail = f"expected `{_CLOSES[opener]}` for the `{opener}` at line {line}, column {column}"
+            opener = stack.pop()
+            if token.text != _CLOSES[opener.text]:
+                line, column = position(query, opener.start)
+                detail = f"expected `{_CLOSES[opener.text]}` for the `{opener.text}` at line {line}, column {column}"
                 raise syntax_error(query, token.start, detail)
-            close[stack.pop()] = index
-        parent.append(stack[-1] if stack else -1)
-        if token.kind == "symbol" and token.text in _CLOSES:
-            stack.append(index)
+        elif token.text in _CLOSES:
+            stack.append(token)
             if len(stack) > _DEEPEST:
                 raise syntax_error(query, token.start, f"brackets are nested more than {_DEEPEST} deep: simplify")
     if stack:
-        opener = tokens[stack[-1]].text
-        detail = f"the `{opener}` here is never closed: expected `{_CLOSES[opener]}` before the end of the query"
-        raise syntax_error(query, tokens[stack[-1]].start, detail)
-    return tuple(parent), close
+        opener = stack[-1]
+        detail = (
+            f"the `{opener.text}` here is never closed: expected `{_CLOSES[opener.text]}` before the end of the query"
+        )
+        raise syntax_error(query, opener.start, detail)
 
 
 def refuse_oversized(query: str) -> None:

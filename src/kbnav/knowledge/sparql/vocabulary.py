@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
 from kbnav.answers.tables import Term
-from kbnav.knowledge.sparql.tokens import Token, nesting, tokenize
+from kbnav.knowledge.sparql.tokens import Token, tokenize
 
 TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(TABLES["prefixes"])
@@ -264,57 +264,3 @@ class Terms:
         language = more[0].text[1:] if more and more[0].kind == "language" else None
         datatype = expand(more[1], self._declared) if len(more) > 1 else None
         return Term("literal", first.text[quotes:-quotes], datatype, language)
-
-
-class QueryText:
-    """A query's text by its tokens: how they nest, and what its names stand for.
-
-    Raises QuerySyntaxError where strings or brackets do not close.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens: Sequence[Token] = tokenize(text)
-        self.parent, self.close = nesting(text, self.tokens)
-        self._declared = declared_prefixes(self.tokens)
-
-    def iri(self, index: int) -> str:
-        """The IRI that a token stands for; empty where it is none, or there is no such token."""
-        return expand(self.tokens[index], self._declared) if index < len(self.tokens) else ""
-
-    def is_word(self, index: int, *words: str) -> bool:
-        """Whether there is such a token, and it is one of these keywords."""
-        return 0 <= index < len(self.tokens) and self.tokens[index].is_word(*words)
-
-    def between(self, start: int, stop: int) -> str:
-        """The text from a token to the one before ``stop``."""
-        return self.text[self.tokens[start].start : self.tokens[stop - 1].end] if stop > start else ""
-
-    def end(self, level: int) -> int:
-        """The token that closes a bracket; behind all of them for -1, which stands for the whole text."""
-        return self.close[level] if level >= 0 else len(self.tokens)
-
-    def beside(self, index: int) -> list[int]:
-        """The tokens behind one that stand in the same bracket as it."""
-        level = self.parent[index]
-        return [one for one in range(index + 1, self.end(level)) if self.parent[one] == level]
-
-    def split(self, start: int, stop: int, level: int, mark: str) -> Iterator[tuple[int, int]]:
-        """Runs of tokens between marks that stand at one level of brackets; empty runs are left out."""
-        begin = start
-        for index in range(start, stop + 1):
-            if index == stop or (self.tokens[index].text == mark and self.parent[index] == level):
-                if index > begin:
-                    yield begin, index
-                begin = index + 1
-
-    def calls(self) -> Iterator[int]:
-        """The names of the functions with an IRI that are called."""
-        for index, token in enumerate(self.tokens[:-1]):
-            bracket = self.parent[index]
-            # Elsewhere a name before a bracket is a predicate, and the bracket a list.
-            expression = (bracket >= 0 and self.tokens[bracket].text == "(") or self.is_word(
-                index - 1, "FILTER", "HAVING", "BY"
-            )
-            if expression and token.kind in ("name", "iri") and self.tokens[index + 1].text == "(":
-                yield index

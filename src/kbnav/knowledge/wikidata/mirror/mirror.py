@@ -16,7 +16,7 @@ from kbnav.answers.tables import AnswerTable, encodable
 from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.replies import SIMPLER
-from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
+from kbnav.knowledge.sparql.dialects import DIALECTS, GEOF_WIKIDATA
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, wikibase_prefixes
 from kbnav.knowledge.wikidata.api import ActionApi, api_error
@@ -35,7 +35,7 @@ MIRROR = replace(
     DIALECTS["oxigraph"],
     federation=False,
     closed=True,
-    geo=GEO_WIKIDATA,
+    geo=GEOF_WIKIDATA,
     functions=DIALECTS["wdqs"].functions,
     days=v.DAYS,
 )
