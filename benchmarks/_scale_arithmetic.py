@@ -35,7 +35,6 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "build CPU s", "build memory MiB", "disk MiB", "graph MiB", "documents MiB", "text MiB", "vectors MiB",
     ),
     "use": _SEARCHES,
-    "approximate": ("build CPU s", "build memory MiB", "disk MiB", "recall@20", "vectors CPU ms"),
     "lance": ("write CPU s", "write memory MiB", "disk MiB"),
     "lance-use": [name for name in _SEARCHES if not name.startswith("text")],  # those of a folder
 }  # fmt: skip
@@ -162,8 +161,6 @@ def _print_stores(law: Law, assumed: Mapping[str, Any]) -> None:
     for what in ("text", "vectors, exact"):
         _row(f"{what}, ms of one processor", at("use", f"{what} CPU ms"), ",.2f")
     _row("read by an exact vector search, GiB", [4 * WIDTH * kb["nodes"] / 2**30 for kb in all_of])
-    _row("approximate index, GiB", [mib / GIB for mib in at("approximate", "disk MiB")])
-    _row("its build, processor hours", [seconds / 3600 for seconds in at("approximate", "build CPU s")])
 
     _head("tables of LanceDB on an object store", list(kbs))
     disk, cpu = at("lance", "disk MiB"), at("lance", "write CPU s")

@@ -1,6 +1,6 @@
 """How an SKB grows: made-up ones of several sizes, built, opened and searched, and the law that the figures follow.
 
-    python benchmarks/scale.py [--sizes 10K 30K 100K] [--words 40] [--steps build use approximate lance lance-use]
+    python benchmarks/scale.py [--sizes 10K 30K 100K] [--words 40] [--steps build use lance lance-use]
                                [--folder FOLDER] [--save FILE] [--keep]
     python benchmarks/scale.py --fit FILE
     python benchmarks/scale.py --arithmetic [FILE]
@@ -37,10 +37,9 @@ from _scale_arithmetic import EDGES, print_arithmetic, print_laws
 from _timing import milliseconds, seconds, status
 from skb_amazon import Words
 from skb_graph import SIZES, Size, Synthetic
-from skb_vectors import Clustered, recall
+from skb_vectors import Clustered
 
 from kbnav.encoders import Vectors
-from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.schema import Losses, NodeRecord
@@ -142,27 +141,6 @@ def measure_use(folder: Path, nodes: int, words: int) -> Figures:
     return {**opened, **searched(LocalStore.open(place), nodes, words)}
 
 
-def measure_approximate(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG001
-    """Build the approximate index of the vectors, and search it."""
-    if not vectors.has_faiss():
-        return {}
-    out, watch = folder / "approximate", Watch()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    of = LocalStore.open(folder / "local.skb").data / "vectors"
-    vectors.build_approximate(of, out)
-    took, cpu = watch.lap()
-    encoder = Numbered(nodes)
-    index = vectors.open(of, encoder, out)
-    queries = list(encoder.encode([f"query {number}" for number in range(50)]))
-    best = [{node for node, _ in index.nearest(query, exact=True)} for query in queries]
-    found = [{node for node, _ in index.nearest(query)} for query in queries]
-    return {
-        "build s": took, "build CPU s": cpu, "build memory MiB": watch.peak(),
-        "disk MiB": size_of(out), "recall@20": recall(found, best), **times("vectors", index.nearest, queries),
-    }  # fmt: skip
-
-
 def measure_lance(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG001
     """Write the built SKB into tables in a folder."""
     from kbnav.knowledge.skb.lance.build import write
@@ -215,7 +193,7 @@ def searched(store: Store, nodes: int, words: int) -> Figures:  # noqa: ARG001
         **times("document", lambda node: skb.documents[node], chosen[:200]),
         **times("text", texts.search, questions),
         **times("text in a type of 3 %", lambda one: texts.search(one, ranges=[target]), questions),
-        **times("vectors, exact", lambda one: index.nearest(one, exact=True), queries),
+        **times("vectors, exact", lambda one: index.nearest(one), queries),
         **times("vectors in a type of 3 %", lambda one: index.nearest(one, ranges=[target]), queries),
     }
     return {**found, "memory MiB": status("RssAnon") - before}
@@ -235,7 +213,6 @@ def size_of(folder: Path) -> float:
 STEPS: Mapping[str, Callable[[Path, int, int], Figures]] = {
     "build": measure_build,
     "use": measure_use,
-    "approximate": measure_approximate,
     "lance": measure_lance,
     "lance-use": measure_lance_use,
 }

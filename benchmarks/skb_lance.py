@@ -5,7 +5,7 @@
 
 The SKB (any that is built; Hetionet's of records is what docs/benchmarks.md shows) is copied into tables in a folder
 and with --s3 into a bucket too, which is made if it is not there; the environment says where and how, as everywhere.
-With an approximate index of its vectors the copy has one of LanceDB's. Questions are made of edges:
+Questions are made of edges:
 "Which Gene Compound–downregulates–Gene Aspirin?"; or the first of a dataset, as kbnav eval synthesize writes it. Every
 search, and every system with the offline policy, is asked of the folder and of each place of tables; order counts
 within ties of score only. Each place is asked by a process of its own, so that memory is its own.

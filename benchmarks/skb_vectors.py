@@ -5,7 +5,7 @@
 Quality: nodes are WordNet synsets (data/wn18rr) with name and definition, questions are their example sentences, which
 the nodes do not have; only synsets that have one take part, so that the slow encoder is done in minutes. Speed: made-up
 vectors of 384 numbers in groups, 129,000 and with --large 1.9 million; a type of 3 % lies together, as in an SKB. The
-search is compared with NumPy and, where it is installed, faiss; the NumPy encoder with torch where transformers is.
+search is compared with NumPy; the NumPy encoder with torch where transformers is.
 """
 
 from __future__ import annotations
@@ -77,44 +77,25 @@ class Clustered:
 
 
 def speed(count: int, folder: Path) -> None:
-    """Build, open and search with vectors that need no model; NumPy and faiss beside."""
-    encoder, exact, approximate = Clustered(count), folder / "exact", folder / "ann"
+    """Build, open and search with vectors that need no model; NumPy beside."""
+    encoder, exact = Clustered(count), folder / "exact"
     exact.mkdir()
-    approximate.mkdir()
     print(f"{count:,} vectors:")
     nodes = (NodeText(n, 0, str(n), (), "") for n in range(count))
     built("vectors, ready", lambda: vectors.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact)
-    if vectors.has_faiss():
-        built("approximate index", lambda: vectors.build_approximate(exact, approximate), approximate)
     print(f"  open {1e3 * seconds(lambda: vectors.open(exact)):.1f} ms")
-    index = vectors.open(exact, encoder, approximate if vectors.has_faiss() else None)
+    index = vectors.open(exact, encoder)
     queries = list(encoder.encode([str(count + n) for n in range(200)]))
     few = (count // 2, count // 2 + count // 33)
     among = np.random.default_rng(0).choice(count, 1000, replace=False).tolist()
-    show("top 20, exact", lambda query: index.nearest(query, exact=True), queries[:50])
+    show("top 20, exact", lambda query: index.nearest(query), queries[:50])
     show("the same in a type of 3 %", lambda query: index.nearest(query, ranges=[few]), queries)
     show("the same among 1,000 nodes", lambda query: index.nearest(query, among=among), queries)
-    best = [{n for n, _ in index.nearest(query, exact=True)} for query in queries]
+    best = [{n for n, _ in index.nearest(query)} for query in queries]
     full = np.asarray(index.vectors)
     sorted_out = [set(np.argsort(-(full @ query), kind="stable")[:20].tolist()) for query in queries[:10]]
     print(f"  recall@20 against a full sort: {recall(best[:10], sorted_out):.4f}")
     show("peer: NumPy, product and argpartition", lambda query: np.argpartition(full @ query, -20)[-20:], queries[:50])
-    if vectors.has_faiss():
-        approximate_speed(index, queries, best, full)
-
-
-def approximate_speed(
-    index: vectors.VectorIndex, queries: Sequence[Vectors], best: Sequence[set[int]], full: Vectors
-) -> None:
-    """The approximate index beside faiss's own exact one, which needs a copy of all vectors in memory."""
-    import faiss
-
-    show("top 20, approximate", lambda query: index.nearest(query), queries)
-    found = [{n for n, _ in index.nearest(query)} for query in queries]
-    print(f"  its recall@20: {recall(found, best):.4f}")
-    flat = faiss.IndexFlatIP(WIDTH)
-    flat.add(full)
-    show("peer: faiss, flat", lambda query: flat.search(query[None], 20), queries[:50])
 
 
 def recall(found: Sequence[set[int]], wanted: Sequence[set[int]]) -> float:

@@ -40,7 +40,6 @@ def test_all_tables_come_from_figures_and_assumptions(capsys: pytest.CaptureFixt
     steps = {
         "build": [*(f"{part} MiB" for part in parts), *(f"{part} CPU s" for part in seconds)],
         "use": ["text CPU ms", "vectors, exact CPU ms"],
-        "approximate": ["disk MiB", "build CPU s"],
         "lance": ["disk MiB", "write CPU s"],
     }
     print_arithmetic(

@@ -161,27 +161,9 @@ def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
     assert json.loads(out)["ranking"][0]["name"] == "Deep"
 
 
-def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_path):
-    (tmp_path / "more.jsonl").write_text('{"id": "h3", "type": "house", "name": "Old Forge"}\n')
-
-    def approximate():
-        return ", approximate search" in kbnav("skb", "info", "a.skb")[1]
-
-    records = ["--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--encoder", "lsa", "--no-sparql"]
-    assert kbnav("skb", "build", *records, "--ann", "--out", "a.skb")[0] == 0
-    assert approximate()
-    assert kbnav("skb", "update", "a.skb", "--nodes", "more.jsonl")[0] == 0
-    assert approximate()
-    assert kbnav("skb", "update", "a.skb", "--no-ann")[:2] == (0, "a.skb: 5 nodes, 3 edges\n")
-    assert not approximate()
-    assert kbnav("skb", "update", "a.skb", "--ann")[:2] == (0, "a.skb: 5 nodes, 3 edges\n")
-    assert approximate()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "--nodes", "nodes.jsonl", "--encoder", "none", "--ann", "--out", "v.skb"], "one of vectors"),
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
         (["build", "--from", "rdf", "lakes.ttl", "--nodes", "n", "--out", "v.skb"], "do not go with --from rdf"),

@@ -40,7 +40,6 @@ Edges = Annotated[
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
-Ann = Annotated[bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann).")]
 
 
 class Format(StrEnum):
@@ -120,7 +119,6 @@ def build(
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
-    ann: Ann = False,
     base_url: BaseUrl = None,
     language: Annotated[
         str,
@@ -156,7 +154,7 @@ def build(
         source = _published(source_format, sources or [], language or "en", label_property or [])
     chosen = _encoder(encoder, console, base_url)
     options = Options(
-        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
+        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
     with by.join(options, base_url) as options:
         meta = _build(source, out, options, console)
@@ -220,6 +218,9 @@ def copy(
             help="Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
         ),
     ],
+    ann: Annotated[
+        bool, typer.Option("--ann", help="Index the vectors in tables of LanceDB for approximate search.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
@@ -239,7 +240,7 @@ def copy(
         return
     refuse_other(out)
     with SKB(_opened(skb)) as opened, StageProgress(console) as progress:
-        written = write(opened, out, progress=progress)
+        written = write(opened, out, approximate=ann, progress=progress)
     _print_built(out, written.meta, as_json)
 
 
@@ -283,24 +284,19 @@ def update(
     skb: Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")],
     nodes: Nodes = None,
     edges: Edges = None,
-    ann: Annotated[
-        bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
-    ] = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index.
+    """Add, replace or delete ("deleted": true) nodes and edges, by id.
 
     For example: kbnav skb update people.skb --nodes new.csv
     """
-    from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
     from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
-    only_index = not (nodes or edges) and ann is not None
-    source = TableSource([], []) if only_index else _records([], nodes or [], edges or [], None)
-    options = _built_with(meta, meta.approximate if ann is None else ann, base_url)
+    source = _records([], nodes or [], edges or [], None)
+    options = _built_with(meta, base_url)
     with _resumable(console), StageProgress(console) as progress:
         updated = update_skb(skb, source, options, progress=progress)
     _print_losses(console, updated)
@@ -353,8 +349,8 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
-    """The options that an SKB was built with, but for its approximate index."""
+def _built_with(meta: Meta, base_url: str | None) -> Options:
+    """The options that an SKB was built with."""
     from kbnav.knowledge.skb.build import Options
 
     return Options(
@@ -363,7 +359,6 @@ def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
         encoder=_encoder(meta.encoder or NO_ENCODER, stderr(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
-        ann=ann,
     )
 
 

@@ -325,10 +325,7 @@ def _open_indexes(kb: KnowledgeBase) -> None:
     from kbnav.knowledge.skb.kb import as_skb
 
     skb = as_skb(kb, "the check").skb
-    for vectors in (skb.vectors, skb.relational_vectors):
-        if vectors is not None:
-            vectors.open_all()
-    for name in ("text", "names", "relational_text"):
+    for name in ("text", "names", "vectors", "relational_text", "relational_vectors"):
         getattr(skb, name)  # opened when it is first looked at
 
 

@@ -86,8 +86,6 @@ class Options(NamedTuple):
     sparql: bool = True
     relations: bool = False
     """Texts and vectors once more, of documents with their relations, as STaRK's retrieval systems search them."""
-    ann: bool = False
-    """Also an approximate index of all vectors, with faiss."""
     workers: Workers | None = None
     """Who encodes the texts; None: this process. What is built is the same."""
 
@@ -146,12 +144,6 @@ def build(
     options need is not installed, DataError where the input cannot be read.
     """
     options = options or Options()
-    if options.ann:
-        from kbnav.knowledge.skb.vectors import require_faiss
-
-        require_faiss()
-        if not options.vectors:
-            raise UsageError("an approximate index is one of vectors, and none are to be built")
     made = prepare(out)
     try:
         with only_builder(out):
@@ -178,7 +170,7 @@ def unfinished(source: Source, out: Path, options: Options) -> bool:
 
 def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
-    wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
+    wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -283,10 +275,6 @@ class _Job:
                 yield RELATIONAL_TEXT, self._relational_text
             if options.vectors:
                 yield part, partial(self._vectors, part, relations=relations)
-            if options.vectors and options.ann:
-                from kbnav.knowledge.skb.vectors import approximate_folder
-
-                yield approximate_folder(part), partial(self._approximate, part, approximate_folder(part))
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         """The description of what was built, known after the stage ``graph``."""
@@ -428,12 +416,6 @@ class _Job:
             progress=self._progress,
             elsewhere=elsewhere if workers else None,
         )
-        return {}
-
-    def _approximate(self, part: str, folder: str) -> dict[str, Any]:
-        from kbnav.knowledge.skb.vectors import build_approximate
-
-        build_approximate(self._work / part, self._folder(folder), progress=self._progress)
         return {}
 
 

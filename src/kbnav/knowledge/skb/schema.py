@@ -165,11 +165,6 @@ class Meta(_Frozen):
         return 2 * self.edges / self.nodes if self.nodes else 0.0
 
     @property
-    def approximate(self) -> bool:
-        """Whether a build in a folder has an approximate index of vectors."""
-        return any(name.split("/")[0].endswith("-ann") for name in self.files)
-
-    @property
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
         return type_starts([kind.count for kind in self.types])

@@ -48,8 +48,8 @@ class LocalStore:
         self.meta = meta
         self.place = str(folder)
         """What ``--kb`` takes."""
-        self.approximate = meta.approximate
-        """Whether there is an approximate index of the vectors."""
+        self.approximate = False
+        """Whether there is an approximate index of the vectors, which only tables of LanceDB may have."""
         self.data = folder / meta.data
         handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
         self._unlock = finalize(self, os.close, handle)
@@ -90,10 +90,7 @@ class LocalStore:
         """A vector index; ``encoder`` is for queries, and the index finds its own where that is None and it can."""
         from kbnav.knowledge.skb import vectors
 
-        if not (self.data / part).is_dir():
-            return None
-        graph = self.meta.files.get(f"{vectors.approximate_folder(part)}/{vectors.GRAPH}")
-        return vectors.open(self.data / part, encoder, self.data / vectors.approximate_folder(part), graph)
+        return vectors.open(self.data / part, encoder) if (self.data / part).is_dir() else None
 
     def triples(self) -> Path:
         """The folder of the RDF view on this machine, of an SKB that has one."""

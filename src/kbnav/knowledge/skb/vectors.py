@@ -3,12 +3,6 @@
 Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. Beside
 each vector stands a hash of the text it was made from: a build that was cut off goes on where it was, and an update
 encodes only the texts that changed.
-
-The approximate index, with faiss, is a graph of near neighbours over vectors of a byte a number. It proposes
-candidates, which are compared with the stored float32 vectors: scores are exact, and only a node that was not proposed
-can be missed. Within a node type it would miss many (its recall falls to 0.44 to 0.93), and is not used; the rows of a
-type are soon read. Equal vectors stand in the graph once. A thousand nodes of one text would otherwise be each other's
-only neighbours, and an island that no search leaves.
 """
 
 from __future__ import annotations
@@ -20,11 +14,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
-from importlib.util import find_spec
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,34 +26,24 @@ from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors, encode_queries, same
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
-from kbnav.errors import DamagedKB, DataError, UsageError
-from kbnav.knowledge.skb.files import Mode, consecutive, file_info, load, open_array, reading
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.files import Mode, load, reading
 from kbnav.knowledge.skb.schema import (
     HASHES_FILE,
     VECTORS_FILE,
-    FileInfo,
     Hit,
     NodeText,
     Progress,
     Range,
     no_progress,
 )
-from kbnav.settings.plugins import missing
 
 WINDOW = 512
 """Nodes encoded before they are written: what a build that is killed loses."""
-MOST_APPROXIMATE = 1_000
-"""Results that are taken from the approximate index at most; more are found sooner by reading all vectors."""
-GRAPH = "graph.faiss"
-"""The file of the approximate index that faiss reads."""
-META, APPROXIMATE_META = "vectors.json", "ann.json"
-FORMAT, APPROXIMATE_FORMAT = 1, 1
+META = "vectors.json"
+FORMAT = 1
 _EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
 _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
-_KIND = "HNSW32,SQ8"
-_BUILD_WIDTH = 80  # neighbours considered when a vector is linked
-_WIDTH = 192  # vectors that a search of the graph keeps in view, for up to half as many results; else twice the results
-_TRAINING = 65_536  # vectors from which the byte's range is taken, for each number by itself
 
 Hashes = npt.NDArray[np.bytes_]
 Numbers = npt.NDArray[np.int64]
@@ -115,15 +98,11 @@ class VectorSearch(ABC):
         limit: int = 20,
         ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
-        exact: bool = False,
     ) -> list[Hit]:
         """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
         if not self.count:
             return []
-        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
-
-    def open_all(self) -> None:  # noqa: B027  # not all have something
-        """Open what is else opened when it is first needed. Raises DataError where it is damaged."""
+        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among)
 
     @reading("the index of vectors")
     def nearest(
@@ -133,16 +112,14 @@ class VectorSearch(ABC):
         limit: int = 20,
         ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
-        exact: bool = False,
     ) -> list[Hit]:
         """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
 
         ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
-        given. Without either, an approximate index is used where there is one; with ``exact`` it is not. Raises
-        UsageError for a vector of another length.
+        given. Raises UsageError for a vector of another length.
         """
         query = self._query(vector)
-        return self._nearest(query, limit, ranges, among, exact) if limit > 0 else []
+        return self._nearest(query, limit, ranges, among) if limit > 0 else []
 
     @abstractmethod
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
@@ -155,7 +132,6 @@ class VectorSearch(ABC):
         limit: int,
         ranges: Sequence[Range] | None,
         among: Collection[int] | None,
-        exact: bool,
     ) -> list[Hit]:
         """See ``nearest``."""
 
@@ -174,33 +150,15 @@ class VectorSearch(ABC):
 class VectorIndex(VectorSearch):
     """An open index in a folder. Use ``open`` of this module."""
 
-    def __init__(
-        self,
-        vectors: Vectors,
-        encoder_name: str,
-        folder: Path,
-        encoder: Encoder | None,
-        *,
-        content: str = "",
-        approximate: Path | None = None,
-        graph: FileInfo | None = None,
-    ) -> None:
+    def __init__(self, vectors: Vectors, encoder_name: str, folder: Path, encoder: Encoder | None) -> None:
         super().__init__(len(vectors), int(vectors.shape[1]), encoder_name, folder, encoder)
         self.vectors = vectors
         """Shape [nodes, d], row n for node n; read-only."""
-        self.content = content
-        """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
-        self._approximate_folder, self._graph = approximate, graph
 
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
         """See ``VectorSearch``; copied."""
         found: Vectors = np.asarray(self.vectors)[nodes]
         return found
-
-    @reading("the approximate index")
-    def open_all(self) -> None:
-        """See ``VectorSearch``."""
-        _ = self._approximate
 
     def _nearest(
         self,
@@ -208,14 +166,11 @@ class VectorIndex(VectorSearch):
         limit: int,
         ranges: Sequence[Range] | None,
         among: Collection[int] | None,
-        exact: bool,
     ) -> list[Hit]:
         vectors = np.asarray(self.vectors)
         wanted: Numbers | None = None
         if among is not None:
             wanted = np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
-        elif ranges is None and not exact and limit <= MOST_APPROXIMATE and self._approximate is not None:
-            wanted = self._approximate.candidates(query, limit)
 
         def score(rows: _Rows) -> list[Hit]:
             numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -255,16 +210,6 @@ class VectorIndex(VectorSearch):
         with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as threads:
             return list(threads.map(work, parts))
 
-    @cached_property
-    def _approximate(self) -> Approximate | None:
-        folder = self._approximate_folder
-        if folder is None or not folder.is_dir() or not self.count:
-            return None
-        if not has_faiss():
-            _log.warning("%s: all vectors are read: %s", folder, _no_faiss())
-            return None
-        return Approximate(folder, self.content, self._graph)
-
 
 def best(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
     """The best ``limit`` of scored nodes, numbers and scores of shape [n], best first; equal ones by number."""
@@ -275,13 +220,8 @@ def best(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
     return list(zip(numbers[order].tolist(), scores[order].tolist(), strict=True))
 
 
-def open(
-    folder: Path, encoder: Encoder | None = None, approximate: Path | None = None, graph: FileInfo | None = None
-) -> VectorIndex:
+def open(folder: Path, encoder: Encoder | None = None) -> VectorIndex:
     """Open a finished index. ``encoder`` is for queries; without one, minilm and lsa find their own.
-
-    ``approximate`` is the folder of its approximate index if it has one, which is opened when it is first needed; a
-    search raises DataError where it is damaged, its ``graph`` another than was written, or of other vectors.
 
     Raises UsageError where it is another encoder than the index was made with, DataError where the index is missing,
     unfinished, damaged or too new.
@@ -294,10 +234,9 @@ def open(
         if not meta["finished"]:
             raise DataError(f"{folder}: its build was not finished; run it again")
         vectors = _mapped_vectors(folder, shape)
-        content = str(meta.get("content", ""))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
-    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, graph=graph)
+    return VectorIndex(vectors, name, folder, encoder)
 
 
 def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
@@ -427,10 +366,8 @@ class _Writer:
 
     def finish(self) -> None:
         """Say that the index may be opened."""
-        vectors, hashes = self._arrays or self._create(0)
-        content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
-        content.update(hashes.tobytes())
-        self._describe(vectors.shape[1], finished=True, content=content.hexdigest())
+        vectors, _ = self._arrays or self._create(0)
+        self._describe(vectors.shape[1], finished=True)
 
     def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
         make = np.lib.format.open_memmap
@@ -440,14 +377,13 @@ class _Writer:
         self._arrays = vectors, hashes
         return self._arrays
 
-    def _describe(self, dimensions: int, *, finished: bool, content: str = "") -> None:
+    def _describe(self, dimensions: int, *, finished: bool) -> None:
         document = {
             "format": FORMAT,
             "encoder": self._encoder_name,
             "nodes": self._count,
             "dimensions": dimensions,
             "finished": finished,
-            "content": content,
         }
         new = self._folder / f"{META}.new"
         new.write_text(json.dumps(document))
@@ -497,111 +433,3 @@ def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path |
         progress("lsa", 1, 1)
     encoder.save(folder)
     return encoder
-
-
-def approximate_folder(part: str) -> str:
-    """The name of the folder that holds the approximate index of a part of an SKB."""
-    return f"{part}-ann"
-
-
-def has_faiss() -> bool:
-    """Whether faiss is installed."""
-    return find_spec("faiss") is not None
-
-
-def _no_faiss() -> UsageError:
-    return missing("the approximate index", "faiss", extra="ann")
-
-
-def require_faiss() -> None:
-    """Raises UsageError where faiss is not installed."""
-    if not has_faiss():
-        raise _no_faiss()
-
-
-def build_approximate(folder: Path, out: Path, *, progress: Progress = no_progress) -> None:
-    """Write the approximate index of the finished index in ``folder`` into ``out``, which must be empty.
-
-    Raises UsageError without faiss.
-    """
-    require_faiss()
-    import faiss
-
-    index = open(folder)
-    vectors = index.vectors
-    distinct, nodes, start = _distinct(vectors)
-    if len(distinct):
-        graph: Any = faiss.index_factory(vectors.shape[1], _KIND, faiss.METRIC_INNER_PRODUCT)
-        graph.hnsw.efConstruction = _BUILD_WIDTH
-        graph.train(vectors[distinct[:: len(distinct) // _TRAINING + 1]])
-        for first in range(0, len(distinct), _ROWS_AT_ONCE):
-            graph.add(vectors[distinct[first : first + _ROWS_AT_ONCE]])
-            progress("ann", min(first + _ROWS_AT_ONCE, len(distinct)), len(distinct))
-        faiss.write_index(graph, str(out / GRAPH))
-    np.save(out / "nodes.npy", nodes)
-    np.save(out / "start.npy", start)
-    counts = {"nodes": len(vectors), "distinct": len(distinct)}
-    meta = {"format": APPROXIMATE_FORMAT, "content": index.content, **counts, "kind": _KIND}
-    (out / APPROXIMATE_META).write_text(json.dumps(meta))
-
-
-class Approximate:
-    """An open approximate index, by memory map; safe to share between threads."""
-
-    def __init__(self, path: Path, content: str, written: FileInfo | None = None) -> None:
-        """Open a built index.
-
-        faiss believes what a file says of its sizes, and ends the process where that is wrong. So a graph is read
-        through before, and compared with what was ``written`` where that is known; a gigabyte takes a second or two.
-
-        Raises DamagedKB where it is another, DataError where the index is missing, damaged, too new, or made from other
-        vectors than those ``content`` names; UsageError without faiss.
-        """
-        require_faiss()
-        import faiss
-
-        try:
-            meta = json.loads((path / APPROXIMATE_META).read_bytes())
-            if int(meta["format"]) > APPROXIMATE_FORMAT:
-                raise DataError(
-                    f"{path}: approximate index of format {meta['format']}; this version reads {APPROXIMATE_FORMAT}"
-                )
-            if not content or meta["content"] != content:
-                raise DataError(f"{path}: made from other vectors than those beside it; build it again")
-            self._nodes, self._start = (
-                open_array(path / "nodes.npy", np.int32),
-                open_array(path / "start.npy", np.int64),
-            )
-            if written is not None and (path / GRAPH).is_file() and file_info(path / GRAPH) != written:
-                raise DamagedKB(f"{path / GRAPH}: its content is not what was written; build it again")
-            self._graph: Any = faiss.read_index(str(path / GRAPH), faiss.IO_FLAG_MMAP_IFC)
-            found = (len(self._nodes), len(self._start) - 1, self._graph.ntotal)
-            if found != (meta["nodes"], meta["distinct"], meta["distinct"]):
-                raise ValueError(f"{found[0]} nodes and {found[2]} vectors where other numbers were written")
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise DataError(f"{path}: not an approximate index: {error!r}") from error
-
-    def candidates(self, query: Vectors, limit: int) -> Numbers:
-        """Nodes that are likely to hold the ``limit`` nearest to a vector [d], each once, ascending; a few more."""
-        from faiss import SearchParametersHNSW  # type: ignore[attr-defined]  # its stubs leave it out
-
-        width = max(_WIDTH, 2 * limit)
-        wanted = min(limit + _WIDTH // 4, self._graph.ntotal)
-        _, found = self._graph.search(query[None], wanted, params=SearchParametersHNSW(efSearch=width))
-        places = found[0][found[0] >= 0]
-        # Of nodes with one vector only the first can be in the ranking: its order is by number where scores are equal.
-        sizes = np.minimum(self._start[places + 1] - self._start[places], limit)
-        numbers = self._nodes[consecutive(self._start[places], sizes)].astype(np.int64)
-        numbers.sort()
-        return numbers
-
-
-def _distinct(vectors: Vectors) -> tuple[Numbers, npt.NDArray[np.int32], Numbers]:
-    """The first node of each different vector, ascending; then all nodes, vector by vector, and where each begins."""
-    digests = np.array([hashlib.blake2b(row, digest_size=16).digest() for row in vectors], dtype="S16")
-    _, first, owner = np.unique(digests, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    owner = rank[owner]
-    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(owner, minlength=len(first)))])
-    return np.sort(first), np.argsort(owner, kind="stable").astype(np.int32), start

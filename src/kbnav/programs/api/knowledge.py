@@ -298,7 +298,7 @@ class SkbFunctions(KnowledgeFunctions):
         if index is None:
             return None
         numbered = dict(self._numbered(ids))
-        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values()), exact=True))
+        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values())))
         return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def _numbered(self, ids: Iterable[str]) -> list[tuple[str, int]]:

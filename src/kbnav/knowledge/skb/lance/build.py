@@ -62,12 +62,12 @@ def _content(digests: int) -> str:
     return f"{digests % (1 << 8 * _DIGEST):032x}"
 
 
-def write(skb: SKB, place: str, *, progress: Progress = no_progress) -> Build:
+def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress = no_progress) -> Build:
     """Copy an SKB from its folder to a folder of tables or an address; who reads an older copy keeps it for some days.
 
-    Where the SKB has an approximate index of its vectors, the copy gets one of LanceDB's. A copy that was killed is
-    none: the older one stays in use. Raises UsageError where the SKB is not in a folder or cannot be written there,
-    and ServiceError where the object store does not answer.
+    With ``approximate`` the vectors get LanceDB's approximate index, for searches without a type or nodes.
+    A copy that was killed is none: the older one stays in use. Raises UsageError where the SKB is not in a folder or
+    cannot be written there, and ServiceError where the object store does not answer.
     """
     store = skb.store
     if not isinstance(store, LocalStore):
@@ -83,7 +83,8 @@ def write(skb: SKB, place: str, *, progress: Progress = no_progress) -> Build:
     sizes = {part: index.dimensions for part, index in vectors.items()}
     columns = [(column(part), pa.list_(pa.float32(), size)) for part, size in sizes.items()]
     schema = pa.schema([(KEY, pa.int64()), (DOCUMENT, pa.large_string()), *columns])
-    digests, count, approximate = 0, skb.meta.nodes, skb.meta.approximate
+    digests, count = 0, skb.meta.nodes
+    approximate = approximate and count >= _FEWEST
 
     def rows() -> Iterator[Any]:
         nonlocal digests
@@ -95,14 +96,14 @@ def write(skb: SKB, place: str, *, progress: Progress = no_progress) -> Build:
     with reaching(place, writing=True):
         nodes = tables.create_table(NODES, pa.RecordBatchReader.from_batches(schema, rows()), mode="overwrite")
         nodes.create_index(KEY, config=BTree())
-        if approximate and count >= _FEWEST:
-            for part in vectors:
-                progress("ann", 0, 1)
-                config = HnswSq(distance_type="dot", num_partitions=-(-count // _A_PARTITION))
-                nodes.create_index(column(part), config=config)
+        for part in vectors if approximate else ():
+            progress("approximate index", 0, 1)
+            nodes.create_index(
+                column(part), config=HnswSq(distance_type="dot", num_partitions=-(-count // _A_PARTITION))
+            )
         files = _write_files(tables, store.data, skb.meta, progress)
         versions = {NODES: nodes.version, FILES: files.version}
-        built = Build(skb.meta, versions, sizes, _content(digests), approximate and count >= _FEWEST)
+        built = Build(skb.meta, versions, sizes, _content(digests), approximate)
         built.save(tables)
         for table in (nodes, files):
             table.optimize(cleanup_older_than=_KEPT)

@@ -117,14 +117,13 @@ class LanceVectors(VectorSearch):
         limit: int,
         ranges: Sequence[Range] | None,
         among: Collection[int] | None,
-        exact: bool,
     ) -> list[Hit]:
         if among is not None:
             nodes = np.unique(np.fromiter(among, np.int64, len(among)))
             if ranges is not None:
                 nodes = nodes[[any(first <= node < end for first, end in ranges) for node in nodes.tolist()]]
             return best(nodes, np.vecdot(self.rows(nodes), query), limit)
-        if ranges is None and self._approximate and not exact:
+        if ranges is None and self._approximate:
             return self._best_of(self._found(query, 2 * limit + _MORE, approximate=True), query, limit)
         within = [f"({KEY} >= {first} AND {KEY} < {end})" for first, end in ranges or () if first < end]
         if ranges is not None and not within:

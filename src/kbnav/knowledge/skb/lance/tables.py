@@ -165,7 +165,7 @@ def column(part: str) -> str:
 def is_file(name: str) -> bool:
     """Whether a file of an SKB in a folder stays a file; what the others hold is in the columns of ``nodes``."""
     folder, _, rest = name.partition("/")
-    return folder != "documents" and not folder.endswith("-ann") and rest not in (VECTORS_FILE, HASHES_FILE)
+    return folder != "documents" and rest not in (VECTORS_FILE, HASHES_FILE)
 
 
 def piece(table: Table, name: str, place: int) -> bytes:
