@@ -15,10 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbnav.agents.common.answering import (
-    TRY_AGAIN,
     note_unanswered,
     settled,
-    to_try_again,
 )
 from kbnav.agents.common.checks import with_doubts
 from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
@@ -148,7 +146,7 @@ class Machine:
         if reply.refusal:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
         known = {"usage": usage, **({"understood": reply.understood} if reply.understood else {})}
-        calls = list(second_tries(reply.calls, state) or (reply.calls if self.budget.parallel else reply.calls[:1]))
+        calls = list(reply.calls if self.budget.parallel else reply.calls[:1])
         if not within_budget(calls, state, self.ending, self.budget):
             stop = "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)
             return {**known, "stop": stop, "failure": reply.note}
@@ -324,17 +322,6 @@ def used_up(state: State, budget: Budget) -> Stop:
 def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
     """Whether a finish must be dropped."""
     return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
-
-
-def second_tries(calls: Sequence[Call], state: State) -> list[Call]:
-    """What was not answered in time and is tried again, where a policy would say that there is no answer."""
-    finish = calls[0] if len(calls) == 1 and calls[0].tool == FINISH else None
-    if calls and not (finish and (finish.arguments.get("no_answer") or finish.arguments.get("nodes") == [])):
-        return []
-    if not calls and any(step.rows for step in (*state["path"], *state["discarded"])):
-        return []  # there is something to answer with; what is open is noted beside it
-    lost = to_try_again([*state["path"], *state["discarded"]])
-    return [replace(call, thought=TRY_AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
 
 
 # Running a turn's calls

@@ -8,7 +8,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
-from kbnav.agents.common.planned import Planless, Planned, open_planned
+from kbnav.agents.common.planned import Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import PROMPTS, WalkEnding, need_all_tools, open_walking_models
@@ -109,8 +109,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     if options.planner == "in-context" and not planner:
         raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
     if options.planner == "none" and not planner:
-        plain = skb_offline(kb, settings)
-        return replace(plain, name=NAME, policy=Planless(plain.policy))
+        return replace(skb_offline(kb, settings), name=NAME)
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
     query = TextQuery(kb, BY_TEXT, cosine=options.query == "cosine")

@@ -141,13 +141,6 @@ def best_links(links: Iterable[Weighed], reached: Collection[str], question: str
     return sorted(counting, key=lambda link: (-whole[link.fact.target], link.fact.target not in reached, -link.score))
 
 
-def tied(links: Sequence[Weighed], beam: Sequence[str], reached: Collection[str]) -> bool:
-    """Whether a node that was left out of a beam is scored as the last one in it is."""
-    whole = _node_scores(links)
-    out = [score for node, score in whole.items() if node not in beam and node not in reached]
-    return bool(beam) and whole[beam[-1]] in out
-
-
 def _node_scores(links: Sequence[Weighed]) -> dict[str, float]:
     """The scores of the nodes that links lead to, as ``best_links`` has them."""
     best: dict[str, dict[str, float]] = {}
@@ -245,7 +238,6 @@ _SAID = 3
 """Links that the last step names."""
 _DOCUMENTS = 10
 """Nodes whose documents are shown before it is asked whether the links suffice."""
-_TIED = "; of equal scores, those whose words fit the question better, then by id"
 _LOW = 0.1
 """Where the model scores nothing so much or more, the question is linked anew, once."""
 _FLOOR = 0.01
@@ -395,8 +387,7 @@ class TogPolicy:
         beam = [node for node in beam if node not in reached][: self.options.width]
         names = names_of(kept)
         said = ", ".join(names[node] for node in beam) or "nothing new"
-        how = scored.how + (_TIED if not drawn and tied(best, beam, reached) else "")
-        return self._explore(state, beam, f"Not enough yet; going on from {said} ({how}).", usage)
+        return self._explore(state, beam, f"Not enough yet; going on from {said} ({scored.how}).", usage)
 
     def _links(
         self, state: State, last: Sequence[Step], found: Sequence[Fact], earlier: Sequence[Fact]

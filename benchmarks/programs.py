@@ -1,4 +1,4 @@
-"""What a run of a program costs in each sandbox, beside a plain call in one process; and the attacks on both.
+"""What a run of a program costs in the sandbox, beside a plain call in one process; and the attacks on it.
 
     python benchmarks/programs.py [--attacks]
 
@@ -14,17 +14,16 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from kbnav.errors import UsageError
 from kbnav.knowledge.open import open_kb
 from kbnav.programs.api import Api, ApiLimits
 from kbnav.programs.program import BadProgram, Program
-from kbnav.programs.sandbox import SANDBOXES, Sandbox, SandboxLimits, open_sandbox
+from kbnav.programs.sandbox import Sandbox, SandboxLimits
 from kbnav.settings.model import Settings
 
 CANDIDATES = ("place:averhythe", "place:ropewalk-lane")
@@ -47,35 +46,25 @@ def main() -> None:
         ExitStack() as stack,
     ):
         api = Api(kb, limits=ApiLimits(calls=2_000))
-        sandboxes = [stack.enter_context(sandbox) for sandbox in _opened(SandboxLimits())]
+        sandbox = stack.enter_context(Sandbox())
         for what, source, per in (("a run", EMPTY, 1), ("a call of the API", CALLS, 1_000), ("200k steps", WORK, 1)):
-            _table(what, Program.read(source), per, sandboxes, api)
+            _table(what, Program.read(source), per, sandbox, api)
         print("the type check of a program")
         for number in range(3):
             program = Program.read(f"# {number}\n{CALLS}")
-            for sandbox in sandboxes:
-                print(f"  {sandbox.name}: {_seconds(lambda s=sandbox, p=program: s.check(p, api)) * 1e3:.1f} ms")
+            print(f"  {_seconds(lambda p=program: sandbox.check(p, api)) * 1e3:.1f} ms")
         if chosen.attacks:
             hostile = Api(kb, limits=ApiLimits(calls=100))
-            for sandbox in _opened(SandboxLimits(seconds=SECONDS, memory=64 << 20, output=100_000)):
-                with sandbox:
-                    _attack(sandbox, hostile)
+            with Sandbox(SandboxLimits(seconds=SECONDS, memory=64 << 20, output=100_000)) as limited:
+                _attack(limited, hostile)
 
 
-def _opened(limits: SandboxLimits) -> Iterator[Sandbox]:
-    for name in SANDBOXES:
-        try:
-            yield open_sandbox(name, limits)
-        except UsageError as error:
-            print(f"  {name} is left out: {error}")
-
-
-def _table(what: str, program: Program, per: int, sandboxes: list[Sandbox], api: Api) -> None:
+def _table(what: str, program: Program, per: int, sandbox: Sandbox, api: Api) -> None:
     """Medians of turns, each with every way once."""
-    plain = _plain(program, api)
-    ways: dict[str, Callable[[], object]] = {"a function of this process": plain}
-    for sandbox in sandboxes:
-        ways[sandbox.name] = lambda sandbox=sandbox: sandbox.run(program, "q", CANDIDATES, api)
+    ways: dict[str, Callable[[], object]] = {
+        "a function of this process": _plain(program, api),
+        "the sandbox": lambda: sandbox.run(program, "q", CANDIDATES, api),
+    }
     took: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(21):
         for name, call in ways.items():
@@ -123,9 +112,7 @@ def _attack(sandbox: Sandbox, api: Api) -> None:
         outcome = sandbox.run(program, "/etc/passwd", CANDIDATES, api)
         shares.append((outcome.seconds / SECONDS, attack.name))
     shares.sort(reverse=True)
-    print(
-        f"{sandbox.name}: {len(shares)} hostile programs, {sum(share > 2 for share, _ in shares)} over twice the limit"
-    )
+    print(f"{len(shares)} hostile programs, {sum(share > 2 for share, _ in shares)} over twice the limit")
     print("  longest, as shares of the limit: " + ", ".join(f"{name} {share:.2f}" for share, name in shares[:5]))
 
 

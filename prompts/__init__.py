@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 RESULT = "result"
@@ -60,36 +58,12 @@ def render(name: str | Path, **values: Any) -> str:
 def prompt_hashes(*folders: str) -> dict[str, str]:
     """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
 
-    One of them may be a file itself. Saved with a run. A file is read again only where it has changed.
+    One of them may be a file itself. Saved with a run.
     """
-    files = {path: _content(entry) for one in folders for path, entry in _files(FOLDER / one)}
-    included = {str(FOLDER / name) for content in files.values() for name in content.includes} - files.keys()
-    files |= {path: _content(path) for path in included}
-    return {content.name: content.sha256 for _, content in sorted(files.items())}
-
-
-def _files(place: Path) -> Iterator[tuple[str, os.PathLike[str]]]:
-    try:
-        entries = list(os.scandir(place))
-    except NotADirectoryError:
-        yield str(place), place
-        return
-    yield from ((entry.path, entry) for entry in entries if entry.name.endswith(".md"))
-
-
-class _Content(NamedTuple):
-    name: str
-    sha256: str
-    includes: frozenset[str]
-
-
-def _content(path: os.PathLike[str] | str) -> _Content:
-    now = os.stat(path)  # noqa: PTH116 - a Path takes longer to make
-    return _read(os.fspath(path), now.st_mtime_ns, now.st_size)
-
-
-@lru_cache(512)
-def _read(path: str, changed: int, size: int) -> _Content:  # noqa: ARG001 - as the file was then
-    file, data = Path(path), Path(path).read_bytes()
-    name = file.relative_to(FOLDER) if file.is_relative_to(FOLDER) else file
-    return _Content(name.as_posix(), hashlib.sha256(data).hexdigest(), frozenset(_INCLUDED.findall(data.decode())))
+    places = [FOLDER / one for one in folders]
+    paths = [path for one in places for path in ([one] if one.is_file() else one.glob("*.md"))]
+    files = {path: path.read_bytes() for path in paths}
+    for name in [name for content in files.values() for name in _INCLUDED.findall(content.decode())]:
+        files.setdefault(FOLDER / name, (FOLDER / name).read_bytes())
+    names = {path: path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path for path in files}
+    return {names[path].as_posix(): hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}

@@ -1,8 +1,7 @@
 """From a finish to the answer, in the order in which it happens.
 
-A finish may be premature; look-ups that were lost are tried once more; then the ending makes the outcome, a writer puts
-it into words, and what was never answered is noted on it. What speaks against an answer is found in
-``kbnav.agents.common.checks``.
+A finish may be premature; then the ending makes the outcome, a writer puts it into words, and what was never answered
+is noted on it. What speaks against an answer is found in ``kbnav.agents.common.checks``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from kbnav.tools.show import cell_text, cut, table_text
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
 ANSWERS = 50
 """Nodes that an answer may have: as many as one result shows."""
 BEST_EFFORT = 20
@@ -56,20 +54,15 @@ Writer = Callable[[Outcome, State, Context], tuple[str, Usage]]
 """Puts an answer into words, in the language of the question: the text, and what it cost."""
 
 
-# Look-ups that were not answered in time: each is tried once more, and what stays open is noted on the answer
+# Look-ups that were not answered in time: each may be tried once more, and what stays open is noted on the answer
 
 
 def settled(steps: Iterable[Step]) -> list[Step]:
     """The steps without those that were not answered, and not yet tried again."""
     taken = list(steps)
-    waiting = {call.key for call in to_try_again(taken)}
+    tries = Counter(step.call.key for step in taken if step.dropped not in _NOT_RUN)
+    waiting = {step.call.key for step in taken if step.lost and tries[step.call.key] == 1}
     return [step for step in taken if step.call.key not in waiting]
-
-
-def to_try_again(steps: Sequence[Step]) -> list[Call]:
-    """The calls that were not answered, and made only once."""
-    tries = Counter(step.call.key for step in steps if step.dropped not in _NOT_RUN)
-    return [step.call for step in steps if step.lost and tries[step.call.key] == 1]
 
 
 def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:

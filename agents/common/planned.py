@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,21 +88,6 @@ class Planned:
             return earlier, [*notes, FROM_BEFORE]
         nearest = ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
         return nodes, [*notes, *nearest]
-
-
-@dataclass(frozen=True)
-class Planless:
-    """Another policy in place of a plan; the thought of the run's first step says that there is none."""
-
-    policy: Policy
-
-    def __call__(self, state: State, context: Context) -> Reply:
-        """One turn of the policy."""
-        reply = self.policy(state, context)
-        if state["path"] or state["discarded"]:
-            return reply
-        calls = [replace(call, thought=f"{NO_PLAN} {call.thought}".strip()) for call in reply.calls[:1]]
-        return replace(reply, calls=[*calls, *reply.calls[1:]])
 
 
 def planned(steps: Sequence[Step]) -> Step | None:

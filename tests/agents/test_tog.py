@@ -19,7 +19,6 @@ from kbnav.agents.tog import (
     bm25_scores,
     embedding_scores,
     read_scores,
-    tied,
     tog_with,
 )
 from kbnav.errors import ServiceError, UsageError
@@ -187,19 +186,9 @@ def test_equal_scores_are_put_in_order_by_the_question_then_by_id_and_not_by_the
     links = [Weighed(Fact("p", "lies in", node, "P", "", name), 0.5) for node, name in nodes.items()]
     for given in (links, links[::-1]):
         assert [link.fact.target for link in best_links(given, (), "Who lives in Mew?")] == ["n1", "n2", "n3"]
-    assert tied(links, ["n1"], ())
-    assert not tied(links, ["n1"], ("n2", "n3"))
     relations = [Fact("p", "wrote"), Fact("p", "drew"), Fact("p", "built")]
     chosen = best_of_each(relations, dict.fromkeys(range(3), 0.5), 2, [0.0, 0.0, 1.0])
     assert [relations[place].relation for place, _ in chosen] == ["built", "drew"]
-
-
-def test_that_equal_scores_were_decided_by_the_question_is_said(village, tmp_path):
-    replies = ("1: 0.9\n2: 0.9", "1: 0.8\n2: 0.8\n3: 0.8", "no", "unknown")
-    run, _ = asked(village, tmp_path, *replies, question="Where is the barn of Ann Reed?", width=2)
-    step = next(step for step in run.path if "Not enough yet" in step.call.thought)
-    assert step.call.arguments["entity_ids"] == ["h2", "h1"]
-    assert "of equal scores, those whose words fit the question better" in step.call.thought
 
 
 def test_the_relation_just_followed_is_not_offered_backwards(village, tmp_path):

@@ -27,7 +27,7 @@ from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import FirstStage
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings
@@ -316,9 +316,9 @@ def test_frozen_programs_rank_over_http(demo_kb: KnowledgeBase, tmp_path: Path):
     """The program turns the first stage's ranking round."""
     assert isinstance(demo_kb, SkbKB)
     folder = tmp_path / "programs"
-    frozen_programs(demo_kb, Settings(kb="demo", home=tmp_path), folder, LAST)
+    frozen_programs(demo_kb, folder, LAST)
     settings = web_settings(tmp_path, options={"trained": str(folder)})
-    last = FirstStage(demo_kb, settings).retrieve("love letter").ids[-1]
+    last = build_retriever("graph-rank", demo_kb, settings, {}).retrieve("love letter", 200).ids[-1]
 
     async def talk(url: str) -> None:
         async with Client(f"{url}/mcp") as client:

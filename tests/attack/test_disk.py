@@ -22,7 +22,8 @@ from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Server, Visit, until, web_settings
 from tests.attack.disks import fill, mounted
 from tests.evaluation.parts import mini_dataset
-from tests.models.stub import ModelStub
+from tests.models.stub import ModelStub, completion
+from tests.programs.parts import LAST
 from tests.programs.test_agent_retriever import made_questions
 from tests.programs.test_training import files, trained
 
@@ -163,16 +164,18 @@ def test_a_training_by_command_on_a_full_disk_or_with_a_full_home_is_one_line_or
     for name, start in (("train", 0), ("val", 1)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made[start::3][:8]))
     train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
-    train += [part for one in ("most=1", "steps=1", "batch=4", "weigh=false") for part in ("--set", one)]
-    for pages in (0, 1):
-        fill(small_home, leave=4096 * pages)
-        code, out, error = kbnav(*train, "--out", str(small_home / "made"))
-        (line,) = told(error)
-        assert code == 2
-        assert f"{small_home}/made/" in line
-        assert "Traceback" not in out + error
-    fill(small_home)
-    code, out, error = kbnav(*train, "--out", str(tmp_path / "made"))
+    train += [part for one in ("most=1", "steps=1", "batch=4", "model_cache=false") for part in ("--set", one)]
+    with ModelStub([completion(f"```python\n{LAST}```"), completion("Turn it round.")]) as stub:
+        train += ["--model", "stub", "--base-url", stub.base_url]
+        for pages in (0, 1):
+            fill(small_home, leave=4096 * pages)
+            code, out, error = kbnav(*train, "--out", str(small_home / "made"))
+            (line,) = told(error)
+            assert code == 2
+            assert f"{small_home}/made/" in line
+            assert "Traceback" not in out + error
+        fill(small_home)
+        code, out, error = kbnav(*train, "--out", str(tmp_path / "made"))
     assert code == 0, error
     assert "g1" in out
 

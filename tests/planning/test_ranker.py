@@ -15,7 +15,7 @@ from kbnav.planning.evaluate import judge
 from kbnav.planning.open import open_planner
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
 from kbnav.planning.planners import NoPlanner
-from kbnav.planning.ranker import Ranker, Training
+from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, Words, built
 
@@ -38,7 +38,7 @@ def hops_of(plan: Plan) -> tuple[Hop, ...]:
 @pytest.fixture(scope="module")
 def trained(clinic: SKB) -> Ranker:
     found = list(examples(TRAIN, clinic, NodeMatcher(clinic, "exact")))
-    return Ranker.train(clinic, Words(), found, Training(epochs=150))
+    return Ranker.train(clinic, Words(), found, epochs=150)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kbnav.errors import DataError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath
-from kbnav.planning.ranker import Candidates, Questions, Scorer, Training, log_softmax
+from kbnav.planning.ranker import Candidates, Questions, Scorer, log_softmax
 from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
@@ -198,7 +198,7 @@ def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties() -> N
     candidates = Candidates(
         [frozenset({"a", "x"}), frozenset({"b", "x"}), frozenset({"c"})], np.zeros((3, 2), np.float32)
     )
-    scorer = Scorer.fit(asked(texts), candidates, target, training=Training(epochs=150))
+    scorer = Scorer.fit(asked(texts), candidates, target, epochs=150)
     fresh = asked(["cause of n99", "cure of n98", "kind of n97"])
     logs = log_softmax(scorer.scores(fresh, candidates))
     assert np.exp(logs) == pytest.approx(target[:3], abs=0.05)
@@ -210,10 +210,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
     texts = ["one", "two", "one two", "two one"]
     target = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32)
     candidates = Candidates([frozenset({"a"}), frozenset({"b"})], np.zeros((2, 2), np.float32))
-    fits: list[Any] = [
-        Scorer.fit(asked(texts), candidates, target, training=Training(epochs=3, seed=seed)).weights
-        for seed in (1, 1, 2)
-    ]
+    fits: list[Any] = [Scorer.fit(asked(texts), candidates, target, epochs=3, seed=seed).weights for seed in (1, 1, 2)]
     assert np.array_equal(fits[0], fits[1])
     assert fits[0].shape == fits[2].shape
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from kbnav.encoders.trained import question_digests
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
+from kbnav.programs.first_stage import TrainingQuery, bound_to
 from kbnav.programs.groups import Centroids
-from kbnav.programs.program import Failure, Outcome, Parameter, Program
+from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.steps import TrialRunner
-from kbnav.programs.train import Plan, TrainingContext
-from kbnav.programs.writer import Advice, Brief, Contrast, ContrastText, Draft
+from kbnav.programs.train import ProgramsOptions, TrainingContext
+from kbnav.programs.writer import Brief, Contrast, ContrastText
 from kbnav.runs.trace import Trace
-from kbnav.settings.model import Settings
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
 LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"
@@ -26,7 +25,7 @@ SEEN = "a question that was learned from"
 KINDS = ("red apples", "blue birds")
 
 
-def frozen_programs(kb: SkbKB, settings: Settings, folder: Path, *sources: str) -> None:
+def frozen_programs(kb: SkbKB, folder: Path, *sources: str) -> None:
     """Write a folder of frozen programs, a group for each source, whose queries are of ``KINDS``; "" for no program."""
     kinds = KINDS[: max(1, len(sources))]
     centroids = Centroids.of([[kind, f"all {kind}", kind] for kind in kinds])
@@ -42,7 +41,7 @@ def frozen_programs(kb: SkbKB, settings: Settings, folder: Path, *sources: str) 
     ]
     about = Description(
         skb=kb.name,
-        bound=bound_to(kb, open_parts(kb, settings)),
+        bound=bound_to(kb),
         training=question_digests([("t", SEEN)]),
         validation=question_digests([("v", "another")]),
         words=centroids.words,
@@ -120,7 +119,6 @@ class Runner:
         program: Program,
         query: str,
         candidates: Sequence[str],
-        parameters: Mapping[str, Parameter],
     ) -> Outcome:
         self.runs += 1
         for way, rank in WAYS.items():
@@ -142,17 +140,16 @@ class ScriptedWriter:
     given_back: list[Brief] = field(default_factory=list)
     reflected: list[tuple[Contrast, ContrastText]] = field(default_factory=list)
     name: str = "scripted"
-    prompts: Mapping[str, str] = field(default_factory=dict)
 
-    def write(self, brief: Brief, trace: Trace) -> Draft:
+    def write(self, brief: Brief, trace: Trace) -> str:
         (self.given_back if brief.rejected else self.briefs).append(brief)
         if brief.rejected and self.mended:
-            return Draft(self.mended[len(brief.rejected) - 1])
-        return Draft(self.sources[min(brief.number, len(self.sources)) - 1])
+            return self.mended[len(brief.rejected) - 1]
+        return self.sources[min(brief.number, len(self.sources)) - 1]
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
+    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
         self.reflected.append((contrast, shown))
-        return Advice(self.says)
+        return self.says
 
 
 def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) -> TrainingContext:
@@ -166,4 +163,6 @@ def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) 
     )
 
 
-PLAN = Plan(steps=4, batch=8, stages=(8, 16, 32), significance=0.05)
+def plan(**more: Any) -> ProgramsOptions:
+    """Short trainings, with other options where they are given."""
+    return ProgramsOptions(**{"steps": 4, "batch": 8, "stages": (8, 16, 32), "significance": 0.05, **more})

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import (
     Centroids,
     Group,
-    agreement,
     assign,
-    common_words,
     groups_by_model,
-    groups_by_words,
     merged,
-    one_group,
     propose,
-    telling_words,
 )
 from kbnav.runs.trace import Trace
 
@@ -24,10 +17,7 @@ KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhe
 
 
 def made(count: int, split: str) -> list[TrainingQuery]:
-    return [
-        TrainingQuery(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), ("a",), KINDS[n % 3])
-        for n in range(count)
-    ]
+    return [TrainingQuery(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), ("a",)) for n in range(count)]
 
 
 class Model:
@@ -74,17 +64,10 @@ def test_what_a_reply_does_not_say_or_says_wrongly_is_none_of_the_patterns():
     assert assign(["a", "b"], ["q", "q", "q", "q"], lambda prompt, trace, purpose: reply, Trace()) == [2, 1, 0, 0]
 
 
-def test_common_words_find_the_templates_and_route_new_queries_to_them():
-    training, validation = made(120, "t"), made(90, "v")
-    found = groups_by_words(training, validation, most=3, smallest=20, seed=1)
-    own = {name: group.id for group in found for name in group.training}
-    assert agreement(own, {one.id: one.template for one in training}) == pytest.approx(1.0)
-    assert all(len(group.validation) == 30 for group in found)
-    assert groups_by_words(training, validation, most=3, smallest=20, seed=1) == found
-    texts = {one.id: one.text for one in training}
-    centroids = Centroids.of([[texts[name] for name in group.training] for group in found])
-    place = centroids.nearest(["Which drug treats gout well?"])[0]
-    assert "drug" in found[place].pattern
+def test_common_words_route_new_queries_to_their_group():
+    texts = [one.text for one in made(120, "t")]
+    centroids = Centroids.of([texts[n::3] for n in range(3)])
+    assert centroids.nearest(["Which drug treats gout well?", "Who wrote it?"]) == [0, 2]
 
 
 def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
@@ -103,42 +86,3 @@ def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
     assert [group.id for group in found] == ["g1", "g2"]
     assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
     assert len(merged(groups, training, held, smallest=100)) == 1
-
-
-def test_the_ablation_has_one_group():
-    (only,) = one_group(made(3, "t"), made(2, "v"))
-    assert (only.training, only.validation) == (("t0", "t1", "t2"), ("v0", "v1"))
-
-
-def test_agreement_is_that_of_the_adjusted_rand_index():
-    """Worked out by hand: 2 pairs together in both, 2 in the first, 4 in the second, of 10; (2 - .8) / (3 - .8)."""
-    first = {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c"}
-    second = {"1": "x", "2": "x", "3": "y", "4": "y", "5": "y"}
-    assert agreement(first, second) == pytest.approx((2 - 2 * 4 / 10) / (3 - 2 * 4 / 10))
-    assert agreement(first, first) == 1.0
-
-
-def test_words_that_tell_the_way_to_the_answers_find_templates_that_common_words_miss():
-    """The frame of a question is in more words than its relation; only the latter goes with the label."""
-    frames = (
-        "I am looking for things that {}",
-        "Which things are there that {} please now",
-        "Name all of those that {}",
-    )
-    ways = ("treat thing{}", "bind thing{}")
-    made = [(frames[n % 3].format(ways[n % 2].format(n)), f"path {n % 2}") for n in range(60)]
-    texts, labels = [text for text, _ in made], [label for _, label in made]
-    assert telling_words(texts, labels) == ("bind", "treat")
-    training = [TrainingQuery(f"t{n}", text, ("a",)) for n, text in enumerate(texts)]
-    held = [TrainingQuery(f"v{n}", text, ("a",)) for n, text in enumerate(texts)]
-    truth = {f"t{n}": label for n, label in enumerate(labels)}
-    found = {}
-    for words in (common_words(texts), telling_words(texts, labels)):
-        groups = groups_by_words(training, held, most=2, smallest=5, words=words)
-        found[words] = agreement({name: group.id for group in groups for name in group.training}, truth)
-    assert found.popitem()[1] == 1.0
-    assert found.popitem()[1] < 0.5
-
-
-def test_without_labels_that_differ_no_word_tells_any():
-    assert telling_words(["a b c", "a b d", "b c d"], ["", "", ""]) == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,22 +10,24 @@ import pytest
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.steps import Heat, History, Step, TrialRunner, curve, means
-from kbnav.programs.train import PARTS, Plan, Prices, Task, train_group
-from kbnav.programs.writer import Advice, Brief, Draft, asked_types, example_queries, next_action
+from kbnav.programs.train import Prices, ProgramsOptions, Task, train_group
+from kbnav.programs.writer import Brief, asked_types, example_queries, next_action
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Price
-from tests.programs.parts import NODES, PLAN, Runner, ScriptedWriter, program, queries, query, workshop
+from tests.programs.parts import NODES, Runner, ScriptedWriter, plan, program, queries, query, workshop
 
 BAD = program("bad")
 BROKEN = "def score(query, candidates)\n    return {}\n"
 
 
-def run(writer: ScriptedWriter, plan: Plan = PLAN, runner: Runner | None = None, **more: object) -> tuple[History, str]:
+def run(
+    writer: ScriptedWriter, options: ProgramsOptions | None = None, runner: Runner | None = None, **more: object
+) -> tuple[History, str]:
     shop = workshop(writer, runner, **more)
     validation = queries(32, "v")
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    return train_group(task, History(), plan, shop, lambda step: None)
+    return train_group(task, History(), options or plan(), shop, lambda step: None)
 
 
 def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best():
@@ -45,7 +46,7 @@ def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best()
 
 def test_what_is_worse_on_the_batch_is_not_raced():
     runner = Runner()
-    history, _ = run(ScriptedWriter([program("bad")]), replace(PLAN, steps=1), runner)
+    history, _ = run(ScriptedWriter([program("bad")]), plan(steps=1), runner)
     assert runner.runs == 8
     assert history.steps[0].heats == ()
     assert history.steps[0].metrics["mrr"] < (history.steps[0].best_on_batch or 0)
@@ -55,18 +56,18 @@ def test_what_is_better_runs_every_heat_of_the_plan_and_what_is_worse_on_the_fir
     """The second program is better on the batch, of which it knows the words, and wrong on validation questions."""
 
     class Overfitted(Runner):
-        def __call__(self, program: Program, query: str, candidates: Any, parameters: Any) -> Outcome:
+        def __call__(self, program: Program, query: str, candidates: Any) -> Outcome:
             learned = "perfect" in program.source and query.startswith("v")
-            return super().__call__(Program.read(BAD) if learned else program, query, candidates, parameters)
+            return super().__call__(Program.read(BAD) if learned else program, query, candidates)
 
-    history, _ = run(ScriptedWriter([program("good"), program("perfect")]), replace(PLAN, steps=2), Overfitted())
+    history, _ = run(ScriptedWriter([program("good"), program("perfect")]), plan(steps=2), Overfitted())
     assert [[heat.queries for heat in step.heats] for step in history.steps] == [[8, 16, 32], [8]]
     assert [step.accepted for step in history.steps] == [True, False]
 
 
 def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_raced():
     writer = ScriptedWriter([program("crash"), program("good")])
-    history, _ = run(writer, replace(PLAN, steps=2))
+    history, _ = run(writer, plan(steps=2))
     first = history.steps[0]
     asked = {one.id: one.text for one in queries(40)}
     told = [f"Query: {asked[name]}\nI got here" for name in first.batch[:3]]
@@ -84,7 +85,7 @@ def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_raced
 
 
 def test_a_failed_query_scores_what_the_first_stage_scores_and_none_is_left_out():
-    step = run(ScriptedWriter([program("crash")]), replace(PLAN, steps=1))[0].steps[0]
+    step = run(ScriptedWriter([program("crash")]), plan(steps=1))[0].steps[0]
     asked = [one for one in queries(40) if one.id in step.batch]
     assert len(asked) == step.failed == 8
     assert step.metrics == means(workshop(ScriptedWriter([])).bench.baseline(asked))
@@ -94,7 +95,7 @@ def test_what_a_check_finds_is_an_error_before_anything_runs():
     runner = Runner()
     history, _ = run(
         ScriptedWriter([program("good")]),
-        replace(PLAN, steps=1),
+        plan(steps=1),
         runner,
         check=lambda one: (Problem("no such name", 2),),
     )
@@ -104,7 +105,7 @@ def test_what_a_check_finds_is_an_error_before_anything_runs():
 
 def test_a_program_that_is_wrong_before_it_runs_is_given_back_within_the_step_and_mended():
     writer = ScriptedWriter([BROKEN], mended=["def score(query):\n    return {}\n", program("good")])
-    history, _ = run(writer, replace(PLAN, steps=1))
+    history, _ = run(writer, plan(steps=1))
     (step,) = history.steps
     assert (step.action, step.source, step.accepted, step.rejected) == ("write", program("good"), True, 2)
     assert [len(brief.rejected) for brief in writer.given_back] == [1, 2]
@@ -116,24 +117,24 @@ def test_a_program_that_is_wrong_before_it_runs_is_given_back_within_the_step_an
 
 def test_a_program_is_given_back_twice_at_most_and_not_where_it_comes_again_as_it_was():
     writer = ScriptedWriter([BROKEN], mended=[f"{BROKEN}# {number}\n" for number in range(9)])
-    (step,) = run(writer, replace(PLAN, steps=1))[0].steps
+    (step,) = run(writer, plan(steps=1))[0].steps
     assert (len(writer.given_back), step.rejected, step.source) == (2, 2, f"{BROKEN}# 1\n")
     assert not step.batch
     stubborn = ScriptedWriter([BROKEN])
-    (step,) = run(stubborn, replace(PLAN, steps=1))[0].steps
+    (step,) = run(stubborn, plan(steps=1))[0].steps
     assert (len(stubborn.given_back), step.rejected) == (1, 1)
     assert step.broken
 
 
 def test_a_batch_that_does_not_divide_the_queries_leaves_none_out_for_good():
-    history, _ = run(ScriptedWriter([program("middling")]), replace(PLAN, steps=4, batch=13))
+    history, _ = run(ScriptedWriter([program("middling")]), plan(steps=4, batch=13))
     assert {len(step.batch) for step in history.steps} == {13}
     assert {name for step in history.steps for name in step.batch} == {one.id for one in queries(40)}
 
 
 def test_after_steps_without_gain_the_writer_starts_anew_and_then_has_as_many_again():
     writer = ScriptedWriter([program("good")])
-    run(writer, replace(PLAN, steps=9, patience=3))
+    run(writer, plan(steps=9, patience=3))
     assert [brief.action for brief in writer.briefs] == [
         *("write", "improve", "improve", "improve", "anew"), *("improve", "improve", "anew", "improve")
     ]  # fmt: skip
@@ -141,17 +142,17 @@ def test_after_steps_without_gain_the_writer_starts_anew_and_then_has_as_many_ag
 
 def test_repairs_end_after_three_in_a_row():
     writer = ScriptedWriter([BROKEN])
-    run(writer, replace(PLAN, steps=6))
+    run(writer, plan(steps=6))
     assert [brief.action for brief in writer.briefs] == ["write", "repair", "repair", "repair", "improve", "repair"]
 
 
 def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
     class Adviser(ScriptedWriter):
-        def reflect(self, brief: Brief, *rest: Any) -> Advice:
-            return Advice(f"advice {brief.number}")
+        def reflect(self, brief: Brief, *rest: Any) -> str:
+            return f"advice {brief.number}"
 
     writer = Adviser([program("middling"), program("middling"), program("good")])
-    run(writer, replace(PLAN, steps=4, batch=40))
+    run(writer, plan(steps=4, batch=40))
     assert writer.briefs[3].history.lessons() == {"advice 1": "tie", "advice 2": "better"}
     leaders = writer.briefs[3].history.leaders()
     assert next((step.number, step.source) for step in leaders) == (3, program("good"))
@@ -164,7 +165,7 @@ def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
 
     def step(number: int, action: str = "improve", **more: Any) -> Step:
         fields = {"instruction": f"advice {number}", "batch": ("t1",), **more}
-        return Step(number, action, "", {}, "", **fields)  # type: ignore[arg-type]
+        return Step(number, action, "", "", **fields)  # type: ignore[arg-type]
 
     def raced(mean: float, best: float) -> dict[str, Any]:
         return {"heats": (Heat(25, mean, best, 1.0),)}
@@ -195,31 +196,17 @@ def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
 
 def test_a_repair_is_still_told_the_advice_that_the_broken_program_was_to_follow():
     writer = ScriptedWriter([program("middling"), BROKEN, program("crash"), program("good")])
-    run(writer, replace(PLAN, steps=5, batch=40))
+    run(writer, plan(steps=5, batch=40))
     assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "repair", "improve"]
     assert [brief.history.pending for brief in writer.briefs] == ["", *["Look at the relations."] * 4]
     assert [step.instruction for step in writer.briefs[3].history.steps] == ["Look at the relations.", "", ""]
-
-
-def test_a_program_that_ties_in_validation_is_taken_for_its_batch_and_is_no_gain():
-    """In validation only the tenth is asked for, which is second with either; the batch asks for the first as well."""
-    writer = ScriptedWriter([program("aside"), program("middling")])
-    shop = workshop(writer)
-    validation = [one for one in queries(40, "v") if one.answers == (NODES[9],)]
-    task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    history, _ = train_group(task, History(), replace(PLAN, batch=40, patience=2), shop, lambda step: None)
-    assert [step.ground for step in history.steps] == ["test", "batch", None, None]
-    assert history.steps[1].validation == history.steps[0].validation
-    assert [brief.action for brief in writer.briefs] == ["write", "improve", "improve", "anew"]
-    assert history.best is not None
-    assert history.leaders()[0].number == history.best.number == 2
 
 
 def test_what_only_ties_with_the_first_stage_does_not_take_its_place():
     shop = workshop(ScriptedWriter([program("lifted")]))
     validation = [TrainingQuery(f"v{n}", f"v query {n}", (NODES[5],)) for n in range(8)]
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    (step,) = train_group(task, History(), replace(PLAN, steps=1), shop, lambda step: None)[0].steps
+    (step,) = train_group(task, History(), plan(steps=1), shop, lambda step: None)[0].steps
     assert step.metrics["mrr"] > (step.best_on_batch or 0.0)
     assert (step.verdict, step.heats[-1].won, step.heats[-1].lost) == ("tie", 0, 0)
     assert not step.accepted
@@ -229,7 +216,7 @@ def test_nothing_is_written_where_the_first_stage_has_every_answer_first():
     shop = workshop(ScriptedWriter([program("good")]))
     validation = [query(4 * n, split="v") for n in range(8)]
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    assert train_group(task, History(), PLAN, shop, lambda step: None) == (History(), "perfect")
+    assert train_group(task, History(), plan(), shop, lambda step: None) == (History(), "perfect")
 
 
 def test_examples_are_of_all_types_that_are_asked_for_by_their_shares():
@@ -260,49 +247,28 @@ def test_examples_are_of_all_types_that_are_asked_for_by_their_shares():
 
 def test_names_of_the_examples_are_kept_out_of_instructions_by_code():
     writer = ScriptedWriter([program("middling")], says="Put Node 9 (n9) above Node 0.")
-    history, _ = run(writer, replace(PLAN, steps=1))
+    history, _ = run(writer, plan(steps=1))
     assert history.steps[0].instruction == "Put [a name] ([a name]) above [a name]."
 
 
 def test_it_ends_where_every_answer_comes_first_at_the_cost_and_the_time_and_when_stopped():
     assert run(ScriptedWriter([program("perfect")]))[1] == "perfect"
-    assert run(ScriptedWriter([program("good")]), replace(PLAN, cost=1.0), spent=lambda: 1.0)[1] == "cost"
-    assert run(ScriptedWriter([program("good")]), replace(PLAN, seconds=5.0), elapsed=lambda: 5.0)[1] == "time"
+    assert run(ScriptedWriter([program("good")]), plan(cost=1.0), spent=lambda: 1.0)[1] == "cost"
+    assert run(ScriptedWriter([program("good")]), plan(seconds=5.0), elapsed=lambda: 5.0)[1] == "time"
     assert run(ScriptedWriter([program("good")]), stopped=lambda: True)[1] == "stopped"
-
-
-def test_without_contrast_nothing_is_reflected_without_memory_the_writer_is_told_so():
-    writer = ScriptedWriter([program("middling")])
-    history, _ = run(writer, replace(PLAN, steps=2, without=frozenset({"contrast", "memory"})))
-    assert not writer.reflected
-    assert not history.steps[0].instruction
-    assert not writer.briefs[1].memory
-    assert {"contrast", "memory", "groups", "model-functions", "relations", "improvement"} == set(PARTS)
-
-
-def test_without_improvement_the_first_program_that_runs_is_taken_whatever_it_scores():
-    history, ended = run(
-        ScriptedWriter([BROKEN, program("bad"), program("good")]), replace(PLAN, without=frozenset({"improvement"}))
-    )
-    assert ended == "first program"
-    assert history.best is not None
-    assert history.best.number == 2
 
 
 def test_tokens_and_dollars_of_a_step_are_those_of_its_own_calls():
     class Paid(ScriptedWriter):
-        def write(self, brief: Brief, trace: Trace) -> Draft:
+        def write(self, brief: Brief, trace: Trace) -> str:
             trace.spend(Usage(1_000_000, 0, 0, 1))
             trace.spend(Usage(5, 5, 0, 1), replayed=True)
             return super().write(brief, trace)
 
-    history, _ = run(
-        Paid([program("good")]), replace(PLAN, steps=2), prices=Prices(writer=Price(prompt=2, completion=8))
-    )
+    history, _ = run(Paid([program("good")]), plan(steps=2), prices=Prices(writer=Price(prompt=2, completion=8)))
     assert [step.cost for step in history.steps] == [2.0, 2.0]
     assert history.steps[0].paid == Usage(1_000_000, 0, 0, 1)
     assert history.steps[0].replayed == Usage(5, 5, 0, 1)
-    assert history.cost == 4.0
 
 
 def test_the_curve_begins_at_the_first_stage_and_never_falls():
@@ -310,16 +276,16 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
     rows = curve(history.steps, 0.3)
     assert rows[0] == (0, 0.3, 0.3)
     assert [best for _, _, best in rows] == [0.3, 0.3, 0.875, 0.875, 0.875]
-    assert next_action(History((Step(1, "write", "", {}, "", batch=("t1",), accepted=True),)), 10) == "improve"
+    assert next_action(History((Step(1, "write", "", "", batch=("t1",), accepted=True),)), 10) == "improve"
 
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
     lost, found = TrainingQuery("1", "query 1 x", ("elsewhere",)), TrainingQuery("2", "query 2 x", (NODES[0],))
     bench = TrialRunner(
         lambda query: NODES,
-        lambda program, query, nodes, given: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
+        lambda program, query, nodes: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
     )
     assert means(bench.baseline([lost, found]))["mrr"] == 0.5
-    trials = bench.run(Program.read(program("good")), {}, [lost, found])
+    trials = bench.run(Program.read(program("good")), [lost, found])
     assert [one.metrics["mrr"] for one in trials] == [1.0, 0.5]
     assert bench.oracle([lost, found]) == 0.5

@@ -17,11 +17,8 @@ def test_a_program_has_an_entry_and_parameters():
     program = Program.read(source)
     assert (program.entry, dict(program.parameters)) == ("score", {"a": 0.5, "b": -2, "c": "x", "d": True})
     assert program.sha256 == hashlib.sha256(source.encode()).hexdigest()
-    assert program.with_defaults({"a": 1.5}) == {"a": 1.5, "b": -2, "c": "x", "d": True}
     assert Program.read("def retrieve(query): return {}").entry == "retrieve"
     assert Program.read("PARAMETERS: dict[str, float] = {'a': 1.0}\n" + SCORE).parameters == {"a": 1.0}
-    with pytest.raises(BadProgram, match="no 'z'; it has a"):
-        program.with_defaults({"z": 1})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ import pytest
 
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.programs.first_stage import TrainingQuery
-from kbnav.programs.groups import groups_by_words, one_group
-from kbnav.programs.program import Outcome, Parameter, Program
+from kbnav.programs.groups import Centroids, Group, one_group
+from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
 from kbnav.programs.train import GroupsFound, Order, Prices, read_groups, read_steps, train
-from kbnav.programs.writer import Brief, Draft
+from kbnav.programs.writer import Brief
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Price
-from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
+from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
 BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}
 SOURCES = [program("bad"), "def score(query, candidates)\n", program("middling"), program("good"), program("middling")]
@@ -37,17 +37,16 @@ class Fragile(Runner):
         super().__init__()
         self._at = at
 
-    def __call__(
-        self, program: Program, query: str, candidates: Sequence[str], parameters: Mapping[str, Parameter]
-    ) -> Outcome:
+    def __call__(self, program: Program, query: str, candidates: Sequence[str]) -> Outcome:
         if self.runs == self._at:
             raise Killed
-        return super().__call__(program, query, candidates, parameters)
+        return super().__call__(program, query, candidates)
 
 
 def order(**more: Any) -> Order:
-    plan = replace(PLAN, steps=5, **more)
-    return Order("shelf", queries(40), queries(32, "v"), plan, BOUND, {"writer": "scripted"}, {"a.md": "1"})
+    return Order(
+        "shelf", queries(40), queries(32, "v"), plan(steps=5, **more), BOUND, {"writer": "scripted"}, {"a.md": "1"}
+    )
 
 
 def trained(folder: Path, runner: Runner | None = None, wanted: Order | None = None, **more: Any) -> None:
@@ -115,7 +114,7 @@ def test_equal_seeds_give_equal_files_and_another_seed_other_batches(whole: Path
 def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole: Path):
     for wanted, what in (
         (replace(order(), training=queries(41)), "training"),
-        (order(seed=7), "plan"),
+        (order(seed=7), "options"),
         (replace(order(), bound={**BOUND, "schema": "x"}), "bound"),
         (replace(order(), models={"writer": "else"}), "models"),
     ):
@@ -135,7 +134,7 @@ def test_a_folder_that_was_begun_by_another_rule_of_acceptance_is_not_gone_on_wi
 
 def test_more_steps_may_be_taken_later(tmp_path: Path):
     first = order()
-    trained(tmp_path, wanted=replace(first, plan=replace(first.plan, steps=3)))
+    trained(tmp_path, wanted=replace(first, options=plan(steps=3)))
     assert read_frozen(tmp_path).groups[0].record.step == 3
     trained(tmp_path)
     assert read_frozen(tmp_path).groups[0].record.step == 4
@@ -152,8 +151,7 @@ def test_where_nothing_is_better_the_first_stage_is_frozen(tmp_path: Path):
 
 
 def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path: Path):
-    wanted = order()
-    trained(tmp_path / "cost", wanted=replace(wanted, plan=replace(wanted.plan, cost=0.0)))
+    trained(tmp_path / "cost", wanted=order(cost=0.0))
     assert read_frozen(tmp_path / "cost").groups[0].program is None
     with pytest.raises(Stopped, match="the same command goes on"):
         trained(tmp_path / "stopped", stopped=lambda: True)
@@ -162,9 +160,9 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
 
 def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
     wanted = order()
-    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), (), Usage(1, 1, 0, 1), Usage(), 3.0)
+    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), Usage(), 3.0)
     found = train(
-        replace(wanted, plan=replace(wanted.plan, cost=3.0)),
+        order(cost=3.0),
         tmp_path,
         workshop(ScriptedWriter(SOURCES)),
         lambda: groups,
@@ -174,7 +172,7 @@ def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
 
 def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Path):
     class Paid(ScriptedWriter):
-        def write(self, brief: Brief, trace: Trace) -> Draft:
+        def write(self, brief: Brief, trace: Trace) -> str:
             trace.spend(Usage(1_000_000, 0, 0, 1))
             return super().write(brief, trace)
 
@@ -185,7 +183,7 @@ def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Pa
         for number, part in enumerate((slice(0, half), slice(half, None)), 1)
     )
     found = train(
-        replace(wanted, plan=replace(wanted.plan, cost=14.0)),
+        order(cost=14.0),
         tmp_path,
         workshop(Paid([program("bad")]), prices=Prices(writer=Price(prompt=2, completion=8))),
         lambda: GroupsFound(groups),
@@ -250,29 +248,20 @@ def test_a_question_in_both_sets_and_no_questions_are_refused(tmp_path: Path):
 
 
 def test_each_group_has_a_program_of_its_own(tmp_path: Path):
-    training = [
-        replace(one, text=f"Which {'fish' if n % 2 else 'bird'} {one.text}") for n, one in enumerate(queries(80))
-    ]
-    held = [
-        replace(one, text=f"Which {'fish' if n % 2 else 'bird'} {one.text}") for n, one in enumerate(queries(64, "v"))
-    ]
+    kinds = ("bird", "fish")
+    training, held = (
+        [replace(one, text=f"Which {kinds[n % 2]} {one.text}") for n, one in enumerate(queries(count, split))]
+        for count, split in ((80, "t"), (64, "v"))
+    )
+    groups = tuple(
+        Group(f"g{n + 1}", kinds[n], *(tuple(one.id for one in part[n::2]) for part in (training, held)))
+        for n in range(2)
+    )
     wanted = replace(order(), training=training, validation=held)
-    found = groups_by_words(training, held, most=2, smallest=20)
-    texts = {one.id: one.text for one in (*training, *held)}
-    shop = workshop(ScriptedWriter([program("good")]))
-    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)), only="g2")
-    assert [len(read_steps(tmp_path, group)) for group in found] == [0, 1]  # of 5; all come first at once
-    assert read_frozen(tmp_path).groups[0].program is None
-    with pytest.raises(UsageError, match="no group 'g3'; there are g1, g2"):
-        train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)), only="g3")
-    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)))
-    frozen = read_frozen(tmp_path)
-    assert {group.record.program for group in frozen.groups} <= {"", "g1.py", "g2.py"}
-    places = frozen.centroids.nearest(["Which fish is red?", "Which bird is red?"])
-    assert [frozen.groups[place].record.id for place in places] != ["g1", "g1"]
-    fish = frozen.groups[places[0]]  # their answers are never first; those of birds are every other time
-    assert fish.program is not None
-    assert fish.record.scores["mrr"] == 1.0
-    assert fish.record.first["mrr"] == 0.1
-    for place, kind in zip(places, ("fish", "bird"), strict=True):
-        assert all(kind in texts[name] for name in frozen.groups[place].record.training)
+    train(wanted, tmp_path, workshop(ScriptedWriter([program("good")])), lambda: GroupsFound(groups))
+    about = read_frozen(tmp_path).about
+    assert [one.program for one in about.groups] == ["", "g2.py"]
+    centroids = Centroids(about.words, about.centroids)
+    assert centroids.nearest(["Which fish is red?", "Which bird is red?"]) == [1, 0]
+    fish = about.groups[1]  # their answers are never first; those of birds are every other time
+    assert (fish.scores["mrr"], fish.first["mrr"]) == (1.0, 0.1)

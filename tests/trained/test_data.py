@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli.train import Kind, Labels
-from kbnav.apps.cli.train import Options as CommandLine
 from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.training import PlannerOptions
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
+from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Folder, Point
@@ -70,7 +70,7 @@ def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_spl
 
 def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop: SkbKB, shop_split: Split):
     """STaRK, section 3.1."""
-    default = dict(CommandLine(Kind.dense, {}).read(DenseOptions).negatives)
+    default = read_sources(DenseOptions().negatives)
     one = shop_split.training[0]
     ranking = build_retriever("vss", shop, Settings(), {}).retrieve(one.text, 60).ids
     wrong = [node for node in map(shop.skb.number, ranking) if node not in one.answers]
@@ -89,9 +89,9 @@ def test_the_state_with_the_best_mrr_is_kept_and_the_earliest_of_equal_ones():
     assert Ended(points, 1.0).best.step == 2
 
 
-def test_the_planners_labels_are_weighed_by_likelihood_unless_the_command_line_says_uniform():
-    assert CommandLine(Kind.ranker, {}).read(Labels).weighing == "likelihood"
-    assert CommandLine(Kind.ranker, {"weighing": "uniform"}).read(Labels).weighing == "uniform"
+def test_the_planners_labels_are_weighed_by_likelihood_unless_uniform_is_asked_for():
+    assert read_options(PlannerOptions, {}, "train ranker").weighing == "likelihood"
+    assert read_options(PlannerOptions, {"weighing": "uniform"}, "train ranker").weighing == "uniform"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -133,10 +133,10 @@ def test_the_pool_has_the_answers_what_was_found_and_random_nodes(shop: SkbKB, s
 
 
 def test_sources_of_negatives_are_read_and_wrong_ones_refused(shop: SkbKB):
-    assert read_sources("vss=15, bm25=5") == {"vss": 15, "bm25": 5}
+    assert read_sources(DenseOptions(negatives="vss=15, bm25=5").negatives) == {"vss": 15, "bm25": 5}
     for wrong in ("", "vss", "vss=0", "vss=many"):
-        with pytest.raises(UsageError, match="negatives"):
-            read_sources(wrong)
+        with pytest.raises(ValueError, match="negatives"):
+            DenseOptions(negatives=wrong)
     with pytest.raises(UsageError, match="no retriever 'bm52'"):
         Miner(shop, Documents(shop.skb, relations=False), Settings(), {"bm52": 2})
 
@@ -185,6 +185,8 @@ def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
         (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
         (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
         (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
+        (["--dataset", str(asked), "--set", "epochs=0"], "train dense: epochs: Input should be greater than or equal"),
+        (["--dataset", str(asked), "--set", "held_out=1"], "train dense: held_out: Input should be less than 1"),
     ):
         code, _, error = cli(*given, *more)
         assert (code, said in error) == (2, True), error

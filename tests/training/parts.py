@@ -21,14 +21,19 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split
-from kbnav.training.task import CURVE, Listener, Point, Schedule, Task
+from kbnav.training.task import CURVE, Listener, Point, Task
 from tests.trained.shop import build_shop, examples, write_questions
 
 Train = Callable[[Task, Any], Card | None]
 
 
-def task(kb: SkbKB, parts: Split, out: Path, schedule: Schedule, listener: Listener | None = None) -> Task:
-    return Task(kb, parts, out, schedule, Settings(), listener)
+def task(kb: SkbKB, parts: Split, out: Path, listener: Listener | None = None) -> Task:
+    return Task(kb, parts, out, Settings(), listener)
+
+
+def other(options: Any, **more: Any) -> Any:
+    """Some options with other values."""
+    return options.model_copy(update=more)
 
 
 class Killed(BaseException):
@@ -40,16 +45,16 @@ def kill(point: Point) -> None:
         raise Killed
 
 
-def goes_on_after_a_kill(train: Train, kb: SkbKB, parts: Split, options: Any, schedule: Schedule, folder: Path) -> None:
+def goes_on_after_a_kill(train: Train, kb: SkbKB, parts: Split, options: Any, folder: Path) -> None:
     """A training killed in its second validation, and begun again, ends with the weights of one that was not."""
     whole, killed = folder / "whole", folder / "killed"
-    train(task(kb, parts, whole, schedule), options)
+    train(task(kb, parts, whole), options)
     with pytest.raises(Killed):
-        train(task(kb, parts, killed, schedule, kill), options)
+        train(task(kb, parts, killed, kill), options)
     with pytest.raises(UsageError, match="not over, and the same command goes on"):
         read_card(killed)
     rest: list[Point] = []
-    train(task(kb, parts, killed, schedule, rest.append), options)
+    train(task(kb, parts, killed, rest.append), options)
     assert [one.epoch for one in rest] == [2, 3]  # what was killed while it was validated is not kept
     weights, again = (
         {name: sha for name, sha in digests(out / MODEL).items() if "safetensors" in name} for out in (whole, killed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from kbnav.retrieval.documents import embed
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
-from kbnav.training.task import CURVE, WORK, Listener, Point, Schedule, enough_memory
+from kbnav.training.task import CURVE, WORK, Listener, Point, enough_memory
 from tests.trained.shop import DOCUMENT, build_shop
 from tests.training.parts import (
     Killed,
@@ -29,24 +28,36 @@ from tests.training.parts import (
     beats_chance,
     goes_on_after_a_kill,
     kill,
+    other,
     refuses_another_schema,
     refuses_seen,
     task,
     two_processes_train,
 )
 
-SCHEDULE = Schedule(epochs=8, rate=5e-3, batch=15, device="cpu", patience=8)
+EPOCHS = 8
 
 
 @pytest.fixture(scope="module")
 def options(base: Path) -> DenseOptions:
-    return DenseOptions(base=str(base), negatives=(("vss", 3), ("bm25", 1)), longest=16, pool=0, positives=1)
+    return DenseOptions(
+        base=str(base),
+        negatives=("vss=3", "bm25=1"),
+        longest=16,
+        pool=0,
+        positives=1,
+        rate=5e-3,
+        batch=15,
+        device="cpu",
+        epochs=EPOCHS,
+        patience=EPOCHS,
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dense") / "trained"
-    train_dense(task(shop, shop_split, out, SCHEDULE), options)
+    train_dense(task(shop, shop_split, out), options)
     embed(out, shop.skb)
     return out
 
@@ -59,7 +70,7 @@ def test_the_curve_and_the_card_say_how_it_went(trained: Path, shop: SkbKB, shop
     card = read_card(trained)
     with (trained / CURVE).open() as file:
         curve = list(csv.DictReader(file))
-    assert [float(row["epoch"]) for row in curve] == list(range(SCHEDULE.epochs + 1))
+    assert [float(row["epoch"]) for row in curve] == list(range(EPOCHS + 1))
     assert float(curve[0]["mrr"]) == pytest.approx(card.before["mrr"])
     assert max(float(row["mrr"]) for row in curve[1:]) == pytest.approx(card.after["mrr"])
     assert curve[0]["loss"] == ""
@@ -76,8 +87,7 @@ def test_two_encoders_differ_and_one_for_both_does_not(
     text = ["baba dodo"]
     two = Trained.load(trained)
     assert not np.allclose(two.encode(text), two.encode_queries(text), atol=1e-3)
-    short = replace(SCHEDULE, epochs=1)
-    train_dense(task(shop, shop_split, tmp_path / "one", short), replace(options, two=False))
+    train_dense(task(shop, shop_split, tmp_path / "one"), other(options, epochs=1, two=False))
     one = Trained.load(tmp_path / "one")
     assert np.allclose(one.encode(text), one.encode_queries(text))
 
@@ -85,12 +95,12 @@ def test_two_encoders_differ_and_one_for_both_does_not(
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(
     shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
 ):
-    short = replace(SCHEDULE, epochs=3)
-    goes_on_after_a_kill(train_dense, shop, shop_split, options, short, tmp_path)
+    short = other(options, epochs=3)
+    goes_on_after_a_kill(train_dense, shop, shop_split, short, tmp_path)
     with pytest.raises(Killed):
-        train_dense(task(shop, shop_split, tmp_path / "again", short, kill), options)
+        train_dense(task(shop, shop_split, tmp_path / "again", kill), short)
     with pytest.raises(UsageError, match="other questions or options"):
-        train_dense(task(shop, shop_split, tmp_path / "again", replace(short, rate=1e-4)), options)
+        train_dense(task(shop, shop_split, tmp_path / "again"), other(short, rate=1e-4))
 
 
 def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
@@ -137,15 +147,15 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
     nothing, out = str(tmp_path / "nothing"), tmp_path / "out"
     (tmp_path / "empty").mkdir()
-    for more, schedule, said in (
-        ({"base": nothing}, SCHEDULE, "there is no such folder"),
-        ({"base": str(tmp_path / "empty")}, SCHEDULE, "no base"),
-        ({}, replace(SCHEDULE, device="quantum"), "no device 'quantum'"),
-        ({"layers": 2}, SCHEDULE, "has 1 layers, not 2"),
-        ({"negatives": (("vss", 500),)}, SCHEDULE, "shop has not 500 documents that differ from the answers'"),
+    for more, said in (
+        ({"base": nothing}, "there is no such folder"),
+        ({"base": str(tmp_path / "empty")}, "no base"),
+        ({"device": "quantum"}, "no device 'quantum'"),
+        ({"layers": 2}, "has 1 layers, not 2"),
+        ({"negatives": ("vss=500",)}, "shop has not 500 documents that differ from the answers'"),
     ):
         with pytest.raises(UsageError, match=said):
-            train_dense(task(shop, shop_split, out, schedule), replace(options, **more))
+            train_dense(task(shop, shop_split, out), other(options, **more))
         assert not out.exists()
 
 
@@ -159,14 +169,14 @@ def test_a_device_that_runs_out_of_memory_leaves_nothing_unless_there_is_somethi
 
         return listener
 
-    short, out = replace(SCHEDULE, epochs=2), tmp_path / "out"
+    short, out = other(options, epochs=2), tmp_path / "out"
     with pytest.raises(UsageError, match="not enough memory for batches of 15"):
-        train_dense(task(shop, shop_split, out, short, full(0)), options)
+        train_dense(task(shop, shop_split, out, full(0)), short)
     assert not out.exists()
     with pytest.raises(UsageError, match="not enough memory"):
-        train_dense(task(shop, shop_split, out, short, full(2)), options)
+        train_dense(task(shop, shop_split, out, full(2)), short)
     rest: list[Point] = []
-    train_dense(task(shop, shop_split, out, short, rest.append), options)
+    train_dense(task(shop, shop_split, out, rest.append), short)
     assert [one.epoch for one in rest] == [2]
 
 
@@ -174,8 +184,8 @@ def test_a_device_that_runs_out_of_memory_leaves_nothing_unless_there_is_somethi
 def test_what_is_exported_encodes_as_what_was_trained(
     two: bool, shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
 ):
-    short = replace(SCHEDULE, epochs=1, steps=2)
-    train_dense(task(shop, shop_split, tmp_path / "out", short), replace(options, two=two))
+    short = other(options, epochs=1, steps=2, two=two)
+    train_dense(task(shop, shop_split, tmp_path / "out"), short)
     exported = Trained.load(tmp_path / "out")
     library = SentenceTransformer(str(tmp_path / "out" / MODEL), device="cpu")
     texts = [

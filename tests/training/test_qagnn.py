@@ -7,7 +7,6 @@ graph tells: all rooms have the same words.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +14,30 @@ import pytest
 import torch
 
 from kbnav.encoders.trained import read_card
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.plan_fuse import open_reader, save, start_weights
-from kbnav.planning.plan_fuse import train as train_fuse
-from kbnav.planning.training import LabelledQuestion
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.qagnn import Builder, CandidateList, tensors, together
 from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
-from kbnav.training.task import Schedule
 from tests.trained.halls import DOORS, halls, names
-from tests.training.parts import goes_on_after_a_kill, refuses_seen, task
+from tests.training.parts import goes_on_after_a_kill, other, refuses_seen, task
 
-SCHEDULE = Schedule(epochs=12, rate=3e-3, batch=10, device="cpu", patience=12)
-OPTIONS = QAGNNOptions(systems=("bm25",), depth=20, nodes=60, width=32, layers=2)
+OPTIONS = QAGNNOptions(
+    systems=("bm25",),
+    depth=20,
+    nodes=60,
+    width=32,
+    layers=2,
+    epochs=12,
+    rate=3e-3,
+    batch=10,
+    device="cpu",
+    patience=12,
+)
 
 
 def asked(first: int, last: int) -> list[tuple[str, str, list[str], dict[str, object]]]:
@@ -51,7 +56,7 @@ def parts(hall: SkbKB) -> Split:
 @pytest.fixture(scope="module")
 def trained(hall: SkbKB, parts: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("qagnn") / "trained"
-    train_qagnn(task(hall, parts, out, SCHEDULE), OPTIONS)
+    train_qagnn(task(hall, parts, out), OPTIONS)
     return out
 
 
@@ -133,7 +138,7 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall: SkbKB, parts: Split, tmp_path: Path):
-    goes_on_after_a_kill(train_qagnn, hall, parts, OPTIONS, replace(SCHEDULE, epochs=3), tmp_path)
+    goes_on_after_a_kill(train_qagnn, hall, parts, other(OPTIONS, epochs=3), tmp_path)
 
 
 def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts: Split, tmp_path: Path):
@@ -151,31 +156,5 @@ def test_what_cannot_be_learned_from_ends_with_one_line_and_nothing_written(hall
     )
     out = tmp_path / "out"
     with pytest.raises(UsageError, match="no answer of a training question is among its candidates"):
-        train_qagnn(task(hall, unknown, out, SCHEDULE), OPTIONS)
+        train_qagnn(task(hall, unknown, out), OPTIONS)
     assert not out.exists()
-
-
-def test_what_it_says_is_evidence_of_plan_fuse(hall: SkbKB, trained: Path, tmp_path: Path):
-    text = asked(50, 51)[0][1]
-    ranking = build_retriever("qagnn", hall, Settings(), {"trained": str(trained), "depth": 20}).retrieve(text, 20)
-    some = [ranking.nodes[place] for place in (0, 5, -1)]
-    reader = open_reader(hall, trained, Settings())
-    nodes = np.array([hall.skb.number(one.id) for one in some] + [hall.skb.number("r59")])
-    own = [math.exp(one.score) for one in some]
-    said = [math.log(1 + 1000 * one / sum(own)) for one in own]  # how likely each is among them; the last was not found
-    assert reader.evidence(text, nodes, np.zeros(4)) == pytest.approx([*said, 0], rel=1e-4)
-
-    learned, judged = (
-        [LabelledQuestion(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50))
-    )
-    encoder, out = hall.skb.vectors.encoder, tmp_path / "fused"
-    fused = train_fuse(hall.skb, encoder, [learned], [judged], readers=[reader])
-    assert (
-        fused.weights.plain[-1] > start_weights([reader]).plain[-1]
-    )  # it is right more often than what was set by hand
-    save(out, hall.skb, fused, encoder, data={}, training=(), validation=(), seconds=1)
-    assert read_card(out).settings["evidence"][-1] == "qagnn"
-    assert hits(hall, "plan-fuse", trained=str(out)) > 0.8
-    (out / "model" / "qagnn" / "model" / "network.safetensors").write_bytes(b"")
-    with pytest.raises(DataError, match="not those that were written"):
-        hits(hall, "plan-fuse", trained=str(out))

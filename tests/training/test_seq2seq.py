@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, PathSchema
-from kbnav.planning.seq2seq import Schedule, Seq2Seq
+from kbnav.planning.seq2seq import Seq2Seq, Seq2SeqOptions
 from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, built
 
@@ -47,7 +47,7 @@ def asked(clinic: SKB) -> list[Example]:
 @pytest.fixture(scope="module")
 def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("seq2seq") / "planner"
-    Seq2Seq.train(clinic, asked, out, schedule=Schedule(epochs=25))
+    Seq2Seq.train(clinic, asked, out, Seq2SeqOptions(epochs=25))
     return out
 
 
@@ -98,8 +98,8 @@ def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
 
 def test_lora_on_a_model_that_exists(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:
     """The model trained above stands for a pretrained one: the weights that LoRA adds are all that is kept."""
-    base, once = str(folder / "model"), Schedule(epochs=1)
-    tuned, cut = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", base=base, schedule=once)
+    once = Seq2SeqOptions(base=str(folder / "model"), epochs=1)
+    tuned, cut = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", once)
     assert cut == 0
     kept = {path.name for path in (tmp_path / "lora" / "model").iterdir()}
     assert "adapter_model.safetensors" in kept
@@ -114,9 +114,9 @@ def test_what_does_not_fit_is_refused(clinic: SKB, folder: Path, asked: list[Exa
     with SKB.open(other) as ward, pytest.raises(UsageError, match="schema of clinic; that of ward is another"):
         Seq2Seq.load(folder, ward)
     with pytest.raises(UsageError, match="no causal language model"):
-        Seq2Seq.train(clinic, asked, tmp_path / "x", base=str(tmp_path / "nothing"))
+        Seq2Seq.train(clinic, asked, tmp_path / "x", Seq2SeqOptions(base=str(tmp_path / "nothing")))
     with pytest.raises(UsageError, match="no questions"):
-        Seq2Seq.train(clinic, [], tmp_path / "x")
+        Seq2Seq.train(clinic, [], tmp_path / "x", Seq2SeqOptions())
     damaged = json.loads((folder / "planner.json").read_bytes())
     (tmp_path / "model").mkdir()
     (tmp_path / "planner.json").write_text(json.dumps(damaged))
@@ -145,7 +145,7 @@ def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_
 
 def test_training_cuts_long_questions_and_keeps_count(clinic: SKB, asked: list[Example], tmp_path: Path) -> None:
     long = [replace(asked[0], question=f"{asked[0].question} {'It hurts. ' * 2000}"), *asked[1:9]]
-    _, cut = Seq2Seq.train(clinic, long, tmp_path, schedule=Schedule(epochs=1))
+    _, cut = Seq2Seq.train(clinic, long, tmp_path, Seq2SeqOptions(epochs=1))
     assert cut == 1
 
 

@@ -212,8 +212,7 @@ class ClassProfile:
 class ShapeProperty:
     """What members of a class have of one property: ``have`` of the sampled have it, at most ``most`` values each.
 
-    ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such. A shape
-    that is published may bound nothing (``most`` is 0).
+    ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such.
     """
 
     property: Entity
@@ -227,7 +226,6 @@ class ClassShape:
     """What the members of a class are like: ``members`` of its own, ``below`` those of its subclasses, up to ``limit``.
 
     ``incoming`` are the properties that lead to the sampled members, each with the class that it comes from.
-    ``published``: the endpoint itself says this (VoID); else it is worked out from samples.
     """
 
     entity: Entity
@@ -238,7 +236,6 @@ class ClassShape:
     properties: tuple[ShapeProperty, ...] = ()
     subclasses: tuple[Share, ...] = ()
     incoming: tuple[tuple[Share, Entity | None], ...] = ()
-    published: bool = False
 
 
 @runtime_checkable

@@ -64,10 +64,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings) -> Iterator[Finding]:
     tries: list[tuple[str, Callable[[KnowledgeBase], Tried]]] = [("queries", trial.queries)]
     if wikibase:
         tries += [("IRIs", trial.iris), ("properties", trial.properties)]
-    names = ("search", "entry", "labels", "neighbours", "examples", "vectors")
+    names = ("search", "entry", "labels", "neighbours", "vectors")
     tries += [(name, getattr(trial, name)) for name in names]
-    if wikibase:
-        tries += [("limits", trial.limits)]
     for what, attempt in tries:
         meter, began = Meter(), time.monotonic()
         try:
@@ -174,15 +172,6 @@ class _Trial:
         found = kb.search_neighbors(self._sample(kb))
         return "works", f"{found.total} edges of {found.entity.id}", ""
 
-    def examples(self, kb: KnowledgeBase) -> Tried:
-        relation = self._property
-        if not relation:
-            edges = kb.search_neighbors(self._sample(kb)).edges
-            relation = edges[0].relation.id.lstrip("^") if edges else ""
-        if not relation:
-            return "absent", "no relation was seen", ""
-        return "works", f"{len(kb.get_property_examples(relation))} uses of {relation}", ""
-
     def vectors(self, kb: KnowledgeBase) -> Tried:
         if "vector_query" not in kb.capabilities:
             remedy = {
@@ -191,15 +180,6 @@ class _Trial:
             }.get(self._kind, "")
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
-
-    def limits(self, kb: KnowledgeBase) -> Tried:  # noqa: ARG002 - nothing is asked
-        limits, token = self._settings.limits, self._settings.access_token.get_secret_value()
-        says = (
-            f"{limits.query_seconds_per_minute:g} s of queries and {limits.errors_per_minute} errors a minute, "
-            f"{limits.api_requests_per_minute or 'any number of'} API requests a minute "
-            f"({'with' if token else 'without'} an access token), {limits.query_timeout:g} s for one query"
-        )
-        return "works", says, "" if token else "more API requests: set access_token, and limits.api_requests_per_minute"
 
     def _rows(self, kb: KnowledgeBase, query: str) -> AnswerTable:
         """The rows of a query without their labels, which come from another service."""

@@ -46,7 +46,7 @@ from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
-from kbnav.planning.ranker import Mask, Ranker, Training
+from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -501,8 +501,8 @@ def save(
         data=dict(data),
         training=tuple(training),
         validation=tuple(validation),
-        epochs=Training().epochs,
-        best_epoch=Training().epochs,
+        epochs=EPOCHS,
+        best_epoch=EPOCHS,
         pool=skb.meta.nodes,
         before=found.before,
         after=found.after,

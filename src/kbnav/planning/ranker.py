@@ -35,6 +35,8 @@ Floats = npt.NDArray[np.floating]
 Mask = npt.NDArray[np.bool_]
 
 MOST_WORDS = 4_096
+EPOCHS, _RATE, _DECAY = 15, 5e-3, 1e-4
+"""How long and how fast weights are learned, and how strongly they are pulled to 0."""
 UNTRAINED_SCALE = 10.0
 _STEPS, _SMALLEST, _LARGEST = 32, 8, 256
 """Batches of an epoch, unless they would be smaller or larger than this: few questions take as many steps as many."""
@@ -59,16 +61,6 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How long and how fast the weights are learned; ``decay`` pulls them to 0."""
-
-    epochs: int = 15
-    rate: float = 5e-3
-    decay: float = 1e-4
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Scorer:
     """The model. ``weights`` are [words + d + 1, parts]; with no words and no parts it is untrained."""
 
@@ -90,7 +82,8 @@ class Scorer:
         candidates: Candidates,
         target: Floats,
         possible: Mask | None = None,
-        training: Training | None = None,
+        seed: int = 0,
+        epochs: int = EPOCHS,
     ) -> Scorer:
         """Learn from the distribution over candidates that each question should have.
 
@@ -99,7 +92,8 @@ class Scorer:
             candidates: c of them.
             target: Shape [n, c]; rows sum to 1 (PASemiQA, equation 3).
             possible: Shape [n, c]; where False, the candidate is left out of the question's softmax. None: all are.
-            training: How.
+            seed: Of the order in which they are learned from.
+            epochs: How often.
         """
         words, rarity = _vocabulary(questions.texts)
         # A part that no right path has could only learn to be wrong.
@@ -107,7 +101,7 @@ class Scorer:
         parts = tuple(sorted(frozenset().union(*(candidates.parts[place] for place in right))))
         shape = len(words) + questions.vectors.shape[1] + 1, len(parts)
         start = cls(words, rarity, parts, np.zeros(shape, np.float32))
-        weights, scale = _descend(start, questions, candidates, target, possible, training or Training())
+        weights, scale = _descend(start, questions, candidates, target, possible, seed, epochs)
         return cls(words, rarity, parts, weights, scale)
 
     def scores(self, questions: Questions, candidates: Candidates) -> Floats:
@@ -164,24 +158,25 @@ def _descend(
     candidates: Candidates,
     target: Floats,
     possible: Mask | None,
-    training: Training,
+    seed: int,
+    epochs: int,
 ) -> tuple[Vectors, float]:
     """Adam (Kingma and Ba, 2015) with a rate that falls to 0."""
     features, membership = start.features(questions), start.membership(candidates)
     cosines = questions.vectors @ candidates.vectors.T
     state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
-    random = np.random.default_rng(training.seed)
+    random = np.random.default_rng(seed)
     size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
     batches = -(-len(features) // size)
-    for epoch in range(training.epochs):
+    for epoch in range(epochs):
         for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
             weights, scale = state.values
             scores = (features[rows] @ weights) @ membership.T + scale * cosines[rows]
             found = np.exp(log_softmax(scores, None if possible is None else possible[rows]))
             error = ((found - target[rows]) / len(rows)).astype(np.float32)
-            gradient = features[rows].T @ (error @ membership) + training.decay * weights
-            done = (epoch * batches + number) / (training.epochs * batches)
-            state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], training.rate * (1 - done))
+            gradient = features[rows].T @ (error @ membership) + _DECAY * weights
+            done = (epoch * batches + number) / (epochs * batches)
+            state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], _RATE * (1 - done))
     return state.values[0], float(state.values[1][0])
 
 
@@ -231,7 +226,9 @@ class Ranker:
         return cls(skb, encoder, Scorer.untrained(encoder.encode([skb.meta.name]).shape[1]), paths, [UNTRAINED])
 
     @classmethod
-    def train(cls, skb: SKB, encoder: Encoder, examples: Sequence[Example], training: Training | None = None) -> Ranker:
+    def train(
+        cls, skb: SKB, encoder: Encoder, examples: Sequence[Example], seed: int = 0, epochs: int = EPOCHS
+    ) -> Ranker:
         """Learn the distributions of the examples (PASemiQA, equations 3 to 5). Raises UsageError without examples."""
         if not examples:
             raise UsageError("no questions to train the planner on")
@@ -246,7 +243,7 @@ class Ranker:
         possible = np.array([new._possible(example.starts) for example in examples]) | (target > 0)
         texts = [example.question for example in examples]
         asked = Questions(texts, encoder.encode(texts))
-        new._scorer = Scorer.fit(asked, new._candidates, target, possible, training)
+        new._scorer = Scorer.fit(asked, new._candidates, target, possible, seed, epochs)
         return new
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002

@@ -13,13 +13,14 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from kbnav.encoders.trained import check_files, digests
 from kbnav.errors import DataError, UsageError
@@ -38,11 +39,11 @@ from kbnav.planning.paths import (
     path_text,
 )
 from kbnav.planning.planners import describe, fits, read_description, write_description
+from kbnav.planning.training import PlannerOptions
 from kbnav.prompts import render
 from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.training import Example
     from kbnav.runs.trace import Trace
 
@@ -86,7 +87,7 @@ def new_model(examples: Sequence[Example]) -> tuple[Any, Any]:
     return GPT2LMHeadModel(config), tokenizer
 
 
-def with_lora(base: str, rank: int, dtype: str = "float32", *, checkpointing: bool = False) -> tuple[Any, Any]:
+def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
     """A pretrained model that has the marks of paths as tokens, with LoRA of this rank on it (Hu et al., 2022).
 
     Of the embeddings only those of the new tokens are trained. Raises UsageError where ``base`` cannot be had.
@@ -104,9 +105,6 @@ def with_lora(base: str, rank: int, dtype: str = "float32", *, checkpointing: bo
         target_modules="all-linear",
         trainable_token_indices=rows,
     )
-    if checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.config.use_cache = False
     return get_peft_model(model, config), tokenizer
 
 
@@ -205,6 +203,7 @@ def require() -> None:
 
 CHECKPOINT = "checkpoint.pt"
 """Beside what is trained until it is: what a training that was stopped goes on from."""
+BEAMS = 3
 NEW_RATE, LORA_RATE = 1e-3, 2e-4
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 _LEAST = 0.02
@@ -212,36 +211,34 @@ _LEAST = 0.02
 _IGNORED = -100  # what torch's cross entropy leaves out
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How the model is trained.
+class Seq2SeqOptions(PlannerOptions):
+    """How a language model is trained to plan."""
 
-    ``rate`` 0 is 1e-3 for a new model and 2e-4 for LoRA, whose ``rank`` is given. A step takes ``batch`` times
-    ``accumulation`` pairs of question and path. ``checkpointing`` saves memory and takes time. ``validation`` is the
-    share of questions held out, whose loss is reported. ``steps`` ends the training early; 0: never.
-    """
-
-    epochs: int = 10
-    rate: float = 0.0
-    rank: int = 8
-    batch: int = 16
-    accumulation: int = 1
-    checkpointing: bool = False
+    base: str = ""
+    """A causal model of the Hugging Face hub, a folder or a .gguf file; empty: a small new one."""
+    epochs: int = Field(default=10, ge=1)
+    rate: float = Field(default=0.0, ge=0)
+    """0: 2e-4 for LoRA, 1e-3 for a new model."""
+    rank: int = Field(default=8, ge=1)
+    """Of LoRA."""
+    batch: int = Field(default=16, ge=1)
+    """Pairs of question and path in memory at once."""
+    accumulation: int = Field(default=1, ge=1)
+    """Batches of a step."""
     device: str = "auto"
+    """auto: a GPU if there is one."""
     dtype: DType = "auto"
-    validation: float = 0.0
-    steps: int = 0
-    beams: int = 3
-    seed: int = 0
+    """auto: bfloat16 on a GPU, else float32."""
+    beams: int = Field(default=BEAMS, ge=1)
+    """Paths of a plan."""
 
 
 class Epoch(NamedTuple):
-    """What came of an epoch: losses are means over pairs, weighed by their shares; ``validation`` None without any."""
+    """What came of an epoch; ``loss`` is the mean over pairs, weighed by their shares."""
 
     number: int
     steps: int
     loss: float
-    validation: float | None
 
 
 Listener = Callable[[Epoch], None]
@@ -289,28 +286,11 @@ def pairs_of(tokenizer: Any, examples: Sequence[Example]) -> list[Pair]:
     ]
 
 
-def held_out(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
-    """The examples to learn from, and those to validate on, one at least where a share is asked for.
-
-    Raises UsageError where nothing is left to learn from.
-    """
-    count = max(1, round(share * len(examples))) if share else 0
-    if count >= len(examples):
-        raise UsageError(f"{len(examples)} questions are too few to hold {share:.0%} of them out")
-    out = set(Random(seed).sample(range(len(examples)), count))
-    parts: tuple[list[Example], list[Example]] = [], []
-    for place, one in enumerate(examples):
-        parts[place in out].append(one)
-    return parts
-
-
 def descend(
     model: Any,
     padding: int,
     pairs: Sequence[Pair],
-    validation: Sequence[Pair],
-    schedule: Schedule,
-    rate: float,
+    options: Seq2SeqOptions,
     out: Path,
     listener: Listener | None = None,
 ) -> list[Epoch]:
@@ -322,31 +302,30 @@ def descend(
     import torch
 
     weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    rate = options.rate or (LORA_RATE if options.base else NEW_RATE)
     optimizer = torch.optim.AdamW(weights.values(), lr=rate)
-    group = schedule.batch * schedule.accumulation
-    planned = schedule.epochs * -(-len(pairs) // group)
-    total = min(planned, schedule.steps) if schedule.steps else planned
+    group = options.batch * options.accumulation
+    total = options.epochs * -(-len(pairs) // group)
     falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=total)
-    saved = _Checkpoint(out / CHECKPOINT, _identity(pairs, validation, schedule))
+    fixed = options.model_dump(mode="json", exclude={"device", "beams"})
+    identity = hashlib.sha256(json.dumps([fixed, pairs]).encode()).hexdigest()
+    saved = _Checkpoint(out / CHECKPOINT, identity)
     history = saved.read(weights, optimizer, falling)
     steps = history[-1].steps if history else 0
-    for number in range(len(history) + 1, schedule.epochs + 1):
-        if steps >= total:
-            break
-        torch.manual_seed(schedule.seed + number)  # of dropout too: what goes on goes the same way
+    for number in range(len(history) + 1, options.epochs + 1):
+        torch.manual_seed(options.seed + number)  # of dropout too: what goes on goes the same way
         order = torch.randperm(len(pairs)).tolist()
         model.train()
         spent = 0.0
-        groups = [order[first : first + group] for first in range(0, len(order), group)][: total - steps]
+        groups = [order[first : first + group] for first in range(0, len(order), group)]
         for rows in groups:
-            spent += _step(model, padding, [pairs[row] for row in rows], schedule.batch)
+            spent += _step(model, padding, [pairs[row] for row in rows], options.batch)
             torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
             optimizer.step()
             falling.step()
             optimizer.zero_grad()
         steps += len(groups)
-        found = mean_loss(model, padding, validation, schedule.batch) if validation else None
-        history.append(Epoch(number, steps, spent / len(groups), found))
+        history.append(Epoch(number, steps, spent / len(groups)))
         saved.write(weights, optimizer, falling, history)
         if listener:
             listener(history[-1])
@@ -362,17 +341,6 @@ def _step(model: Any, padding: int, pairs: Sequence[Pair], batch: int) -> float:
         part.backward()
         spent += float(part.detach())
     return spent
-
-
-def mean_loss(model: Any, padding: int, pairs: Sequence[Pair], batch: int) -> float:
-    """The loss over all pairs, without learning from them."""
-    import torch
-
-    model.eval()
-    total = sum(share for _, _, share in pairs)
-    with torch.no_grad():
-        parts = [pairs[first : first + batch] for first in range(0, len(pairs), batch)]
-        return sum(float(loss(model, padding, some)) * sum(share for _, _, share in some) / total for some in parts)
 
 
 def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
@@ -437,12 +405,6 @@ class _Checkpoint:
         part.replace(self.path)
 
 
-def _identity(pairs: Sequence[Pair], validation: Sequence[Pair], schedule: Schedule) -> str:
-    fixed = {name: value for name, value in asdict(schedule).items() if name not in ("device", "beams")}
-    return hashlib.sha256(json.dumps([fixed, pairs, validation]).encode()).hexdigest()
-
-
-BEAMS = 3
 LONGEST = 2
 """Hops of the paths that can be written."""
 
@@ -467,30 +429,25 @@ class Seq2Seq:
         skb: SKB,
         examples: Sequence[Example],
         out: Path,
-        *,
-        base: str = "",
-        schedule: Schedule | None = None,
-        matching: Variant = "hybrid",
+        options: Seq2SeqOptions,
         listener: Listener | None = None,
     ) -> tuple[Seq2Seq, int]:
         """Train on the examples' distributions, and write the planner into ``out``.
 
-        Gives back the planner, and how many questions lost their end, being longer than the model can read.
-        ``base`` names a model of the hub, a folder or a GGUF file, which LoRA is put on; empty: a small new model. A
-        training that was stopped goes on where it was. Raises UsageError without examples, without the extra ``train``,
-        or where ``base`` or the device cannot be had.
+        Gives back the planner, and how many questions lost their end, being longer than the model can read. A training
+        that was stopped goes on where it was. Raises UsageError without examples, without the extra ``train``, or where
+        the base or the device cannot be had.
         """
         require()
         import torch
 
         if not examples:
             raise UsageError("no questions to train the planner on")
-        schedule = schedule or Schedule()
-        device = device_of(schedule.device)
-        dtype = dtype_of(schedule.dtype, device) if base else "float32"
-        torch.manual_seed(schedule.seed)
-        if base:
-            model, tokenizer = with_lora(base, schedule.rank, dtype, checkpointing=schedule.checkpointing)
+        device = device_of(options.device)
+        dtype = dtype_of(options.dtype, device) if options.base else "float32"
+        torch.manual_seed(options.seed)
+        if options.base:
+            model, tokenizer = with_lora(options.base, options.rank, dtype)
         else:
             model, tokenizer = new_model(examples)
         model.to(device)
@@ -498,14 +455,12 @@ class Seq2Seq:
         read = [_read(tokenizer, one.question, one.starts, room) for one in examples]
         cut = sum(len(kept) < len(one.question) for kept, one in zip(read, examples, strict=True))
         shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
-        pairs, apart = (pairs_of(tokenizer, part) for part in held_out(shown, schedule.validation, schedule.seed))
-        rate = schedule.rate or (LORA_RATE if base else NEW_RATE)
-        history = descend(model, tokenizer.pad_token_id, pairs, apart, schedule, rate, out, listener)
+        history = descend(model, tokenizer.pad_token_id, pairs_of(tokenizer, shown), options, out, listener)
         model.eval()
-        learned = {"dtype": dtype, "beams": schedule.beams, "losses": [one._asdict() for one in history]}
-        save(out, describe(cls.name, skb, matching, base=base, **learned), model, tokenizer)
+        learned = {"dtype": dtype, "beams": options.beams, "losses": [one._asdict() for one in history]}
+        save(out, describe(cls.name, skb, options.matching, base=options.base, **learned), model, tokenizer)
         (out / CHECKPOINT).unlink(missing_ok=True)
-        return cls(skb, model, tokenizer, beams=schedule.beams), cut
+        return cls(skb, model, tokenizer, beams=options.beams), cut
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, notes: Sequence[str] = (), device: str = "auto") -> Seq2Seq:

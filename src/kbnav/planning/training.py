@@ -9,12 +9,14 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import NodeNumbers
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.matching import NodeMatcher, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
+from kbnav.settings.systems import Options
 
 Weighing = Literal["uniform", "likelihood"]
 """How the paths of a label are weighed: see ``path_label``."""
@@ -23,6 +25,19 @@ MOST_ANSWERS = 50
 Gold = tuple[RelationPath, ...]
 """A right path; several where a relation may be followed either way, which count as one."""
 _WAYS: tuple[Way, ...] = get_args(Way)
+
+
+class PlannerOptions(Options):
+    """How a planner is trained."""
+
+    matching: Variant = "hybrid"
+    """How the nodes are found that a question names."""
+    nearest: int = Field(default=10, ge=1)
+    """Nodes that are found by meaning (pasemiqa's K)."""
+    weighing: Weighing = "likelihood"
+    """How the paths to a question's answers are weighed; uniform in PASemiQA."""
+    seed: int = 0
+    """Of all that is drawn."""
 
 
 @dataclass(frozen=True)

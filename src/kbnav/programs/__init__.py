@@ -4,11 +4,11 @@ The paper is Agent Retrieval on Textual and Relational Knowledge Bases, sections
 parts fit together::
 
     program = Program.read(source)                       # program.py; raises BadProgram with the lines
-    api = Api(kb, encoder=None, model=calls)             # api/; what a program may call; api.prompt() tells a writer
-    stage = FirstStage(kb, settings)                     # first_stage.py; stage.retrieve(query, 200) is a Ranking
-    with open_sandbox("monty") as sandbox:               # sandbox/
+    api = Api(kb, encoder=None, model=calls)             # api/; what a program may call; api.prompt tells a writer
+    parts = open_parts(kb, settings)                     # first_stage.py; parts.first(query, None): 200 candidates
+    with Sandbox() as sandbox:                           # sandbox.py
         problems = sandbox.check(program, api)           # found before anything runs, with lines
-        outcome = sandbox.run(program, query, candidates, api, parameters={"weight": 0.4})
+        outcome = sandbox.run(program, query, candidates, api)
     outcome.ok, outcome.scores, outcome.error, outcome.debug, outcome.calls, outcome.usage
 
 ``Sandbox.run`` raises nothing for what a program does: the ``Outcome`` has its ``error``. What ends every run, such as

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
@@ -88,10 +87,6 @@ class GroupScores:
     oracle: float
     """The share of questions with an answer among the candidates."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
     def line(self) -> str:
         """For a terminal."""
         values = ", ".join(f"{name} {self.programs[name]:.3f} ({self.first[name]:.3f})" for name in STARK_METRICS)
@@ -145,5 +140,5 @@ def _means(group: str, found: Sequence[_One]) -> GroupScores:
         {name: fmean(one.first[name] for one in found) for name in STARK_METRICS},
         fmean(new) - fmean(old),
         paired_test(old, new).p,
-        oracle_recall([(one.candidates, one.answers) for one in found]).any,
+        oracle_recall([(one.candidates, one.answers) for one in found])[1],
     )

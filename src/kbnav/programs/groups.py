@@ -1,8 +1,7 @@
 """Groups of queries that one program can serve: patterns, who belongs to which, and where a new query goes.
 
 A model reads some training queries and proposes patterns, assigns all queries in batches, and is asked once more for
-those left over. Without a model queries are grouped by words: those that say most of the way from what a training query
-names to its answers, or those that many queries have. Groups too small to validate are merged with the nearest.
+those left over. Groups too small to validate are merged with the nearest.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import comb, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +31,6 @@ SMALLEST = 20
 _BATCH = 40
 _COMMON = 0.02
 _VOCABULARY = 400
-_STARTS = 8
-_ROUNDS = 30
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBERED = re.compile(r"^\W*(\d+)\W+(.+?)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"^\W*(\d+)\s*[:.)=-]+>?\s*\D{0,10}(\d+)", re.MULTILINE)
@@ -60,10 +56,11 @@ class Centroids:
     vectors: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[str]], words: Sequence[str] = ()) -> Centroids:
-        """Of the texts of each group, over some words; none given: those that many texts have."""
-        vocabulary = tuple(words) or common_words([text for texts in groups for text in texts])
-        found = [_unit(bags(texts, vocabulary).mean(axis=0)) for texts in groups]
+    def of(cls, groups: Sequence[Sequence[str]]) -> Centroids:
+        """Of the texts of each group, over the words that many of them have."""
+        vocabulary = common_words([text for texts in groups for text in texts])
+        means = [bags(texts, vocabulary).mean(axis=0) for texts in groups]
+        found = [mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]
         return cls(vocabulary, tuple(tuple(round(float(one), 5) for one in row) for row in found))
 
     def nearest(self, texts: Sequence[str]) -> list[int]:
@@ -82,26 +79,6 @@ def common_words(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(chosen[:_VOCABULARY])
 
 
-def telling_words(texts: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
-    """Of the common words those that tell a text's label: by mutual information, twice that of chance at least."""
-    found: dict[str, float] = {}
-    kinds = Counter(labels)
-    least = (len(kinds) - 1) / max(1, len(texts))  # twice the mean of words that say nothing
-    owns = [set(_WORD.findall(text.casefold())) for text in texts]
-    for word in common_words(texts):
-        beside = Counter(label for label, own in zip(labels, owns, strict=True) if word in own)
-        share = beside.total() / len(texts)
-        information = sum(
-            count / len(texts) * log(count / whole / part)
-            for label, whole in kinds.items()
-            for count, part in ((beside[label], share), (whole - beside[label], 1 - share))
-            if count and part
-        )
-        if information > least:
-            found[word] = information
-    return tuple(sorted(found, key=lambda word: (-found[word], word)))
-
-
 def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]:
     """Which of the words each text has, [texts, words], each row of length 1 or 0."""
     place = {word: number for number, word in enumerate(vocabulary)}
@@ -116,31 +93,8 @@ def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]
 
 
 def one_group(training: Sequence[TrainingQuery], validation: Sequence[TrainingQuery]) -> list[Group]:
-    """All queries as one group: the ablation."""
+    """All queries as one group."""
     return [Group("g1", "any query", tuple(one.id for one in training), tuple(one.id for one in validation))]
-
-
-def groups_by_words(
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
-    *,
-    most: int = MOST,
-    smallest: int = SMALLEST,
-    seed: int = 0,
-    words: Sequence[str] = (),
-) -> list[Group]:
-    """Groups without a model: spherical k-means over some words; none given: those that many queries have."""
-    vocabulary = tuple(words) or common_words([one.text for one in training])
-    labels = _clustered(bags([one.text for one in training], vocabulary), most, seed)
-    kept = sorted(set(labels))
-    parts = [[one for one, label in zip(training, labels, strict=True) if label == wanted] for wanted in kept]
-    centroids = Centroids.of([[one.text for one in part] for part in parts], vocabulary)
-    places = centroids.nearest([one.text for one in validation])
-    held = [
-        [one for one, place in zip(validation, places, strict=True) if place == wanted] for wanted in range(len(parts))
-    ]
-    patterns = [_common_pattern([one.text for one in part], vocabulary) for part in parts]
-    return merged(_grouped(patterns, parts, held), training, validation, smallest=smallest, words=vocabulary)
 
 
 def groups_by_model(
@@ -201,7 +155,6 @@ def merged(
     validation: Sequence[TrainingQuery],
     *,
     smallest: int = SMALLEST,
-    words: Sequence[str] = (),
 ) -> list[Group]:
     """Groups with ``smallest`` validation queries at least: while one has fewer, the least joins the nearest."""
     texts = {one.id: one.text for one in (*training, *validation)}
@@ -212,7 +165,7 @@ def merged(
             break
         others = [group for group in found if group is not least]
         members = [[texts[one] for one in (*group.training, *group.validation)] for group in others]
-        centroids = Centroids.of(members, words)
+        centroids = Centroids.of(members)
         own = [texts[one] for one in (*least.training, *least.validation)]
         near = others[Counter(centroids.nearest(own)).most_common(1)[0][0]]
         joined = replace(
@@ -225,17 +178,6 @@ def merged(
     return [replace(group, id=f"g{number}") for number, group in enumerate(found, 1)]
 
 
-def agreement(groups: Mapping[str, str], templates: Mapping[str, str]) -> float:
-    """The adjusted Rand index of two groupings of the same ids: 1 for the same, about 0 for chance."""
-    ids = sorted(groups.keys() & templates.keys())
-    together = sum(comb(count, 2) for count in Counter((groups[one], templates[one]) for one in ids).values())
-    a = sum(comb(count, 2) for count in Counter(groups[one] for one in ids).values())
-    b = sum(comb(count, 2) for count in Counter(templates[one] for one in ids).values())
-    chance = a * b / comb(len(ids), 2) if len(ids) > 1 else 0.0
-    most = (a + b) / 2
-    return 1.0 if most == chance else (together - chance) / (most - chance)
-
-
 def _grouped(
     patterns: Sequence[str], parts: Sequence[Sequence[TrainingQuery]], held: Sequence[Sequence[TrainingQuery]]
 ) -> list[Group]:
@@ -243,50 +185,3 @@ def _grouped(
         Group(f"g{number}", pattern, tuple(one.id for one in part), tuple(one.id for one in others))
         for number, (pattern, part, others) in enumerate(zip(patterns, parts, held, strict=True), 1)
     ]
-
-
-def _common_pattern(texts: Sequence[str], words: Sequence[str]) -> str:
-    """Those of the words that a fifth of the texts have, in the order in which a typical text has them."""
-    counts = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())) & set(words))
-    common = {word for word, count in counts.items() if 5 * count >= len(texts)}
-    model = max(texts, key=lambda text: len(common & set(_WORD.findall(text.casefold()))), default="")
-    ordered = [word for word in dict.fromkeys(_WORD.findall(model.casefold())) if word in common]
-    others = sorted(common - set(ordered), key=lambda word: (-counts[word], word))
-    return (
-        f"queries with the words: {' … '.join([*ordered, *others])}" if common else "queries with few words in common"
-    )
-
-
-def _clustered(rows: NDArray[np.float64], most: int, seed: int) -> list[int]:
-    """Spherical k-means: the best of several starts, each from rows drawn far from one another."""
-    random = np.random.default_rng(seed)
-    best, least = np.zeros(len(rows), dtype=int), np.inf
-    for _ in range(_STARTS if len(rows) > most else 0):
-        centres = _spread(rows, most, random)
-        labels = (rows @ centres.T).argmax(axis=1)
-        for _ in range(_ROUNDS):
-            centres = np.array(
-                [_unit(rows[labels == k].mean(axis=0)) if (labels == k).any() else centres[k] for k in range(most)]
-            )
-            changed = (rows @ centres.T).argmax(axis=1)
-            if (changed == labels).all():
-                break
-            labels = changed
-        away = float((1 - (rows * centres[labels]).sum(axis=1)).sum())
-        if away < least - 1e-9:
-            best, least = labels, away
-    return [int(label) for label in best]
-
-
-def _spread(rows: NDArray[np.float64], most: int, random: np.random.Generator) -> NDArray[np.float64]:
-    chosen = [int(random.integers(len(rows)))]
-    while len(chosen) < most:
-        away = np.maximum(1 - (rows @ rows[chosen].T).max(axis=1), 0.0) ** 2
-        total = away.sum()
-        chosen.append(int(random.choice(len(rows), p=away / total)) if total > 0 else int(random.integers(len(rows))))
-    return rows[chosen]
-
-
-def _unit(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    norm = float(np.linalg.norm(row))
-    return row / norm if norm else row

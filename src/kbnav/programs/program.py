@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import hashlib
 import math
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -93,13 +92,6 @@ class Program:
         """Of the source."""
         return hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def with_defaults(self, given: Mapping[str, Parameter] | None = None) -> dict[str, Parameter]:
-        """All parameters: those given, and the defaults of the others. Raises BadProgram for one that it has not."""
-        unknown = [name for name in given or {} if name not in self.parameters]
-        if unknown:
-            raise BadProgram([Problem(f"PARAMETERS has no {unknown[0]!r}; it has {_listed(self.parameters)}")])
-        return {**self.parameters, **(given or {})}
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -135,28 +127,6 @@ class Outcome:
     def ok(self) -> bool:
         """Whether it gave scores."""
         return self.error is None
-
-
-def unknown_names(source: str, known: Collection[str]) -> Iterator[Problem]:
-    """Names that are read and that nothing in the source binds, in any scope, nor are ``known`` or Python's own."""
-    tree = _parsed(source)
-    bound = {*known, *dir(builtins)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bound.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            bound.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            bound.add(node.rest)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in bound and not node.id.startswith("__"):
-            yield Problem(f"Name `{node.id}` used when not defined", node.lineno)
 
 
 def _parsed(source: str) -> ast.Module:
@@ -269,7 +239,3 @@ def _debugger_calls(tree: ast.Module) -> Iterator[Problem]:
         for module in [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]:
             if module.partition(".")[0] in _DEBUGGER_MODULES:
                 yield Problem(f"import of {module}: a debugger waits for a person; use debug(…)", node.lineno)
-
-
-def _listed(names: Mapping[str, Parameter]) -> str:
-    return ", ".join(names) or "none"

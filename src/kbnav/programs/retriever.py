@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import SIZE, Parts, bound_to, open_parts
+from kbnav.programs.first_stage import Parts, bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
-from kbnav.programs.program import BadProgram, Parameter, Program
+from kbnav.programs.program import BadProgram, Program
+from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
@@ -34,7 +35,6 @@ from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.models.calls import ModelCalls
-    from kbnav.programs.sandbox import Sandbox
 
 
 DESCRIPTION = "programs.json"
@@ -56,7 +56,6 @@ class GroupRecord(_Strict):
     program: str = ""
     """The file's name below ``programs/``."""
     sha256: str = ""
-    parameters: dict[str, bool | int | float | str] = {}
     step: int = 0
     scores: dict[str, float] = {}
     """This program's means over the group's validation queries that were raced on."""
@@ -77,7 +76,6 @@ class Description(_Strict):
     prompts: dict[str, str] = {}
     models: dict[str, str] = {}
     seed: int = 0
-    without: tuple[str, ...] = ()
     training: tuple[Question, ...]
     validation: tuple[Question, ...]
     oracle: float = 0.0
@@ -87,12 +85,6 @@ class Description(_Strict):
     groups: tuple[GroupRecord, ...]
     sha256: str = ""
     """Of all the rest."""
-
-    @property
-    def weights(self) -> Sequence[float]:
-        """Of the first stage's systems; empty where all count the same."""
-        stage = self.bound.get("first stage") or {}
-        return list((stage.get("options") or {}).get("weights") or ())
 
     def digest(self) -> str:
         """What ``sha256`` must be."""
@@ -107,11 +99,6 @@ class FrozenGroup:
     record: GroupRecord
     program: Program | None
 
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Those that differ from the program's own."""
-        return self.record.parameters
-
 
 @dataclass(frozen=True)
 class Frozen:
@@ -120,11 +107,6 @@ class Frozen:
     folder: Path
     about: Description
     groups: tuple[FrozenGroup, ...] = field(default=())
-
-    @property
-    def centroids(self) -> Centroids:
-        """For routing without a model."""
-        return Centroids(self.about.words, self.about.centroids)
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """Raise UsageError where one of the questions, by id and text, was used in training or validation."""
@@ -165,7 +147,7 @@ def read_frozen(folder: Path) -> Frozen:
 def check_bound(frozen: Frozen, now: Mapping[str, Any]) -> None:
     """Raise UsageError where what the programs are bound to is not what is there now, naming all that differs."""
     then = frozen.about.bound
-    changed = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != _as_json(now.get(name))]
+    changed = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if changed:
         told = "; ".join(f"{name}: {_short(then.get(name))}, now {_short(now.get(name))}" for name in changed)
         raise UsageError(f"{frozen.folder}: its programs were made for something else ({told}); train them anew")
@@ -192,15 +174,9 @@ def _program(folder: Path, record: GroupRecord) -> Program | None:
         raise DataError(f"{path}: its checksum does not match; the program was changed or damaged")
     try:
         program = Program.read(source.decode())
-        program.with_defaults(record.parameters)
     except (BadProgram, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a program: {error}") from error
     return program
-
-
-def _as_json(value: Any) -> Any:
-    """As JSON gives it back."""
-    return json.loads(json.dumps(value))
 
 
 def _short(value: Any) -> str:
@@ -219,12 +195,8 @@ class AgentRetrieverOptions(RetrievalOptions):
     """The folder that ``kbnav train programs`` wrote."""
     routing: Routing = "auto"
     """How a query finds its group: by one call of a model, or by common words; auto: by a model if there is one."""
-    sandbox: str = "monty"
-    """Where programs run: monty, or bubblewrap."""
     api_model: str = ""
     """The model that programs ask; empty: the one that was named in training, if any."""
-    depth: int = Field(default=SIZE, ge=1)
-    """Candidates that the first stage gives a program."""
 
 
 class AgentRetriever:
@@ -236,7 +208,7 @@ class AgentRetriever:
         """``calls`` routes queries; None: by common words. Raises UsageError where a prompt has changed."""
         self._skb, self._frozen, self._parts = kb.skb, frozen, parts
         self._calls = calls if len(frozen.groups) > 1 else None
-        self._centroids = frozen.centroids
+        self._centroids = Centroids(frozen.about.words, frozen.about.centroids)
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
         check_prompts(frozen, self.prompts)
@@ -285,10 +257,8 @@ class AgentRetriever:
         """The program's ranking; the first stage's where there is none or it failed."""
         if group.program is None:
             return [(node, float(-place)) for place, node in enumerate(first)]
-        with trace.step("program", group=group.record.id, parameters=dict(group.parameters)) as seen:
-            outcome = self._started().run(
-                group.program, query, first, self._parts.api, parameters=group.parameters, trace=trace
-            )
+        with trace.step("program", group=group.record.id) as seen:
+            outcome = self._started().run(group.program, query, first, self._parts.api, trace)
             hits = ranked(outcome, first)
             shown = [(self._skb.number(node), score) for node, score in hits[:5]]
             calls = ", ".join(f"{name} {count}" for name, count in outcome.calls.items())
@@ -306,7 +276,7 @@ class AgentRetriever:
         with self._lock:
             if self._sandbox is None:
                 stack = ExitStack()
-                self._sandbox = stack.enter_context(self._parts.sandbox())
+                self._sandbox = stack.enter_context(Sandbox())
                 weakref.finalize(self, stack.close)
             return self._sandbox
 
@@ -319,17 +289,8 @@ def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetriever
         )
     frozen = read_frozen(Path(options.trained))
     model = options.api_model or frozen.about.models.get("programs", "")
-    parts = open_parts(
-        kb,
-        settings,
-        candidates=options.candidates,
-        depth=options.depth,
-        sandbox=options.sandbox,
-        api_model=model,
-        without=frozen.about.without,
-        weights=frozen.about.weights,
-    )
-    check_bound(frozen, bound_to(kb, parts))
+    parts = open_parts(kb, settings, candidates=options.candidates, api_model=model)
+    check_bound(frozen, bound_to(kb))
     calls = None
     if options.routing == "model" or (options.routing == "auto" and settings.model != "offline"):
         from kbnav.models.calls import open_calls

@@ -14,7 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
-from kbnav.programs.program import Outcome, Parameter, Program
+from kbnav.programs.program import Outcome, Program
 from kbnav.runs.trajectory import Usage
 
 
@@ -57,7 +57,7 @@ class TrialRunner:
     def __init__(
         self,
         first: Callable[[str], Sequence[str]],
-        run: Callable[[Program, str, Sequence[str], Mapping[str, Parameter]], Outcome],
+        run: Callable[[Program, str, Sequence[str]], Outcome],
     ) -> None:
         """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox."""
         self._first, self._run = first, run
@@ -78,20 +78,18 @@ class TrialRunner:
         """The first stage by itself."""
         return [self._judged(query, self.candidates(query.text)[:KEPT], Outcome()) for query in queries]
 
-    def run(
-        self, program: Program, parameters: Mapping[str, Parameter], queries: Sequence[TrainingQuery]
-    ) -> list[Trial]:
+    def run(self, program: Program, queries: Sequence[TrainingQuery]) -> list[Trial]:
         """The program on each query, in their order; a query whose answers are no candidates is scored as any other."""
-        return [self._trial(program, parameters, query) for query in queries]
+        trials = []
+        for query in queries:
+            candidates = self.candidates(query.text)
+            outcome = self._run(program, query.text, candidates)
+            trials.append(self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome))
+        return trials
 
     def oracle(self, queries: Sequence[TrainingQuery]) -> float:
         """The share of answers that are among the candidates, mean over queries: what reordering cannot pass."""
-        return oracle_recall([(self.candidates(query.text), query.answers) for query in queries]).mean
-
-    def _trial(self, program: Program, parameters: Mapping[str, Parameter], query: TrainingQuery) -> Trial:
-        candidates = self.candidates(query.text)
-        outcome = self._run(program, query.text, candidates, parameters)
-        return self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome)
+        return oracle_recall([(self.candidates(query.text), query.answers) for query in queries])[0]
 
     def _judged(self, query: TrainingQuery, ranking: Sequence[str], outcome: Outcome) -> Trial:
         found = ranking_scores(ranks_in_lists([ranking], [query.answers]))
@@ -123,20 +121,18 @@ SIGNIFICANCE = 0.1
 """The two-sided p-value that a better program needs."""
 CEILING = 0.9
 """The MRR from which the best so far is near the ceiling."""
-RULE = 2
+RULE = 3
 """Goes up where steps would be accepted otherwise: a training is gone on with by the rule that it began with."""
 METRIC = "mrr"
 _DIGITS = 6
 """As scores are kept in the journal: a score that was written and read again is the same."""
 _SAME = 1e-9
 
-Ground = Literal["test", "no loss", "batch"]
+Ground = Literal["test", "no loss"]
 """Why a program was accepted.
 
 test: its mean is higher, and the paired test gives the significance asked for. no loss: the best so far is near the
-ceiling, so few queries are left that no program could win the test, and this one is better on some and worse on none.
-batch: every validation query has the same score, and on the step's training batch some are better and none is worse;
-the validation numbers stay as they were, so this makes them look no better, however often it is done.
+ceiling, where few queries are left to win the test by, and this one is better on some and worse on none.
 """
 
 
@@ -179,12 +175,10 @@ def race(
     *,
     stages: Sequence[int] = STAGES,
     significance: float = SIGNIFICANCE,
-    batch: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> Race:
     """Race a program against ``best``, the MRR of the best so far by query id; the last heat is over all queries.
 
-    ``batch`` has the MRR of the best so far and of the new program on the same training queries, by which a tie is
-    broken; None: a tie is not. Raises UsageError without queries.
+    Raises UsageError without queries.
     """
     if not queries:
         raise UsageError("there are no validation queries to race on")
@@ -196,7 +190,11 @@ def race(
         heats.append(_heat(old[:upto], trials))
         if _gain(old[:upto], scores_of(trials)) < -_SAME:
             return Race(None, tuple(heats), tuple(trials), upto == len(queries))
-    ground = _ground(old, scores_of(trials), heats[-1].p, significance, batch)
+    last = heats[-1]
+    ground: Ground | None = None
+    if _gain(old, scores_of(trials)) > _SAME:
+        near = not last.lost and fmean(old) >= CEILING
+        ground = "test" if last.p <= significance else "no loss" if near else None
     return Race(ground, tuple(heats), tuple(trials), True)
 
 
@@ -207,45 +205,20 @@ def scores_of(trials: Sequence[Trial]) -> tuple[float, ...]:
 
 def _heat(old: Sequence[float], trials: Sequence[Trial]) -> Heat:
     new = scores_of(trials)
-    won, lost = _won_lost(old, new)
-    failed = sum(bool(one.error) for one in trials)
-    p = paired_test(old, new).p
-    return Heat(len(new), round(fmean(new), _DIGITS), round(fmean(old), _DIGITS), round(p, _DIGITS), won, lost, failed)
-
-
-def _ground(
-    old: Sequence[float],
-    new: Sequence[float],
-    p: float,
-    significance: float,
-    batch: tuple[Sequence[float], Sequence[float]] | None,
-) -> Ground | None:
-    """Why a program is accepted that is not worse over all queries."""
-    won, lost = _won_lost(old, new)
-    if _gain(old, new) > _SAME:
-        if p <= significance:
-            return "test"
-        return "no loss" if not lost and _near_ceiling(old, significance) else None
-    if won or lost or batch is None:
-        return None
-    won, lost = _won_lost(*batch)
-    return "batch" if won and not lost else None
-
-
-def _near_ceiling(old: Sequence[float], significance: float) -> bool:
-    """Whether so few queries can be better that the test cannot be won: of ``n`` gains without a loss p is 2 / 2**n."""
-    left = sum(score < 1 for score in old)
-    return fmean(old) >= CEILING and 2 / 2**left > significance
+    pairs = list(zip(old, new, strict=True))
+    return Heat(
+        len(new),
+        round(fmean(new), _DIGITS),
+        round(fmean(old), _DIGITS),
+        round(paired_test(old, new).p, _DIGITS),
+        won=sum(b > a for a, b in pairs),
+        lost=sum(b < a for a, b in pairs),
+        failed=sum(bool(one.error) for one in trials),
+    )
 
 
 def _gain(old: Sequence[float], new: Sequence[float]) -> float:
     return fsum(new) - fsum(old)
-
-
-def _won_lost(old: Sequence[float], new: Sequence[float]) -> tuple[int, int]:
-    """On how many queries the new scores are higher, and on how many lower."""
-    pairs = list(zip(old, new, strict=True))
-    return sum(b > a for a, b in pairs), sum(b < a for a, b in pairs)
 
 
 Action = Literal["write", "improve", "repair", "anew"]
@@ -269,13 +242,10 @@ class Step:
     number: int
     action: Action
     source: str
-    parameters: Mapping[str, Parameter]
     sha256: str
     """Of the source."""
     instruction: str = ""
     """What this step's own run taught, for the next one; names of the examples are not in it."""
-    notes: str = ""
-    """What a writer without a model keeps for itself."""
     rejected: int = 0
     """Sources of this step before this one that were found wrong before they ran."""
     batch: tuple[str, ...] = ()
@@ -293,7 +263,7 @@ class Step:
     heats: tuple[Heat, ...] = ()
     accepted: bool = False
     ground: Ground | None = None
-    """Why; None where it was not accepted, or whatever it scores."""
+    """Why; None where it was not accepted."""
     validation: Mapping[str, float] = field(default_factory=dict)
     """Means over all validation queries, where it was run on all."""
     validated: tuple[float, ...] = ()
@@ -349,7 +319,7 @@ class History:
         """Steps since a program did better in validation, or since the writer was last asked to start anew."""
         count = 0
         for step in reversed(self.steps):
-            if step.accepted and step.ground != "batch":
+            if step.accepted:
                 break
             count += 1
             if step.action == "anew":
@@ -357,14 +327,14 @@ class History:
         return count
 
     def leaders(self, most: int = BEST) -> list[Step]:
-        """The best programs that ran on all validation queries, by their MRR there, each source and setting once.
+        """The best programs that ran on all validation queries, by their MRR there, each source once.
 
         Of equal ones the best of the history comes first, then the earliest.
         """
-        found: dict[tuple[str, str], Step] = {}
+        found: dict[str, Step] = {}
         for step in self.steps:
             if step.validation:
-                found.setdefault((step.sha256, repr(sorted(step.parameters.items()))), step)
+                found.setdefault(step.sha256, step)
         order = sorted(found.values(), key=lambda step: (-step.validation["mrr"], step is not self.best, step.number))
         return order[:most]
 
@@ -379,7 +349,12 @@ class History:
             after = self.steps[place + 1 : place + 2]
             if not step.instruction or not after or after[0].action == "anew":
                 continue
-            verdict = _after_repairs(self.steps[place + 1 :]).verdict
+            result = after[0]
+            for repair in self.steps[place + 2 :]:
+                if not result.broken or repair.action != "repair":
+                    break
+                result = repair
+            verdict = result.verdict
             before = found.get(step.instruction, verdict)
             found[step.instruction] = min(before, verdict, key=get_args(Verdict).index)
         return found
@@ -393,21 +368,6 @@ class History:
             if step.action == "anew":
                 break
         return ""
-
-    @property
-    def cost(self) -> float:
-        """US dollars of all steps."""
-        return total_cost(self.steps)
-
-
-def _after_repairs(steps: Sequence[Step]) -> Step:
-    """The first of some steps, or the last repair of its program."""
-    found = steps[0]
-    for step in steps[1:]:
-        if not found.broken or step.action != "repair":
-            break
-        found = step
-    return found
 
 
 def total_cost(steps: Iterable[Step]) -> float:

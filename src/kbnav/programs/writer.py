@@ -6,17 +6,19 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.models.calls import ModelCalls
-from kbnav.programs.first_stage import Parts, TrainingQuery
-from kbnav.programs.program import BadProgram, Parameter, Problem, Program
+from kbnav.programs.api import Api
+from kbnav.programs.first_stage import TrainingQuery
+from kbnav.programs.program import BadProgram, Problem, Program
+from kbnav.programs.sandbox import LANGUAGE
 from kbnav.programs.steps import Action, History, Trial, Verdict
-from kbnav.prompts import prompt_hashes, render
+from kbnav.prompts import render
 from kbnav.retrieval.expansion import structures
 from kbnav.runs.trace import Trace
 
@@ -173,31 +175,10 @@ class Brief:
     examples: Sequence[TrainingQuery]
     first: Mapping[str, float]
     history: History
-    memory: bool = True
-    """False: the writer sees the last program alone. An ablation."""
     asked: Sequence[tuple[str, float]] = ()
     """The types of nodes that the queries ask for, with their shares."""
     rejected: tuple[Rejected, ...] = ()
     """What was written at this step already."""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A program as it was written, and the values of its parameters that differ from its own."""
-
-    source: str
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Advice:
-    """General instructions, from which names of the examples are then taken out; empty for none.
-
-    ``notes`` are what a writer without a model keeps for itself: they are in no prompt.
-    """
-
-    text: str = ""
-    notes: str = ""
 
 
 class Writer(Protocol):
@@ -208,17 +189,12 @@ class Writer(Protocol):
         """The model's name."""
         ...
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """SHA-256 of each prompt file it uses."""
+    def write(self, brief: Brief, trace: Trace) -> str:
+        """The source of the next step's program. Raises as the model's calls do."""
         ...
 
-    def write(self, brief: Brief, trace: Trace) -> Draft:
-        """A program for the next step. Raises as the model's calls do."""
-        ...
-
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
-        """What to do better, from what went well and badly."""
+    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
+        """General instructions from what went well and badly, from which names are then taken out; empty for none."""
         ...
 
 
@@ -241,16 +217,14 @@ class ContrastText:
 class Setting:
     """What does not change within a training: the knowledge base as text, and the API as its functions tell it.
 
-    ``first`` says what the first search is made of, ``language`` what a program is written in, and what of it is
-    checked before it runs.
+    ``language`` is what a program is written in, and what of it is checked before it runs.
     """
 
     knowledge_base: str
     schema: str
     structures: str
     api: str
-    first: str = ""
-    language: str = ""
+    language: str = LANGUAGE
 
 
 class ModelWriter:
@@ -264,22 +238,17 @@ class ModelWriter:
         """See ``Writer``."""
         return self._calls.name
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """See ``Writer``."""
-        return prompt_hashes("agent_retriever")
-
-    def write(self, brief: Brief, trace: Trace) -> Draft:
+    def write(self, brief: Brief, trace: Trace) -> str:
         """See ``Writer``."""
         history, anew = brief.history, brief.action == "anew"
         instruction = "" if anew else history.pending
-        lessons = history.lessons() if brief.memory else {}
+        lessons = history.lessons()
         lessons.pop(instruction, None)
         prompt = render(
             "agent_retriever/write.md",
             setting=self._setting,
             brief=brief,
-            leaders=history.leaders() if brief.memory else [],
+            leaders=history.leaders(),
             lessons={
                 words: [advice for advice, verdict in lessons.items() if verdict == kind][-_LESSONS:]
                 for kind, words in _LED_TO.items()
@@ -287,21 +256,21 @@ class ModelWriter:
             last=None if anew or brief.rejected else history.last,
             instruction=instruction,
         )
-        return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
+        return program_in(self._calls.ask(prompt, trace, purpose=brief.action))
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
+    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
         """See ``Writer``. Where every query went as well as it can, there is nothing to ask."""
         if shown.metrics.get("mrr") == 1:
-            return Advice()
+            return ""
         prompt = render(
             "agent_retriever/reflect.md",
             setting=self._setting,
             pattern=brief.pattern,
-            source=draft.source,
+            source=source,
             contrast=contrast,
             shown=shown,
         )
-        return Advice(self._calls.ask(prompt, trace, purpose="reflect").strip())
+        return self._calls.ask(prompt, trace, purpose="reflect").strip()
 
 
 def program_in(reply: str) -> str:
@@ -318,29 +287,26 @@ REPAIRS = 3
 
 
 def write_program(
-    brief: Brief, writer: Writer, check: Callable[[Program], Sequence[Problem]], checks: str, trace: Trace
-) -> tuple[Draft, Program | None, tuple[Rejected, ...]]:
-    """The writer's draft, its program, and what was rejected before it; no program: that was rejected too.
+    brief: Brief, writer: Writer, check: Callable[[Program], Sequence[Problem]], trace: Trace
+) -> tuple[str, Program | None, tuple[Rejected, ...]]:
+    """What was written, its program, and what was rejected before it; no program: that was rejected too.
 
     What can be known before a run costs no step: the writer is told of it and writes again, ``REWRITES`` times at most
-    and not where it gives the same source. ``checks`` says what ``check`` looks at.
+    and not where it gives the same source.
     """
     while True:
-        draft = writer.write(brief, trace)
+        source = writer.write(brief, trace)
         try:
-            program = Program.read(draft.source)
-            program.with_defaults(draft.parameters)
-            problems = check(program)
-        except BadProgram as error:
-            program, said = None, f"check of the source, before running: {error}"
-        else:
-            if not problems:
-                return draft, program, brief.rejected
-            said = f"{checks}, before running: {BadProgram(problems)}"
+            program = Program.read(source)
+            if not (problems := check(program)):
+                return source, program, brief.rejected
+            error = f"type check, before running: {BadProgram(problems)}"
+        except BadProgram as bad:
+            error = f"check of the source, before running: {bad}"
         known = [one.source for one in brief.rejected]
-        brief = replace(brief, rejected=(*brief.rejected, Rejected(draft.source, said)))
-        if draft.source in known or len(brief.rejected) > REWRITES:
-            return draft, None, brief.rejected
+        brief = replace(brief, rejected=(*brief.rejected, Rejected(source, error)))
+        if source in known or len(brief.rejected) > REWRITES:
+            return source, None, brief.rejected
 
 
 def next_action(history: History, patience: int) -> Action:
@@ -388,15 +354,10 @@ _LOOKED_AT = 200
 """Nodes of a type among which an example of a relation is looked for."""
 _LABEL = 60
 """Characters of a name in an example."""
-_STAGES = {
-    "plan-rank": "by relation paths from what the query names (plan-rank)",
-    "bm25": "by words of the documents (bm25)",
-    "vss": "by the meaning of the documents (vss)",
-}
 
 
-def describe_setting(kb: SkbKB, parts: Parts, language: str = "") -> Setting:
-    """The knowledge base and the API as the writer reads them; ``language`` is the sandbox's."""
+def describe_setting(kb: SkbKB, api: Api) -> Setting:
+    """The knowledge base and the API as the writer reads them."""
     meta = kb.skb.meta
     types = ", ".join(f"{one.name} ({one.count:,})" for one in meta.types)
     fields = [f"- {kind}: {', '.join(names)}" for kind, names in structures(kb.skb).items()]
@@ -404,9 +365,7 @@ def describe_setting(kb: SkbKB, parts: Parts, language: str = "") -> Setting:
         f"{meta.name}: {meta.nodes:,} nodes and {meta.edges:,} edges. Nodes by type: {types}.",
         "\n".join(_relations(kb)),
         "\n".join(fields),
-        parts.api.prompt,
-        _first_search(parts.described),
-        language,
+        api.prompt,
     )
 
 
@@ -431,14 +390,3 @@ def _example(kb: SkbKB, one: TypeTuple) -> tuple[str, str] | None:
             if skb.type_name(other) == one.target:
                 return skb.nodes.label(node)[:_LABEL], skb.nodes.label(other)[:_LABEL]
     return None
-
-
-def _first_search(stage: Mapping[str, Any]) -> str:
-    """What the first search is made of, with how much each part counts."""
-    of = list(stage["of"])
-    weights = list(stage["options"].get("weights") or [1.0] * len(of))
-    counted = [(name, weight) for name, weight in zip(of, weights, strict=True) if weight]
-    told = [f"{_STAGES.get(name, name)}{f' x {weight:g}' if len(counted) > 1 else ''}" for name, weight in counted]
-    others = [_STAGES.get(name, name) for name, weight in zip(of, weights, strict=True) if not weight]
-    rest = f"; what is found {' or '.join(others)} alone stands behind" if others else ""
-    return f"{', '.join(told)}{rest}"

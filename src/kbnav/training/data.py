@@ -146,16 +146,16 @@ _DEEPER = 200
 """Answers of a question that a ranking is searched behind."""
 
 
-def read_sources(text: str) -> dict[str, int]:
-    """``vss=15,bm25=5`` as a mapping. Raises UsageError."""
+def read_sources(parts: Iterable[str]) -> dict[str, int]:
+    """``vss=15`` and ``bm25=5`` as a mapping. Raises ValueError."""
     found: dict[str, int] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in parts:
         name, _, count = (one.strip() for one in part.partition("="))
         if not name or not count.isdigit() or not int(count):
-            raise UsageError(f"negatives are given as system=count, as in vss=20,bm25=5; not {part!r}")
+            raise ValueError(f"negatives are given as system=count, as in vss=20,bm25=5; not {part!r}")
         found[name] = int(count)
     if not found:
-        raise UsageError("no negatives are asked for; vss=20 is as in STaRK")
+        raise ValueError("no negatives are asked for; vss=20 is as in STaRK")
     return found
 
 

@@ -9,15 +9,26 @@ two vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, field_validator
+
 from kbnav.encoders.trained import Card
-from kbnav.training.data import Documents, Miner, Row, Split, answer_free, draw_pool, positives, validation
+from kbnav.training.data import (
+    Documents,
+    Miner,
+    Row,
+    Split,
+    answer_free,
+    draw_pool,
+    positives,
+    read_sources,
+    validation,
+)
 from kbnav.training.models import base_folder, bi_encoder, export_encoders, weights_sha256
-from kbnav.training.task import CardFacts, Schedule, Task, Work
+from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _CHARACTERS = 16
@@ -26,42 +37,47 @@ _HARD = 20
 """Of what is found for a validation question before any training, so many are in the pool."""
 
 
-@dataclass(frozen=True)
-class DenseOptions:
-    """What is trained on what.
-
-    Of ``base`` the model keeps ``layers`` (0: all). ``two`` encoders are trained, or one for questions and documents.
-    ``negatives`` are the sources of hard negatives with their numbers. Of a question at most ``positives`` answers are
-    learned from. ``longest`` tokens of a text are read. The validation looks for answers among ``pool`` documents
-    (0: all). ``relations``: documents with relations.
-    """
+class DenseOptions(TrainingOptions):
+    """How a dense retriever is trained."""
 
     base: str = "roberta-base"
-    layers: int = 0
+    """What the training begins with: a name on the Hugging Face hub, a folder, or minilm."""
+    layers: int = Field(default=0, ge=0)
+    """Layers of the base that are kept, evenly spread; 0: all."""
     two: bool = True
-    negatives: tuple[tuple[str, int], ...] = (("vss", 20),)
-    positives: int = 5
-    longest: int = 256
-    relations: bool = False
-    pool: int = 2000
+    """Two encoders, or one for questions and documents."""
+    negatives: tuple[str, ...] = ("vss=20",)
+    """Sources of hard negatives with their numbers, as in vss=15,bm25=5."""
+    positives: int = Field(default=5, ge=1)
+    """Answers of a question that are learned from, at most; drawn at random."""
+    longest: int = Field(default=256, ge=1)
+    """Tokens of a text that are read."""
+    pool: int = Field(default=2000, ge=0)
+    """Documents among which validation looks for answers; 0: all."""
+
+    @field_validator("negatives")
+    @classmethod
+    def _sources(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        read_sources(given)
+        return given
 
 
 def train_dense(task: Task, options: DenseOptions) -> Card | None:
     """Train as ``Task`` says."""
-    machine = task.machine("the dense retriever", "onnx", "onnxruntime")
+    machine = find_machine(options, "the dense retriever", "onnx", "onnxruntime")
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    kb, split, seed = task.kb, task.split, task.schedule.seed
-    documents = Documents(kb.skb, relations=options.relations)
+    kb, split, relations = task.kb, task.split, bool(options.relations)
+    documents = Documents(kb.skb, relations=relations)
     base_folder(options.base)
-    miner = Miner(kb, documents, task.settings, dict(options.negatives), seed)
+    miner = Miner(kb, documents, task.settings, read_sources(options.negatives), options.seed)
     model = bi_encoder(options.base, machine[0], two=options.two, layers=options.layers, longest=options.longest)
     base_sha256 = weights_sha256(model)
     work = Work(task, options, machine, base_sha256)
     args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=_routes(options, miner.count))
     found = work.prepared(args, partial(_prepare, task, options, miner))
     texts = _Texts(documents, options.longest)
-    ended = work.run(trainer := _trainer(model, args, found, split, texts, task.schedule))
+    ended = work.run(trainer := _trainer(model, args, found, split, texts, options.mini_batch))
     if ended is None:
         return None
 
@@ -69,7 +85,7 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
         trainer.model.save_pretrained(str(part), create_model_card=False)
         export_encoders(trainer.model, part)
 
-    told = CardFacts("dense", options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
+    told = CardFacts("dense", options.base, base_sha256, relations, len(found["pool"]), _PACKAGES)
     return work.finish(ended, save, told)
 
 
@@ -81,7 +97,7 @@ def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
 
 def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:
     """The rows, each the place of a question and its nodes, the answer first; and the validation's documents."""
-    rows, split, seed, progress = [], task.split, task.schedule.seed, task.progress
+    rows, split, seed, progress = [], task.split, options.seed, task.progress
     for place, one in enumerate(split.training):
         progress("negatives", place, len(split.training))
         negatives = miner.negatives(one)
@@ -121,7 +137,7 @@ def _trainer(
     found: Mapping[str, Any],
     split: Split,
     texts: _Texts,
-    schedule: Schedule,
+    at_once: int,
 ) -> Any:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
@@ -141,6 +157,6 @@ def _trainer(
         model=model,
         args=args,
         train_dataset=Dataset.from_dict({"row": list(range(len(rows)))}).with_transform(read),
-        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=schedule.mini_batch),
-        evaluator=validation(split.validation, pool, schedule.mini_batch),
+        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=at_once),
+        evaluator=validation(split.validation, pool, at_once),
     )

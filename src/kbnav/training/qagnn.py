@@ -6,12 +6,12 @@ The course is transformers' trainer: checkpoints, precision, several processes a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
@@ -33,31 +33,32 @@ from kbnav.retrieval.qagnn import (
 )
 from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.models import weights_sha256
-from kbnav.training.task import CardFacts, Task, Work
+from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
 
 _BUILT = 20_000
 """Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
 
 
-@dataclass(frozen=True)
-class QAGNNOptions:
-    """What is trained on what: ``depth`` candidates in a subgraph of at most ``nodes``; ``relations`` as for dense."""
+class QAGNNOptions(TrainingOptions):
+    """How a graph network is trained."""
 
     systems: tuple[str, ...] = SYSTEMS
-    depth: int = 50
-    nodes: int = MOST_NODES
-    width: int = 128
-    layers: int = 3
-    relations: bool = False
+    """The systems whose nodes it ranks again."""
+    depth: int = Field(default=50, ge=1)
+    """Candidates in a subgraph."""
+    nodes: int = Field(default=MOST_NODES, ge=1)
+    """Nodes of a subgraph, at most."""
+    width: int = Field(default=128, ge=1)
+    layers: int = Field(default=3, ge=1)
 
 
 def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     """Train as ``Task`` says."""
-    machine = task.machine("the graph network")
+    machine = find_machine(options, "the graph network")
     from transformers import TrainingArguments
 
-    kb, split = task.kb, task.split
-    index, _ = document_vectors(kb, relations=options.relations)
+    kb, split, relations = task.kb, task.split, bool(options.relations)
+    index, _ = document_vectors(kb, relations=relations)
     candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
     network, sizes = _network(task, options, index.dimensions)
     drawn = weights_sha256(network)
@@ -69,11 +70,11 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     learned = _telling(found["training"], split)
     built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, CandidateList(list(one.nodes), one.features)))
     make = partial(_collate, built=built, index=index, relations=len(kb.skb.meta.relations))
-    ended = work.run(_trainer(network, args, learned, lists, make, task.schedule.batch))
+    ended = work.run(_trainer(network, args, learned, lists, make, options.batch))
     if ended is None:
         return None
     kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
-    told = CardFacts("qagnn", "", drawn, options.relations, options.depth, ("torch", "transformers"), kept)
+    told = CardFacts("qagnn", "", drawn, relations, options.depth, ("torch", "transformers"), kept)
     return work.finish(ended, partial(_save, network), told)
 
 
@@ -85,7 +86,7 @@ def _network(task: Task, options: QAGNNOptions, vectors: int) -> tuple[Any, Any]
 
     meta, features = task.kb.skb.meta, PER_SYSTEM * len(options.systems)
     sizes = Sizes(vectors, len(meta.types), len(meta.relations), features, options.width, options.layers)
-    torch.manual_seed(task.schedule.seed)
+    torch.manual_seed(options.seed)
     return Network(sizes), sizes
 
 

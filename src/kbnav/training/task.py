@@ -16,11 +16,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from kbnav.encoders.trained import CARD, MODEL, Card, Kind, digests
 from kbnav.errors import DataError, KbnavError, UsageError
@@ -31,10 +33,8 @@ from kbnav.planning.seq2seq import device_of, dtype_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
+from kbnav.settings.systems import Options
 from kbnav.training.data import Split
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 WORK = "training"
 """What a training that is not over keeps: its data and checkpoints. It is removed at the end."""
@@ -49,30 +49,40 @@ _WHOLE = "whole.json"
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "datasets", "accelerate")
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How something is trained.
+class TrainingOptions(Options):
+    """How retrieval is trained, whatever is trained."""
 
-    ``batch`` is of one process, in questions; ``every`` so many steps the validation questions are asked (0: after each
-    epoch), and after ``patience`` times without a gain the training ends. ``steps`` ends it early (0: never).
-    ``mini_batch`` texts are in memory at once, which changes no result.
-    """
-
-    epochs: int = 10
-    rate: float = 2e-5
-    batch: int = 16
-    every: int = 0
-    patience: int = 3
-    steps: int = 0
-    mini_batch: int = 32
+    held_out: float = Field(default=0.1, gt=0, lt=1)
+    """The share of --dataset that the best is chosen by; only without --validation."""
+    limit: int | None = Field(default=None, ge=1)
+    """The first questions of each --dataset that are learned from; without it, all."""
+    asked: int | None = Field(default=None, ge=1)
+    """The first questions of each --validation that are asked; without it, all."""
+    epochs: int = Field(default=10, ge=1)
+    rate: float = Field(default=2e-5, gt=0)
+    """How fast it learns; it rises over the first tenth and falls to 0."""
+    batch: int = Field(default=16, ge=1)
+    """Questions of a step, in each process."""
+    every: int = Field(default=0, ge=0)
+    """Steps from one validation to the next; 0: an epoch."""
+    patience: int = Field(default=3, ge=1)
+    """Validations without a gain after which the training ends."""
+    steps: int = Field(default=0, ge=0)
+    """Steps after which it ends; 0: all."""
+    mini_batch: int = Field(default=32, ge=1)
+    """Texts in memory at once; it changes no result."""
     device: str = "auto"
+    """auto: a GPU if there is one."""
     dtype: DTypeName = "auto"
+    """auto: bfloat16 on a GPU, else float32."""
     seed: int = 0
+    """Of all that is drawn."""
+    relations: bool | None = None
+    """Whether documents have relations; by default where the SKB was built so."""
 
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """What another value of makes another training: all but where it runs."""
-        return {name: value for name, value in asdict(self).items() if name not in ("device", "mini_batch")}
+
+_FREE = frozenset({"held_out", "limit", "asked", "device", "mini_batch"})
+"""Options of which another value makes no other training, or other questions, which are compared themselves."""
 
 
 class Point(NamedTuple):
@@ -125,22 +135,22 @@ class Task:
     kb: SkbKB
     split: Split
     out: Path
-    schedule: Schedule
     settings: Settings
     listener: Listener | None = None
     progress: Progress = no_progress
 
-    def machine(self, what: str, *more: str) -> tuple[str, str]:
-        """Device and type of numbers; the libraries' own bars and notices are turned off.
 
-        Raises UsageError where a library or the device is missing.
-        """
-        absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
-        if absent:
-            raise missing(f"training {what}", *absent, extra="train")
-        quiet()
-        device = device_of(self.schedule.device)
-        return device, dtype_of(self.schedule.dtype, device)
+def find_machine(options: TrainingOptions, what: str, *more: str) -> tuple[str, str]:
+    """Device and type of numbers; the libraries' own bars and notices are turned off.
+
+    Raises UsageError where a library or the device is missing.
+    """
+    absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
+    if absent:
+        raise missing(f"training {what}", *absent, extra="train")
+    quiet()
+    device = device_of(options.device)
+    return device, dtype_of(options.dtype, device)
 
 
 def quiet() -> None:
@@ -220,40 +230,44 @@ class Work:
     """A task under way."""
 
     def __init__(
-        self, task: Task, options: DataclassInstance, machine: tuple[str, str], base: str, *depends: Mapping[str, Any]
+        self, task: Task, options: TrainingOptions, machine: tuple[str, str], base: str, *depends: Mapping[str, Any]
     ) -> None:
         """``base`` names what the training begins with, and ``depends`` is what else it depends on."""
         self.task, self._options = task, options
         self.device, self._dtype = machine
         seen = [[one.model_dump() for one in part] for part in task.split.seen]
-        fixed = {"options": asdict(options), "schedule": task.schedule.fixed, "dtype": self._dtype, "base": base}
+        fixed = {
+            "options": options.model_dump(mode="json", exclude=set(_FREE)),
+            "dtype": self._dtype,
+            "base": base,
+        }
         known = (fixed, {"seen": seen, "skb": task.kb.skb.meta.data}, *depends)
         identity = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
         self._folder = Folder(task.out, identity)
 
     def arguments(self, kind: Any, **more: Any) -> Any:
         """Those of a trainer, of its own ``kind``; in several processes they find one another here."""
-        schedule, on_cpu = self.task.schedule, self.device == "cpu"
-        strategy = "steps" if schedule.every else "epoch"
+        options, on_cpu = self._options, self.device == "cpu"
+        strategy = "steps" if options.every else "epoch"
         alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
         return kind(
             output_dir=str(self._folder.work),
-            num_train_epochs=schedule.epochs,
-            max_steps=schedule.steps or -1,
-            learning_rate=schedule.rate,
+            num_train_epochs=options.epochs,
+            max_steps=options.steps or -1,
+            learning_rate=options.rate,
             warmup_steps=0.1,  # of all steps
-            per_device_train_batch_size=schedule.batch,
+            per_device_train_batch_size=options.batch,
             eval_strategy=strategy,
             save_strategy=strategy,
             logging_strategy=strategy,
-            eval_steps=schedule.every or None,
-            save_steps=schedule.every or 500,
-            logging_steps=schedule.every or 500,
+            eval_steps=options.every or None,
+            save_steps=options.every or 500,
+            logging_steps=options.every or 500,
             save_total_limit=2,
             load_best_model_at_end=True,
             metric_for_best_model=f"eval_{CHOSEN_BY}",
             greater_is_better=True,
-            seed=schedule.seed,
+            seed=options.seed,
             bf16=self._dtype == "bfloat16",
             fp16=self._dtype == "float16",
             use_cpu=on_cpu,
@@ -284,12 +298,12 @@ class Work:
         before = json.loads((last / _WHOLE).read_text())["seconds"] if last else 0.0
         recorder = _recorder()(self.task, before)
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(EarlyStoppingCallback(self.task.schedule.patience))
+        trainer.add_callback(EarlyStoppingCallback(self._options.patience))
         trainer.add_callback(recorder)
         trainer.args.eval_on_start = last is None
         trainer.args.restore_callback_states_from_checkpoint = True
         try:
-            with enough_memory(self.task.schedule.batch):
+            with enough_memory(self._options.batch):
                 trainer.train(resume_from_checkpoint=str(last) if last else None)
         except UsageError:
             if trainer.args.should_save and self._last_checkpoint() is None:
@@ -314,7 +328,7 @@ class Work:
             relations=told.relations,
             base=told.base,
             base_sha256=told.base_sha256,
-            settings={**asdict(self._options), **asdict(task.schedule), **told.settings},
+            settings={**self._options.model_dump(mode="json"), **told.settings},
             data=dict(task.split.datasets),
             training=training,
             validation=apart,

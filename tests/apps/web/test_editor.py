@@ -51,15 +51,6 @@ def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered: P
     assert written(page).strip() == ""
 
 
-def test_a_query_is_laid_out_and_its_comments_stay(answered: Page):
-    write(answered, "SELECT ?x { # all\n ?x wdt:P31 wd:Q11344 . FILTER(?x != wd:Q1) }")
-    answered.click("text=Lay out")
-    answered.wait_for_selector(".cm-line:nth-child(3) >> text=FILTER")
-    assert written(answered).split("\n") == [
-        "SELECT ?x { # all", "  ?x wdt:P31 wd:Q11344 .", "  FILTER(?x != wd:Q1)", "}"
-    ]  # fmt: skip
-
-
 def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered: Page):
     write(answered, "SELECT ?x {\n  ?x wdt:P31 wd:Q5 ;; FILTR(?x) }")
     answered.keyboard.press("Control+Enter")

@@ -13,7 +13,7 @@ from kbnav.apps.web.service import offered
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import FirstStage
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
@@ -95,16 +95,16 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
     folder = fresh_home / "programs"
     settings = Settings(kb="demo", home=fresh_home)
     assert isinstance(demo_kb, SkbKB)
-    frozen_programs(demo_kb, settings, folder, FAILS, LAST)
+    frozen_programs(demo_kb, folder, FAILS, LAST)
     chosen = {"web_systems": ("agent-retriever",), "options": {"trained": str(folder)}}
     with Server(web_settings(fresh_home, "demo", **chosen), socket=True) as server:
         visit = Visit(server.url)
         assert visit("GET", "/api/options").json()["kbs"][0]["systems"] == ["agent-retriever"]
-        first = FirstStage(demo_kb, settings)
+        first = build_retriever("graph-rank", demo_kb, settings, {})
         for query, group in (("red apples", "g1"), ("blue birds", "g2")):
             ended = visit.answered(visit.session(), query)
             assert ended["status"] == "done"
-            expected = [demo_kb.skb.nodes.label(demo_kb.skb.number(node)) for node in first.retrieve(query).ids]
+            expected = [demo_kb.skb.nodes.label(demo_kb.skb.number(node)) for node in first.retrieve(query, 200).ids]
             expected = expected if group == "g1" else expected[::-1]
             rows = visit("GET", f"/api/results/{ended['answer']['result']['id']}/rows").json()["rows"]
             assert [row[1]["text"] for row in rows] == expected[: len(rows)]

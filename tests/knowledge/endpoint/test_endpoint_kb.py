@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
+from kbnav.knowledge.base import ClassShape, Entity, PropertyProfile, ShapeProperty
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
+from kbnav.tools.endpoint import shape_text, uses_text
 from tests.knowledge.endpoint.served import serving
 
 SUPPLIER = "<http://shop.example/data/s9>"
@@ -153,3 +155,19 @@ def test_an_address_may_hold_no_password(tmp_path):
         open_kb(Settings(kb="x", sparql={"x": {"url": "https://ann:secret@host.example/sparql"}}, home=tmp_path)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("have", "told"),
+    [(1000, "all"), (999, "999 of 1,000"), (996, "996 of 1,000"), (990, "99 %"), (3, "3 of 1,000"), (500, "50 %")],
+)
+def test_nearly_all_cannot_be_taken_for_all(have: int, told: str):
+    one = ShapeProperty(Entity("ex:p", "p"), have)
+    shape = ClassShape(Entity("ex:C", "C"), 1000, 0, 20_000, 1000, (one,))
+    assert shape_text(shape).splitlines()[1] == f"  p (ex:p): {told}"
+
+
+def test_values_a_subject_are_told_only_where_all_were_counted():
+    whole, part = (PropertyProfile(count, 0, 20_000, 1000, 500) for count in (1000, 1938))
+    assert "Each subject has 2 of them in the mean." in uses_text(whole, "ex:p")
+    assert "mean" not in uses_text(part, "ex:p")

@@ -64,15 +64,20 @@ def _print_system(entry: SystemEntry) -> None:
     for label, text in lines.items():
         if text:
             console.print(f"{label}: {text}", markup=False)
-    if options := entry.record()["options"]:
-        rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
-        print_table("Options", ("--set", "default", ""), rows)
-    else:
-        print("options: none")
+    print_options(entry.record()["options"])
     for command in [_COMMANDS[entry.kind]] if entry.kind else _COMMANDS.values():
         print(f"kbnav {command} --system {entry.name} [--set OPTION=VALUE] QUESTION")
     if not entry.kind:
         print("the first where it builds an agent, the second where it builds a retriever")
+
+
+def print_options(options: Sequence[Mapping[str, Any]]) -> None:
+    """A table of what ``--set`` may set."""
+    rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
+    if rows:
+        print_table("Options", ("--set", "default", ""), rows)
+    else:
+        print("options: none")
 
 
 def _about(option: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -111,8 +112,7 @@ def show(
         if steps:
             _print_steps(folder, one.record.id)
         if one.program is not None:
-            changed = ", ".join(f"{name}={value}" for name, value in one.parameters.items())
-            print(f"\n# {one.record.id}: {one.record.pattern}\n# parameters: {changed or 'its own'}\n")
+            print(f"\n# {one.record.id}: {one.record.pattern}\n")
             print(one.program.source)
 
 
@@ -144,7 +144,7 @@ def evaluate(
             return
         scores = score_programs(built, asked)
     if as_json:
-        print_json([one.as_dict() for one in scores])
+        print_json([asdict(one) for one in scores])
         return
     for one in scores:
         print(one.line())
@@ -161,11 +161,9 @@ def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[
 
 def ended(step: Step) -> str:
     """Whether a program was accepted, and why or why not."""
-    reasons = {"no loss": ", near the ceiling without a loss", "batch": " for its batch, the same in validation"}
     refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
-    return (
-        f"accepted{reasons.get(step.ground or '', '')}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
-    )
+    near = ", near the ceiling without a loss" if step.ground == "no loss" else ""
+    return f"accepted{near}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
 
 
 def print_frozen(folder: Path, only: str | None = None) -> None:
@@ -174,10 +172,7 @@ def print_frozen(folder: Path, only: str | None = None) -> None:
 
     about = read_frozen(folder).about
     print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
-    of = about.bound["first stage"]["of"]
-    weights = zip(of, about.weights or [1] * len(of), strict=True)
-    systems = ", ".join(f"{name} {weight:g}" for name, weight in weights)
-    print(f"of the validation answers {about.oracle:.1%} are among the candidates of {systems}")
+    print(f"of the validation answers {about.oracle:.1%} are among the candidates of the first stage")
     for one in about.groups:
         if only not in (None, one.id):
             continue
@@ -209,9 +204,7 @@ def queries(name: str, settings: Settings, limit: int | None = None) -> list[Tra
     from kbnav.programs.first_stage import TrainingQuery
 
     found = [
-        TrainingQuery(one.id, one.text(), one.nodes, str(one.meta.get("template", "")))
-        for one in find_dataset(name, settings.data).questions
-        if one.nodes
+        TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name, settings.data).questions if one.nodes
     ]
     if not found:
         raise UsageError(f"no question of {name} has gold nodes")

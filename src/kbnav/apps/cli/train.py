@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
+from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.learned import LEFT_OUT, ended, path_questions, print_frozen, queries
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, load, open_skb
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import load as load_reference
-from kbnav.settings.systems import parse_set
+from kbnav.settings.systems import describe_options, parse_set, read_options
 
 if TYPE_CHECKING:
     from kbnav.encoders.trained import Card
@@ -36,98 +35,6 @@ if TYPE_CHECKING:
 
 _EVERY = 100
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Which questions are used.
-
-    Without --validation, the share ``held_out`` of --dataset. Only the first ``limit`` questions of each --dataset are
-    learned from, and the first ``asked`` of each --validation are asked.
-    """
-
-    held_out: float = 0.1
-    limit: int | None = None
-    asked: int | None = None
-
-
-@dataclass(frozen=True)
-class Labels:
-    """How questions get their paths.
-
-    Their nodes are found by ``matching``, ``nearest`` of them by meaning (pasemiqa's K). The ``weighing`` of the paths
-    to one question's answers is uniform in PASemiQA.
-    """
-
-    matching: Literal["exact", "embedding", "hybrid"] = "hybrid"
-    weighing: Literal["likelihood", "uniform"] = "likelihood"
-    nearest: int = 10
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Base:
-    """``base``: a Hugging Face causal model, a folder or a .gguf file; empty: a small new one."""
-
-    base: str = ""
-
-
-class Options:
-    """What ``--set`` gave: each option is a field of one of the dataclasses that a kind of training takes."""
-
-    def __init__(self, kind: Kind, given: dict[str, Any]) -> None:
-        """Raises UsageError for an option that there is not."""
-        self._name, self._given = f"train {kind}", given
-        known = [field.name for shape in shapes_of(kind) for field in option_fields(shape)]
-        for option in given:
-            if option not in known:
-                raise UsageError(f"{self._name} has no option {option!r}; there are: {', '.join(known) or 'none'}")
-
-    def __contains__(self, option: str) -> bool:
-        return option in self._given
-
-    def __getitem__(self, option: str) -> str:
-        return str(self._given[option])
-
-    def read(self, shape: type[T], **more: Any) -> T:
-        """A dataclass from the options of its fields, and ``more``. Raises UsageError for a value of a wrong type."""
-        types = {field.name: str(field.type) for field in option_fields(shape)}
-        own = {
-            name: value.split(",") if types[name].startswith(("tuple", "frozenset")) else value
-            for name, value in self._given.items()
-            if name in types
-        }
-        try:
-            return TypeAdapter(shape).validate_python(own | more)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            raise UsageError(f"{self._name}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
-
-
-def shapes_of(kind: Kind) -> list[type]:
-    """The dataclasses whose fields are the options of a kind of training."""
-    return [load_reference(one) if isinstance(one, str) else one for one in _KINDS[kind][0]]
-
-
-def option_fields(shape: Any) -> list[Field[Any]]:
-    """The fields of a dataclass that ``--set`` may set."""
-    return [field for field in fields(shape) if field.name not in _INPUTS]
-
-
-def _print_options(kind: Kind, as_json: bool) -> None:
-    """What ``--set`` may set, with defaults; the docstrings say what each is."""
-    shapes = shapes_of(kind)
-    defaults = {one.name: one.default for shape in shapes for one in option_fields(shape)}
-    if as_json:
-        print_json({name: str(value) for name, value in defaults.items()})
-        return
-    for shape in shapes:
-        print(inspect.getdoc(shape))
-        print("".join(f"  --set {one.name}={one.default}\n" for one in option_fields(shape)))
-
-
-_INPUTS = ("training", "validation", "plan", "threshold", "stages")
-"""Fields that are no options: questions, and what a paper fixes."""
 
 
 class Kind(StrEnum):
@@ -148,6 +55,7 @@ class Job:
 
     kind: Kind
     settings: Settings
+    options: Any
     learned: Sequence[str]
     validation: Sequence[str]
     out: Path
@@ -194,44 +102,38 @@ def train(
     kbnav train KIND alone lists what --set may set of it. For example: kbnav train dense --kb my.skb --dataset
     train.jsonl --validation val.jsonl --set epochs=3 --out my.dense
     """
+    shape, run = _KINDS[kind]
+    shape = load_reference(shape)
     if not kb and not out:
-        _print_options(kind, as_json)
+        known = describe_options(shape)
+        print_json({one["name"]: one["default"] for one in known}) if as_json else print_options(known)
         return
     named = {"--kb": kb, "--out": out, "--dataset": learned or kind is Kind.embed}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
-    names = [field.name for shape in shapes_of(kind) for field in option_fields(shape)]
-    pairs = parse_set(given or (), names)
-    options = Options(kind, pairs.options)
+    pairs = parse_set(given or (), shape.model_fields)
+    options = read_options(shape, pairs.options, f"train {kind}")
     settings = load(kb=kb, model=model, base_url=base_url, **pairs.settings)
     assert out is not None
-    _KINDS[kind][1](Job(kind, settings, learned or (), validation or (), out, as_json), options)
+    run(Job(kind, settings, options, learned or (), validation or (), out, as_json))
 
 
-def _train_model(job: Job, options: Options) -> None:
+def _train_model(job: Job) -> None:
     """Train with torch, and print how it went; of several processes the first one prints."""
-    from kbnav.training.data import read_sources, split
-    from kbnav.training.task import Schedule, Task
+    from kbnav.training.data import split
+    from kbnav.training.task import Task
 
-    module, function = {
-        Kind.dense: ("dense", "train_dense"),
-        Kind.qagnn: ("qagnn", "train_qagnn"),
-    }[job.kind]
-    shape, which, schedule = shapes_of(job.kind)[-1], options.read(Questions), options.read(Schedule)
+    options = job.options
     with open_skb(job.settings, "kbnav train") as kb, _progress() as progress:
-        own: dict[str, Any] = {}
-        if "negatives" in options:
-            own["negatives"] = tuple(read_sources(options["negatives"]).items())
-        if "relations" not in options:
-            own["relations"] = kb.skb.relational_vectors is not None
-        chosen: Any = options.read(shape, **own)
+        if options.relations is None:
+            options = options.model_copy(update={"relations": kb.skb.relational_vectors is not None})
         learned, apart = job.datasets(job.learned), job.datasets(job.validation)
-        training = [example for one in learned for example in _answered(one, kb)[: which.limit]]
-        validation = [example for one in apart for example in _answered(one, kb)[: which.asked]]
+        training = [example for one in learned for example in _answered(one, kb)[: options.limit]]
+        validation = [example for one in apart for example in _answered(one, kb)[: options.asked]]
         hashes = {one.name: one.sha256 for one in (*learned, *apart)}
-        parts = split(training, validation, hashes, held_out=which.held_out, seed=schedule.seed)
-        task = Task(kb, parts, job.out, schedule, job.settings, _print_point, progress)
-        card: Card | None = load_reference(f"kbnav.training.{module}:{function}")(task, chosen)
+        parts = split(training, validation, hashes, held_out=options.held_out, seed=options.seed)
+        task = Task(kb, parts, job.out, job.settings, _print_point, progress)
+        card: Card | None = load_reference(f"kbnav.training.{job.kind}:train_{job.kind}")(task, options)
         if card is not None and job.kind is Kind.dense:
             _embed(job.out, kb, progress)
     if card is not None:
@@ -253,7 +155,7 @@ def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
     return found
 
 
-def _train_embed(job: Job, _: Options) -> None:
+def _train_embed(job: Job) -> None:
     with open_skb(job.settings, "kbnav train") as kb, _progress() as progress:
         count = _embed(job.out, kb, progress)
     emit(job.as_json, {"folder": str(job.out), "vectors": count}, f"{job.out}: vectors of {count:,} nodes")
@@ -288,7 +190,7 @@ def _print_card(job: Job, card: Card, head: str, how: str) -> None:
     emit(job.as_json, {"out": str(job.out), **record}, head, line, *scores)
 
 
-def _train_fuse(job: Job, _: Options) -> None:
+def _train_fuse(job: Job) -> None:
     from kbnav.encoders.trained import CARD, question_digests
     from kbnav.planning.plan_fuse import encoder_for, save, train
 
@@ -322,29 +224,26 @@ def _print_stage(stage: str, done: int, total: int) -> None:
         print(f"{stage}: {done:,} of {total:,} questions", file=sys.stderr)
 
 
-def _train_planner(job: Job, options: Options) -> None:
+def _train_planner(job: Job) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
-    cut, how = 0, options.read(Labels)
+    cut, how = 0, job.options
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
         asked = [question for one in job.datasets(job.learned) for question in path_questions(one)]
         found = list(examples(asked, skb, matcher, weighing=how.weighing))
         if job.kind is Kind.seq2seq:
-            from kbnav.planning.seq2seq import Schedule, Seq2Seq
+            from kbnav.planning.seq2seq import Seq2Seq
 
-            base, schedule = options.read(Base).base, options.read(Schedule)
-            _, cut = Seq2Seq.train(
-                skb, found, job.out, base=base, schedule=schedule, matching=how.matching, listener=_print_epoch
-            )
+            _, cut = Seq2Seq.train(skb, found, job.out, how, _print_epoch)
         else:
-            from kbnav.planning.ranker import Ranker, Training
+            from kbnav.planning.ranker import Ranker
 
-            Ranker.train(skb, encoder_of(skb), found, Training(seed=how.seed)).save(job.out, how.matching)
+            Ranker.train(skb, encoder_of(skb), found, how.seed).save(job.out, how.matching)
     paths = {path for example in found for path in example.label}
     only_text = sum(example.text_only for example in found)
     left_out = len(asked) - len(found)
@@ -360,26 +259,24 @@ def _train_planner(job: Job, options: Options) -> None:
 
 
 def _print_epoch(epoch: Epoch) -> None:
-    held_out = "" if epoch.validation is None else f", on questions held out {epoch.validation:.3f}"
-    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}{held_out}", file=sys.stderr, flush=True)
+    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
 
 
-def _train_programs(job: Job, options: Options) -> None:
-    """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
+def _train_programs(job: Job) -> None:
+    """Let a model write and improve a program for each group of questions, and freeze the best."""
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
-    from kbnav.programs.groups import agreement
-    from kbnav.programs.train import STOPPED, Plan, TrainingRequest, train_programs
+    from kbnav.programs.train import STOPPED, train_programs
     from kbnav.settings.model import OFFLINE
 
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
-    training = queries(job.learned[0], job.settings, options.read(Questions).limit)
-    validation, plan = queries(job.validation[0], job.settings), options.read(Plan)
-    wanted = options.read(TrainingRequest, training=training, validation=validation, plan=plan)
-    for model in (job.settings.model, wanted.api_model):
-        check_limits(Limits(plan.cost), model or OFFLINE, list(known_prices(job.settings)))
+    options = job.options
+    training = queries(job.learned[0], job.settings, options.limit)
+    validation = queries(job.validation[0], job.settings)
+    for model in (job.settings.model, options.api_model):
+        check_limits(Limits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
 
     def report(group: Group, step: Step) -> None:
         best = "" if step.best_on_batch is None else f", best {step.best_on_batch:.3f}"
@@ -400,16 +297,13 @@ def _train_programs(job: Job, options: Options) -> None:
         open_skb(job.settings, "programs") as kb,
     ):
         train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
-            kb, job.settings, wanted, job.out, listener=report, stopped=stop.is_set
+            kb, job.settings, training, validation, options, job.out, listener=report, stopped=stop.is_set
         )
         found = cancellation.within(train)
     if job.as_json:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return
     print_frozen(job.out)
-    if templates := {one.id: one.template for one in wanted.training if one.template}:
-        likeness = agreement({name: group.id for group in found.groups for name in group.training}, templates)
-        print(f"agreement with the templates they were made from (adjusted Rand index): {likeness:.2f}")
     if found.cost:
         print(f"{found.cost:.2f} US dollars in all")
 
@@ -423,13 +317,12 @@ def _race(step: Step) -> str:
     return f"; raced {heat.queries}: {means}, {heat.won} won, {heat.lost} lost, p {heat.p:.3f}"
 
 
-_COURSE = (Questions, "kbnav.training.task:Schedule")
-_KINDS: dict[Kind, tuple[tuple[type | str, ...], Callable[[Job, Options], None]]] = {
-    Kind.dense: ((*_COURSE, "kbnav.training.dense:DenseOptions"), _train_model),
-    Kind.qagnn: ((*_COURSE, "kbnav.training.qagnn:QAGNNOptions"), _train_model),
-    Kind.fuse: ((), _train_fuse),
-    Kind.ranker: ((Labels,), _train_planner),
-    Kind.seq2seq: ((Labels, Base, "kbnav.planning.seq2seq:Schedule"), _train_planner),
-    Kind.programs: ((Questions, "kbnav.programs.train:Plan", "kbnav.programs.train:TrainingRequest"), _train_programs),
-    Kind.embed: ((), _train_embed),
+_KINDS: dict[Kind, tuple[str, Callable[[Job], None]]] = {
+    Kind.dense: ("kbnav.training.dense:DenseOptions", _train_model),
+    Kind.qagnn: ("kbnav.training.qagnn:QAGNNOptions", _train_model),
+    Kind.fuse: ("kbnav.settings.systems:Options", _train_fuse),
+    Kind.ranker: ("kbnav.planning.training:PlannerOptions", _train_planner),
+    Kind.seq2seq: ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),
+    Kind.programs: ("kbnav.programs.train:ProgramsOptions", _train_programs),
+    Kind.embed: ("kbnav.settings.systems:Options", _train_embed),
 }

@@ -306,7 +306,7 @@ class EndpointKB:
         return ClassProfile(shape.members, shape.members + shape.below, shape.limit, shape.sampled, shares)
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
-        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out from samples."""
+        """See ``Shaped``; from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
         shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))

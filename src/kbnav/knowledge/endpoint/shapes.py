@@ -1,18 +1,16 @@
-"""What members of a class have, and how a property is used: as the endpoint publishes it, or from samples.
+"""What members of a class have, and how a property is used, from samples.
 
 The shape of a class is what a ShEx or SHACL shape of it would say: which properties, for how many of the members, how
-many values a member, and of which datatype or class they are. VoID's partitions cost one look-up, so they go before a
-scan.
+many values a member, and of which datatype or class they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import ceil
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.errors import QueryTimeout, TellModel
+from kbnav.errors import QueryTimeout
 from kbnav.knowledge.base import ClassShape, PropertyProfile, ShapeProperty, Share
 from kbnav.knowledge.endpoint.data import SUBCLASS, TYPE, Select, View, whole
 
@@ -27,53 +25,12 @@ _RANGE = (
     "OPTIONAL { ?o a ?class } BIND(COALESCE(?class, "
     f"IF(isLiteral(?o), IF(LANG(?o) != '', <{_LITERAL}>, DATATYPE(?o)), <{_NODE}>)) AS ?x)"
 )
-_ROWS = 2_000
-_VOID = f"""PREFIX void: <http://rdfs.org/ns/void#> PREFIX ext: <http://ldf.fi/void-ext#>
-SELECT ?members ?p ?triples ?subjects ?x ?n WHERE {{
-  ?part void:class <{{iri}}> ; void:propertyPartition ?property .
-  ?property void:property ?p .
-  OPTIONAL {{ ?part void:entities ?members }}
-  OPTIONAL {{ ?property void:triples ?triples }}
-  OPTIONAL {{ ?property void:distinctSubjects ?subjects }}
-  OPTIONAL {{
-    {{ ?property void:classPartition ?of . ?of void:class ?x }}
-    UNION {{ ?property ext:datatypePartition ?of . ?of ext:datatype ?x }}
-    OPTIONAL {{ ?of void:triples ?n }}
-  }}
-}} LIMIT {_ROWS}"""
 Views = Callable[[Iterable[str]], View]
 """How some IRIs are presented."""
 
 
 def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
     """The shape of a class. Raises what the queries raise, QueryTimeout among it."""
-    return _by_void(select, views, iri) or _worked_out(select, views, iri)
-
-
-def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
-    """How a property is used. Raises what the query raises, QueryTimeout among it."""
-    rows = _smaller(select, partial(_property_query, iri))
-    view = views([x for _, _, x, _ in rows if x])
-    counts = {what: number for what, _, x, number in rows if not x}
-    subjects, values = (
-        tuple(Share(view.entity(x), number) for what, _, x, number in rows if what == wanted and x)
-        for wanted in ("subject", "value")
-    )
-    return PropertyProfile(
-        direct=counts.get("uses", 0),
-        statements=0,
-        limit=COUNTED,
-        sampled=counts.get("sampled", 0),
-        subjects=counts.get("subjects", 0),
-        subject_classes=subjects,
-        value_classes=values,
-    )
-
-
-# Worked out
-
-
-def _worked_out(select: Select, views: Views, iri: str) -> ClassShape:
     rows = _smaller(select, partial(_class_query, iri, below=False))
     counts = {what: number for what, p, x, number in rows if not p and not x}
     below = bool(counts.get("below")) and not counts.get("members")
@@ -105,6 +62,26 @@ def _worked_out(select: Select, views: Views, iri: str) -> ClassShape:
             for what, p, x, number in rows
             if what == "incoming"
         ),
+    )
+
+
+def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
+    """How a property is used. Raises what the query raises, QueryTimeout among it."""
+    rows = _smaller(select, partial(_property_query, iri))
+    view = views([x for _, _, x, _ in rows if x])
+    counts = {what: number for what, _, x, number in rows if not x}
+    subjects, values = (
+        tuple(Share(view.entity(x), number) for what, _, x, number in rows if what == wanted and x)
+        for wanted in ("subject", "value")
+    )
+    return PropertyProfile(
+        direct=counts.get("uses", 0),
+        statements=0,
+        limit=COUNTED,
+        sampled=counts.get("sampled", 0),
+        subjects=counts.get("subjects", 0),
+        subject_classes=subjects,
+        value_classes=values,
     )
 
 
@@ -190,46 +167,3 @@ def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str
 
 def _records(table: AnswerTable) -> list[dict[str, Cell]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-# Published
-
-
-def _by_void(select: Select, views: Views, iri: str) -> ClassShape | None:
-    """The shape by the endpoint's VoID description; None where it has none of this class."""
-    try:
-        table = select(_VOID.replace("{iri}", iri))
-    except TellModel:
-        return None
-    rows: dict[str, list[dict[str, Cell]]] = {}
-    for row in _records(table):
-        if (p := row["p"]) and p.value != TYPE:
-            rows.setdefault(p.value, []).append(row)
-    if not rows:
-        return None
-    everything = [row for own in rows.values() for row in own]
-    view = views(cell.value for row in everything for key in ("p", "x") if (cell := row[key]))
-    members = max(_number(row["members"]) for row in everything)
-    properties = []
-    for predicate, own in rows.items():
-        triples, subjects = (max(_number(row[key]) for row in own) for key in ("triples", "subjects"))
-        # VoID gives a mean and no maximum: more triples than subjects, and somebody has several.
-        most = ceil(triples / subjects) if subjects else 0
-        ranges: dict[str, int] = {}
-        for row in own:
-            if x := row["x"]:
-                ranges[x.value] = max(ranges.get(x.value, 0), _number(row["n"]))
-        shares = _commonest(Share(view.entity(x), number) for x, number in ranges.items())
-        properties.append(
-            ShapeProperty(view.entity(predicate), min(subjects or triples, members or triples), most, shares)
-        )
-    properties.sort(key=lambda one: -one.have)
-    name = views([iri]).entity(iri)
-    return ClassShape(name, members, 0, members + 1, members, tuple(properties), published=True)
-
-
-def _number(cell: Cell) -> int:
-    try:
-        return whole(cell) if cell else 0
-    except ValueError:
-        return 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, short_text
 from kbnav.programs.api.functions import (
+    MOST_CHARACTERS,
+    MOST_ITEMS,
     MOST_PHRASE,
     Function,
     Group,
     ModelFunctions,
     StringFunctions,
+    short_text,
 )
 from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions, open_functions
 from kbnav.runs.trace import Trace
@@ -69,14 +70,6 @@ class Feedback:
         self._left_out += len(text) - len(kept)
         self._kept += [kept] if kept else []
 
-    def state(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        return {"room": self._room, "left_out": self._left_out, "kept": list(self._kept)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state``."""
-        self._room, self._left_out, self._kept = state["room"], state["left_out"], list(state["kept"])
-
     @property
     def text(self) -> str:
         """What was told, and how much of it was left out."""
@@ -93,12 +86,8 @@ class Api:
         encoder: Encoder | None = None,
         model: ModelCalls | None = None,
         limits: ApiLimits | None = None,
-        without: Collection[str] = (),
     ) -> None:
-        """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one.
-
-        Functions that ``without`` names are not offered: an ablation.
-        """
+        """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one."""
         self.limits = limits or ApiLimits()
         self.model = model
         self._knowledge = open_functions(kb, encoder)
@@ -109,9 +98,8 @@ class Api:
         }
         found = [*KnowledgeFunctions.functions(), *StringFunctions.functions()]
         found += ModelFunctions.functions() if model else []
-        self.functions: Mapping[str, Function] = {
-            one.name: one for one in [*found, Function("feedback", Feedback.debug)] if one.name not in without
-        }
+        found.append(Function("feedback", Feedback.debug))
+        self.functions: Mapping[str, Function] = {one.name: one for one in found}
 
     def open(self, query: str, trace: Trace | None = None) -> Calls:
         """The calls of one run on a query; what a model is asked goes to ``trace``."""
@@ -141,11 +129,6 @@ class Api:
         )
         return "\n\n".join([*parts, limits])
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the version and all that a writer reads."""
-        return hashlib.sha256(f"{API_VERSION}\n{self.prompt}".encode()).hexdigest()
-
 
 class Calls:
     """The calls that one run of a program makes, counted and held to the limits. Used by one thread."""
@@ -167,26 +150,6 @@ class Calls:
     def has(self, name: str) -> bool:
         """Whether there is a function of this name."""
         return name in self._functions
-
-    def asks_model(self, name: str) -> bool:
-        """Whether a function of this name asks the model."""
-        return name in self._functions and self._functions[name].asks_model
-
-    def state(self) -> dict[str, Any]:
-        """What was counted and told so far, as JSON has it, for ``restore``."""
-        return {
-            "counts": dict(self.counts),
-            "seconds": self.seconds,
-            "sent": dict(self._model.sent),
-            "feedback": self.feedback.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what another run of the same program had counted and told."""
-        self.counts = Counter(state["counts"])
-        self.seconds = state["seconds"]
-        self._model.sent.update(state["sent"])
-        self.feedback.restore(state["feedback"])
 
     def call(self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """What a function gives. Raises TellModel for what the program did wrong, OutOfCalls, and StopRun."""

@@ -41,7 +41,7 @@ from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.presentation import comment_labels, formatted
+from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri
 from kbnav.knowledge.wikidata.queries import date_precisions
@@ -86,18 +86,6 @@ class SparqlQuery(Body):
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
     name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
     run: str = Field("", max_length=100, description="A run of yours, with which the query and its result are kept.")
-
-
-class Unformatted(Body):
-    """A query to be laid out."""
-
-    query: str = Field(min_length=1, max_length=LONGEST_QUERY)
-
-
-class Formatted(BaseModel):
-    """The query laid out."""
-
-    query: str
 
 
 class Waiting(BaseModel):
@@ -218,12 +206,6 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
 async def waiting_file(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
     """How many come before a download of one's own that was given a name; 0: it is sent."""
     return Waiting(before=parts.service.downloads.before(visitor.owner, name))
-
-
-@router.post("/queries/format")
-def format_query(given: Unformatted, visitor: VisitorOf) -> Formatted:  # noqa: ARG001 - logged in
-    """The query laid out, a pattern a line; comments stay."""
-    return Formatted(query=formatted(given.query).rstrip("\n"))
 
 
 @router.get("/kbs/{kb}/names")

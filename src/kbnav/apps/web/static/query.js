@@ -23,11 +23,10 @@ export class QueryView {
     this.editor = new QueryEditor({ kb: run.kb, query: (run.edited || answer).query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
     this.button = h("button", { type: "button", class: "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
-    this.layout = h("button", { type: "button", class: "format", onclick: () => this.format() }, t("query.format"));
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
     this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.inWords, this.meaning, this.editor.element,
-      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.layout, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
+      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
       this.problem, this.shown);
     this.explain(run.edited || answer);
     this.changed();
@@ -69,15 +68,6 @@ export class QueryView {
     this.problem.replaceChildren(why, place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
     this.problem.hidden = false;
     if (error.line) this.editor.mark(error.line, error.column);
-  }
-
-  async format() {
-    this.problem.hidden = true;
-    try {
-      this.editor.value = (await call("/api/queries/format", "POST", { query: this.editor.value })).query;
-    } catch (error) {
-      this.fail(error);
-    }
   }
 
   async ask() {

@@ -1,0 +1,320 @@
+"""Where programs run: pydantic-monty, an interpreter for a part of Python, in worker processes.
+
+A program gets its query, its candidates and the API's answers, and nothing else: no files, no network, no environment.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kbnav.answers.tables import encodable
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, TellModel, UnknownId
+from kbnav.programs.api import Api, Calls, OutOfCalls
+from kbnav.programs.api.functions import OverLimit
+from kbnav.programs.api.knowledge import NotHere
+from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
+from kbnav.runs.trace import Trace
+from kbnav.settings.plugins import needs
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
+CHECKS = "type check"
+"""What ``Sandbox.check`` looks at."""
+LANGUAGE = (
+    "It runs in a small interpreter of Python: no files, no network, no numpy, no `yield`; `re`, `math`, `json`, "
+    "`collections`, `itertools`, `functools` and `datetime` can be imported. Names and types are checked before "
+    "anything runs: `re.search` may give None, which has no `group`."
+)
+"""What a program is written in, as its writer reads it."""
+MOST_SCORES = 10_000
+_SEED = 0
+_CLOCK = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+_FILE = "program.py"
+_MESSAGE = 1_000
+_PRINT = 16
+"""Bytes that printing nothing counts for."""
+_NAME_LOOKUPS = 1_000
+_GRACE = 0.5
+"""Seconds after which a worker that outstays its limit is killed."""
+_CHECK_SECONDS = 20.0
+"""For a type check, or any one turn of a worker."""
+_RAISED: Sequence[tuple[type[KbnavError], str]] = (
+    (NotHere, "NotImplementedError"),
+    (OverLimit, "RuntimeError"),
+    (UnknownId, "LookupError"),
+    (BadArguments, "ValueError"),
+    (QueryTimeout, "TimeoutError"),
+)
+"""The builtin exceptions that a program sees for errors of the API."""
+_KINDS: Mapping[str, FailureKind] = {
+    "TimeoutError": "time",
+    "MemoryError": "memory",
+    "RecursionError": "recursion",
+    "SyntaxError": "program",
+    "NotImplementedError": "program",
+    "OutOfCalls": "calls",
+    "OutOfOutput": "output",
+    "OutOfTime": "time",
+}
+Turn = Callable[[], "monty.SyncSnapshot"]
+
+
+class OutOfOutput(KbnavError):
+    """A program printed more than it may."""
+
+
+class OutOfTime(KbnavError):
+    """A program was at work for longer than it may be."""
+
+
+@dataclass(frozen=True)
+class SandboxLimits:
+    """What one run of a program may use of the machine. The API has limits of its own (``ApiLimits``)."""
+
+    seconds: float = 10.0
+    """In which the program itself is at work; waiting for the API does not count."""
+    memory: int = 128 << 20
+    """Bytes."""
+    recursion: int = 200
+    """Calls inside one another."""
+    output: int = 1 << 20
+    """Bytes of ``print``; of what is printed ``ApiLimits.debug_characters`` are kept."""
+
+
+class Sandbox:
+    """Runs programs in processes of their own; clock and random numbers are the same in every run.
+
+    Used by several threads at once; ``with`` ends the processes.
+    """
+
+    def __init__(self, limits: SandboxLimits | None = None, *, workers: int = 4) -> None:
+        """At most ``workers`` programs run at once. Raises UsageError where the extra ``programs`` is not installed."""
+        with needs("programs", "the sandbox of programs"):
+            import pydantic_monty
+        self.limits = limits or SandboxLimits()
+        self._monty = pydantic_monty
+        self._pool = pydantic_monty.Monty(
+            min_processes=1,
+            max_processes=workers,
+            request_timeout=max(_CHECK_SECONDS, 2 * self.limits.seconds),
+            feed_duration_limit_grace=min(_GRACE, self.limits.seconds / 2),
+            turn_duration_limit_grace=None,
+        )
+        self._lock = threading.Lock()
+        self._problems: dict[tuple[str, str], tuple[Problem, ...]] = {}
+
+    def __enter__(self) -> Self:
+        self._pool.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.__exit__(kind, error, trace)
+
+    def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
+        """What is wrong with a program that can be known before it runs, by a type check against the API's signatures.
+
+        What was found once is kept.
+        """
+        key = program.sha256, api.stubs
+        with self._lock:
+            known = self._problems.get(key)
+        if known is not None:
+            return known
+        problems: tuple[Problem, ...] = ()
+        try:
+            with self._session(api, stubs=api.stubs) as session:
+                session.feed_start(program.source)
+        except self._monty.MontyTypingError as error:
+            found = [one for one in json.loads(error.display()) if one.get("severity", "error") == "error"]
+            problems = tuple(Problem(one["message"], one["location"]["row"]) for one in found)
+        except self._monty.MontyError as error:
+            failure = self._failure(error, program)
+            problems = (Problem(failure.message, failure.line),)
+        with self._lock:
+            self._problems[key] = problems
+        return problems
+
+    def run(
+        self,
+        program: Program,
+        query: str,
+        candidates: Sequence[str],
+        api: Api,
+        trace: Trace | None = None,
+    ) -> Outcome:
+        """What a program makes of one query. ``candidates`` are ids; a program with ``retrieve`` does not see them.
+
+        Raises nothing for what a program does; StopRun where a model or a knowledge base fails for good.
+        """
+        calls = api.open(encodable(query), trace)
+        began = time.perf_counter()
+        scores: Mapping[str, float] = {}
+        try:
+            value = self._value(program, candidates, calls, api)
+            scores, failure = read_scores(value, program, candidates, api)
+        except self._monty.MontyError as error:
+            failure = self._failure(error, program)
+        except (OutOfCalls, OutOfOutput, OutOfTime) as error:
+            failure = Failure(_KINDS[type(error).__name__], str(error))
+        seconds = round(time.perf_counter() - began, 4)
+        return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.spent)
+
+    def _value(self, program: Program, candidates: Sequence[str], calls: Calls, api: Api) -> Any:
+        """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, OutOfTime, StopRun."""
+        arguments = "_query, _candidates" if program.entry == "score" else "_query"
+        code = f"{program.source}\n{program.entry}({arguments}, **_parameters)\n"
+        given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(program.parameters)}
+        seconds, room = self.limits.seconds, self.limits.output
+
+        def printed(_stream: str, text: str) -> None:
+            nonlocal room
+            room -= len(text) + _PRINT
+            check_output()
+            calls.feedback.tell(text.removesuffix("\n"))
+
+        def check_output() -> None:
+            if room < 0:
+                raise OutOfOutput(f"it printed more than {self.limits.output} bytes")
+
+        def turn(go_on: Turn) -> monty.SyncSnapshot:
+            """One turn of the interpreter, with the time in which its values come out of the process."""
+            nonlocal seconds
+            began = time.perf_counter()
+            try:
+                return go_on()
+            finally:
+                seconds -= time.perf_counter() - began
+
+        with self._session(api) as session:
+            try:
+                state = turn(lambda: session.feed_start(code, inputs=given, print_callback=printed))
+                while not isinstance(state, self._monty.MontyComplete):
+                    check_output()
+                    if seconds < 0:  # the interpreter ends a single turn itself
+                        raise OutOfTime(f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
+                    state = turn(self._resumption(state, calls))
+            except self._monty.MontyError:
+                check_output()  # a program sees what the callback raises, and may catch it
+                raise
+        check_output()
+        return state.output
+
+    def _resumption(self, paused: monty.SyncSnapshot, calls: Calls) -> Turn:
+        """What goes on with a program, once it has what it asks for. Raises OutOfCalls and StopRun."""
+        if isinstance(paused, self._monty.NameLookupSnapshot):
+            known = not paused.object_id and calls.has(paused.variable_name)
+            return partial(paused.resume, value=_placeholder(paused.variable_name)) if known else paused.resume
+        if isinstance(paused, self._monty.FutureSnapshot):
+            failed: Any = {"exc_type": "RuntimeError", "message": "nothing here runs asynchronously"}
+            return partial(paused.resume, dict.fromkeys(paused.pending_call_ids, failed))
+        assert isinstance(paused, self._monty.FunctionSnapshot)
+        if paused.is_os_function:
+            return paused.resume_not_handled
+        name = str(paused.function_name)
+        if paused.object_id or not calls.has(name):
+            return partial(paused.resume, {"exc_type": "NameError", "message": f"name {name!r} is not defined"})
+        try:
+            result = calls.call(name, paused.args, paused.kwargs)
+        except TellModel as error:
+            raised = next((seen for kind, seen in _RAISED if isinstance(error, kind)), "RuntimeError")
+            return partial(paused.resume, {"exc_type": raised, "message": str(error)})  # type: ignore[typeddict-item]
+        return partial(paused.resume, {"return_value": result})
+
+    def _session(self, api: Api, stubs: str = "") -> monty.MontySession:
+        limits = self.limits
+        return self._pool.checkout(
+            script_name=_FILE,
+            limits={
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory,
+                "max_recursion_depth": limits.recursion,
+                "max_suspensions": 2 * api.limits.calls + _NAME_LOOKUPS,
+                "max_total_sleep_secs": 0.0,
+            },
+            type_check=bool(stubs),
+            type_check_stubs=stubs or None,
+            type_check_format="json",
+            os_policy={"datetime": _CLOCK, "sleep": "zero", "process_time": "zero", "random_start": {"seed": _SEED}},
+        )
+
+    def _failure(self, error: monty.MontyError, program: Program) -> Failure:
+        """Why a run ended, with the innermost line of the program's own."""
+        if isinstance(error, self._monty.MontyCrashedError):
+            return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
+        name, said = type(error.exception()).__name__, str(error).strip()
+        kind = _KINDS.get(name, "raised")
+        message = said if said.startswith(name) else f"{name}: {said}" if said else name
+        line = 0
+        if isinstance(error, self._monty.MontyRuntimeError | self._monty.MontySyntaxError):
+            own = range(1, len(program.source.splitlines()) + 1)
+            line = next((frame.line for frame in reversed(error.traceback()) if frame.line in own), 0)
+        if kind == "raised" and "suspension limit" in message:
+            kind = "calls"
+        return Failure(kind, message[:_MESSAGE], line)
+
+
+def _placeholder(name: str) -> Any:
+    """Stands for a function of the API where a program takes it as a value; the call itself comes by its name."""
+
+    def function() -> None:
+        raise AssertionError(f"{name} is called by its name")
+
+    function.__name__ = name
+    return function
+
+
+def read_scores(
+    value: Any, program: Program, candidates: Sequence[str], api: Api
+) -> tuple[Mapping[str, float], Failure | None]:
+    """What a program gave as scores, best first, or why they are none: ids known, finite numbers, not all equal."""
+    wrong = _not_scores(value)
+    if wrong is None:
+        known = dict.fromkeys(candidates) if program.entry == "score" else None
+        unknown = [node for node in value if node not in known] if known is not None else api.unknown(value)
+        if unknown:
+            which = "candidates" if known is not None else "nodes of the knowledge base"
+            named = ", ".join(repr(node[:80]) for node in unknown[:3])
+            wrong = f"gave scores for {len(unknown)} ids that are no {which}: {named}"
+    if wrong is not None:
+        return {}, Failure("scores", f"{program.entry} {wrong}")
+    place = {node: number for number, node in enumerate(candidates if program.entry == "score" else value)}
+    ordered = sorted(value, key=lambda node: (-float(value[node]), place[node]))
+    return {node: float(value[node]) for node in ordered}, None
+
+
+def _not_scores(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"must give a dict of node ids with numbers, and gave {type(value).__name__}"
+    if not value:
+        return "gave no scores"
+    if len(value) > MOST_SCORES:
+        return f"gave {len(value)} scores, {MOST_SCORES} are allowed"
+    for node, score in value.items():
+        if not isinstance(node, str):
+            return f"gave a {type(node).__name__} where a node id must stand"
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            return f"gave {node[:80]!r} a {type(score).__name__} for a score"
+        if not _is_finite(score):
+            return f"gave {node[:80]!r} a score that is not finite"
+    if len(value) > 1 and len({float(score) for score in value.values()}) == 1:
+        return "gave all nodes the same score"
+    return None
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(float(score))
+    except OverflowError:
+        return False
