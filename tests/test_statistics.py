@@ -15,7 +15,6 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.statistics import (
     bootstrap_interval,
     mcnemar_power,
-    minimum_detectable_difference,
     minimum_detectable_effect,
     paired_test,
 )
@@ -104,12 +103,3 @@ def test_small_sets_may_detect_nothing():
     assert minimum_detectable_effect(20, 0.1) is None
     with pytest.raises(UsageError, match="effect <= disagreement"):
         mcnemar_power(0.3, 0.2, 100)
-
-
-def test_the_detectable_difference_of_a_mean():
-    differences = [0.0, 1.0, -1.0, 0.5, -0.5] * 20
-    expected = (1.959964 + 0.841621) * np.std(differences, ddof=1) / 10
-    assert minimum_detectable_difference(differences) == pytest.approx(expected, rel=1e-5)
-    assert minimum_detectable_difference(differences, questions=400) == pytest.approx(expected / 2, rel=1e-5)
-    with pytest.raises(UsageError, match="two questions"):
-        minimum_detectable_difference([1.0])

@@ -124,29 +124,19 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 
 def _unseen(context: Context, query: str) -> str:
-    """Names the ids that the model has not been shown and the endpoint does not know."""
+    """Names the ids that the model has not been shown and that stand in no triple of the endpoint."""
     kb = context.kb
     if not isinstance(kb, Shaped):
         return ""
-    ids = [one for one in kb.ids_in(query) if not _stands_in(one, context.seen)][:_NAMED]
-    if not ids:
-        return ""
-    unknown = [one for one in ids if not _known(kb, one)]
+    ids = [one for one in kb.ids_in(query) if not re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", context.seen)]
+    unknown = []
+    for one in ids[:_NAMED]:
+        ask = f"ASK {{ {{ {one} ?p ?o }} UNION {{ ?s ?p {one} }} UNION {{ ?s {one} ?o }} }}"
+        try:
+            unknown += [] if context.kb.execute_query(ask).boolean else [one]
+        except TellModel:  # taken for granted
+            continue
     return f"(Unknown here: {', '.join(unknown)}; search for the names.)\n" if unknown else ""
-
-
-def _stands_in(one: str, text: str) -> bool:
-    return bool(re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", text))
-
-
-def _known(kb: KnowledgeBase, one: str) -> bool:
-    """Whether an id stands in any triple; taken for granted where that cannot be asked."""
-    try:
-        return bool(
-            kb.execute_query(f"ASK {{ {{ {one} ?p ?o }} UNION {{ ?s ?p {one} }} UNION {{ ?s {one} ?o }} }}").boolean
-        )
-    except TellModel:
-        return True
 
 
 def search_neighbors(
@@ -234,18 +224,13 @@ def shape_text(shape: ClassShape) -> str:
 
 
 def _property_line(one: ShapeProperty, sampled: int) -> str:
+    percent = f"{100 * one.have / sampled:.0f} %" if sampled else ""
+    share = f"{one.have:,} of {sampled:,}" if percent in ("100 %", "0 %") else percent
     several = f", up to {one.most} each" if one.most > 1 else ""
-    ranges = " or ".join(_UNTYPED.get(share.entity.id) or entity_name(share.entity) for share in one.ranges)
-    return f"  {entity_name(one.property)}: {_share(one.have, sampled)}{several}" + (
+    ranges = " or ".join(_UNTYPED.get(of.entity.id) or entity_name(of.entity) for of in one.ranges)
+    return f"  {entity_name(one.property)}: {'all' if one.have >= sampled else share}{several}" + (
         f"; {cut(ranges, 200)}" if ranges else ""
     )
-
-
-def _share(have: int, sampled: int) -> str:
-    if have >= sampled:
-        return "all"
-    percent = f"{100 * have / sampled:.0f} %"
-    return f"{have:,} of {sampled:,}" if percent in ("100 %", "0 %") else percent
 
 
 def uses_text(profile: PropertyProfile, property_id: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,61 +59,45 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
 
     ``begins``: an exact match may be the beginning of a name only, which is told then.
     """
-    values = _values_text(result, query, shown)
+    asked, wanted = cut(query, shown.cell), " ".join(query.split()).casefold()
+    values = [f"- {entity_name(one.subject)}, {statement_text(one.statement, shown)}" for one in result.values]
+    if values:
+        values.insert(0, f'"{asked}" is a value, or a part of one, in:')
+    values += [result.note] if result.note else []
     if result.rung == "value" and not result.values:
-        nothing = f'No statement or qualifier was found with "{cut(query, shown.cell)}" in a text.'
+        nothing = f'No statement or qualifier was found with "{asked}" in a text.'
         return "\n".join([f"{nothing} Addresses, numbers and dates are not searched.", *values])
-    if values and not result.entities and not result.properties:
-        return "\n".join(values)
     if not result.entities and not result.properties:
-        more = (
-            f'Did you mean "{cut(result.suggestion, shown.cell)}"?' if result.suggestion else "Try another name for it."
-        )
-        return f'Nothing was found for "{cut(query, shown.cell)}", nor for parts of it. {more}'
+        if values:
+            return "\n".join(values)
+        meant = f'Did you mean "{cut(result.suggestion, shown.cell)}"?'
+        more = meant if result.suggestion else "Try another name for it."
+        return f'Nothing was found for "{asked}", nor for parts of it. {more}'
     lines = []
     without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""
     if result.rung == "shorter":
-        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these match "{result.matched}"{without}:')
+        lines.append(f'Nothing is named "{asked}"; these match "{result.matched}"{without}:')
     elif result.rung == "fulltext":
-        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these mention its words{without}:')
+        lines.append(f'Nothing is named "{asked}"; these mention its words{without}:')
     most = shown.properties if result.entities else shown.entities
-    found = [(one, _found_text(one, shown)) for one in result.entities[: shown.entities]]
-    for one in result.properties[:most]:
-        datatype = f" [property, values: {one.datatype}]" if one.datatype else " [property]"
-        found.append((one, _found_text(one, shown) + datatype))
-    loose = begins and result.rung == "exact"
-    others = [text for one, text in found if loose and not _is_named(one, query)]
-    lines += [text for one, text in found if not loose or _is_named(one, query)]
+    named, others = list[str](), list[str]()
+    for one in (*result.entities[: shown.entities], *result.properties[:most]):
+        also = f', also "{cut(one.alias, shown.cell)}"' if one.alias else ""
+        text = f"{entity_name(one)}{also}: {cut(one.description, shown.cell)}".rstrip(": ")
+        if one in result.properties:
+            text += f" [property, values: {one.datatype}]" if one.datatype else " [property]"
+        so = not begins or result.rung != "exact" or wanted in (one.label.casefold(), one.alias.casefold())
+        (named if so else others).append(text)
+    lines += named
     if others:
-        nothing = f'Nothing is named "{cut(query, shown.cell)}"; these' if len(others) == len(found) else "These only"
+        nothing = "These only" if named else f'Nothing is named "{asked}"; these'
         lines += [f"{nothing} have a name that begins so:", *others]
     return "\n".join([*values, *lines])
-
-
-def _is_named(entity: Entity, query: str) -> bool:
-    return " ".join(query.split()).casefold() in (entity.label.casefold(), entity.alias.casefold())
-
-
-def _values_text(result: SearchResult, query: str, shown: Shown) -> list[str]:
-    lines = [f"- {entity_name(one.subject)}, {statement_text(one.statement, shown)}" for one in result.values]
-    head = [f'"{cut(query, shown.cell)}" is a value, or a part of one, in:'] if lines else []
-    return [*head, *lines, *([result.note] if result.note else [])]
-
-
-def _found_text(entity: Entity, shown: Shown) -> str:
-    also = f', also "{cut(entity.alias, shown.cell)}"' if entity.alias else ""
-    return f"{entity_name(entity)}{also}: {cut(entity.description, shown.cell)}".rstrip(": ")
 
 
 def statement_text(statement: Statement, shown: Shown) -> str:
     """``property (P): value [qualifier (P): value; …]``."""
     return statement_lines([statement], shown)[0].removeprefix("- ")
-
-
-def _qualifiers_text(statement: Statement, shown: Shown) -> str:
-    return "; ".join(
-        f"{entity_name(item.property)}: {value_text(item.value, shown.cell)}" for item in statement.qualifiers
-    )
 
 
 def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
@@ -130,7 +113,11 @@ def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
             addresses[entity_name(same[0].property)] += 1
             if addresses[entity_name(same[0].property)] > _ADDRESSES:
                 continue
-        different = list(dict.fromkeys(qualifiers for one in same if (qualifiers := _qualifiers_text(one, shown))))
+        texts = [
+            "; ".join(f"{entity_name(of.property)}: {value_text(of.value, shown.cell)}" for of in one.qualifiers)
+            for one in same
+        ]
+        different = list(dict.fromkeys(filter(None, texts)))
         times = f" (stated {len(same)} times)" if len(same) > 1 and len(different) > 1 else ""
         rank = " (preferred)" if same[0].rank == "preferred" else ""
         head = f"{entity_name(same[0].property)}: {value_text(same[0].value, shown.cell)}"
@@ -158,27 +145,24 @@ def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has 
         lines.append(f"Not shown: {', '.join(more)}.")
     elif not entry.statements and not entry.identifiers and empty:
         lines.append(empty)
-    lines += _left_out(entry, kept)
+    kept_ids = {one.property.id for one in kept.identifiers}
+    hidden_ids = [entity_name(one.property) for one in entry.identifiers if one.property.id not in kept_ids]
+    if names := list(dict.fromkeys(hidden_ids)):
+        rest = f" and {len(names) - _IDENTIFIERS} more" if len(names) > _IDENTIFIERS else ""
+        lines.append(f"Identifiers not shown: {', '.join(names[:_IDENTIFIERS])}{rest}.")
+    for reason, (noun, text) in _OMITTED.items():
+        if number := (entry.omitted or {}).get(reason, 0):
+            lines.append(text.format(_count(number, noun)))
     return "\n".join(lines)
 
 
-def _left_out(entry: Entry, kept: Entry) -> list[str]:
-    """What is there of an entry but not shown: identifiers, of which some are named, and deprecated statements."""
-    shown = {one.property.id for one in kept.identifiers}
-    names = list(dict.fromkeys(entity_name(one.property) for one in entry.identifiers if one.property.id not in shown))
-    lines = []
-    if names:
-        more = f" and {len(names) - _IDENTIFIERS} more" if len(names) > _IDENTIFIERS else ""
-        lines.append(f"Identifiers not shown: {', '.join(names[:_IDENTIFIERS])}{more}.")
-    if deprecated := (entry.omitted or {}).get("deprecated", 0):
-        lines.append(f"{_count(deprecated, 'deprecated statement')} not shown.")
-    if unknown := (entry.omitted or {}).get("unknown property", 0):
-        lines.append(f"{_count(unknown, 'statement')} of properties that have no page here not shown.")
-    if other := (entry.omitted or {}).get("other language", 0):
-        lines.append(f"{_count(other, 'text')} in other languages not shown.")
-    if beyond := (entry.omitted or {}).get("beyond the limit", 0):
-        lines.append(f"At least {_count(beyond, 'statement')} more were not fetched: query for them by their property.")
-    return lines
+_OMITTED = {
+    "deprecated": ("deprecated statement", "{} not shown."),
+    "unknown property": ("statement", "{} of properties that have no page here not shown."),
+    "other language": ("text", "{} in other languages not shown."),
+    "beyond the limit": ("statement", "At least {} more were not fetched: query for them by their property."),
+}
+"""What is left out of an entry, by its reason: what is counted, and what is said of it."""
 
 
 def examples_text(examples: Sequence[Example], property_id: str) -> str:
@@ -194,20 +178,45 @@ def examples_text(examples: Sequence[Example], property_id: str) -> str:
 def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     """The rows of a result, or the first and the last of many, and what the whole is like; cells with their labels.
 
-    ``name`` is what the result is called, such as ``Result 3``.
+    ``name`` is what the result is called, such as ``Result 3``. A cut hides two rows or more: its own line is as long
+    as one. Different values and empty cells are counted by column, unless the paper's way is asked for.
     """
     if table.boolean is not None:
         said = f"{name}: {table.boolean}" if name else str(table.boolean)
         return f"{said}\n{table.note}" if table.note else said
     if not table.rows:
-        return " ".join(part for part in ("The query ran and returned no rows.", table.cut, table.note) if part)
-    lines = [_row_text(row, table, shown) for row in table.rows]
-    first, last = _ends(lines, shown)
-    left_out = len(lines) - first - last
-    middle = [f"… {left_out} rows not shown …"] if left_out else []
-    few = (*range(first), *range(len(lines) - last, len(lines)))
-    body = [*lines[:first], *middle, *lines[len(lines) - last :]]
-    return "\n".join(["\t".join(table.columns[:_COLUMNS]), *body, *_about(table, few, shown, name)])
+        return " ".join(filter(None, ("The query ran and returned no rows.", table.cut, table.note)))
+    columns, total = table.columns[:_COLUMNS], len(table.rows)
+    lines = ["\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS]) for row in table.rows]
+    size = sum(len(line.encode()) + 1 for line in lines[: shown.whole_rows + 1])
+    few = 2 * shown.rows + bool(shown.whole_rows)
+    if total > few and not (total <= shown.whole_rows and size <= shown.whole_bytes):
+        hidden = f"… {total - 2 * shown.rows} rows not shown …"
+        lines = [*lines[: shown.rows], hidden, *lines[total - shown.rows :]]
+        seen = (*table.rows[: shown.rows], *table.rows[total - shown.rows :])
+    else:
+        seen = tuple(table.rows)
+    about = f"{name}: {_count(total, 'row')}" if name else _count(total, "row")
+    far = len(table.columns) - len(columns)
+    more = f" {far} more columns are not shown." if far else ""
+    if not shown.whole_rows:
+        about = " ".join(filter(None, (f"{about}.{more}", table.cut, table.note)))
+        return "\n".join(["\t".join(columns), *lines, about])
+    if total > 1:
+        distinct = (len({row[place] for row in table.rows} - {None}) for place in range(len(columns)))
+        about += "; distinct: " + ", ".join(f"{one} {own}" for one, own in zip(columns, distinct, strict=True))
+    empty = [sum(row[place] is None for row in table.rows) for place in range(len(columns))]
+    if any(empty):
+        about += "; empty: " + ", ".join(f"{one} {none}" for one, none in zip(columns, empty, strict=True) if none)
+    ids = {table.entity(cell) for row in seen for cell in row[:_COLUMNS]}
+    nameless = table.prefixes is None and any(one and one not in table.labels for one in ids)
+    below = [
+        f"{about}.{more}",
+        f"NOT ALL: {table.cut}" if table.cut else "",
+        table.note,
+        "Ids that stand alone have no label." if nameless else "",
+    ]
+    return "\n".join(["\t".join(columns), *lines, *filter(None, below)])
 
 
 def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:
@@ -216,67 +225,21 @@ def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) ->
     The text is looked for in the whole row, of which long cells and far columns are cut where it is shown.
     """
     text = contains.casefold()
-    wanted = [(number, row) for number, row in enumerate(table.rows, 1) if text in _whole_text(row, table).casefold()]
+    whole = ("\t".join(cell_text(cell, table, _UNCUT) for cell in row).casefold() for row in table.rows)
+    wanted = [number for number, line in enumerate(whole, 1) if text in line]
     page: list[str] = []
-    later = [(number, row) for number, row in wanted if number >= start]
-    for number, row in later[: max(1, shown.whole_rows)]:
-        page.append(f"{number}\t{_row_text(row, table, shown)}")
-        if sum(len(text.encode()) for text in page) > shown.whole_bytes:
+    later = [number for number in wanted if number >= start]
+    for number in later[: max(1, shown.whole_rows)]:
+        cells = (cell_text(cell, table, shown.cell) for cell in table.rows[number - 1][:_COLUMNS])
+        page.append("\t".join([str(number), *cells]))
+        if sum(len(line.encode()) for line in page) > shown.whole_bytes:
             break
-    head = "\t".join(["row", *table.columns[:_COLUMNS]])
-    total = (
-        f"{len(wanted)} of {len(table.rows)} rows contain “{contains}”" if contains else _count(len(table.rows), "row")
-    )
+    total = _count(len(table.rows), "row")
+    if contains:
+        total = f"{len(wanted)} of {len(table.rows)} rows contain “{contains}”"
     more = len(later) - len(page)
     total += f"; {more} more after these." if more else "."
-    return "\n".join([head, *page, total])
-
-
-def _row_text(row: Sequence[Cell], table: AnswerTable, shown: Shown) -> str:
-    return "\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS])
-
-
-def _whole_text(row: Sequence[Cell], table: AnswerTable) -> str:
-    return "\t".join(cell_text(cell, table, _UNCUT) for cell in row)
-
-
-def _ends(lines: Sequence[str], shown: Shown) -> tuple[int, int]:
-    """How many rows are shown from the start and from the end.
-
-    A cut hides two rows or more: its own line is as long as one.
-    """
-    few = 2 * shown.rows
-    if shown.whole_rows:
-        size = sum(len(line.encode()) + 1 for line in lines[: shown.whole_rows + 1])
-        if len(lines) <= few + 1 or (len(lines) <= shown.whole_rows and size <= shown.whole_bytes):
-            return len(lines), 0
-    return (len(lines), 0) if len(lines) <= few else (shown.rows, shown.rows)
-
-
-def _about(table: AnswerTable, few: Sequence[int], shown: Shown, name: str) -> list[str]:
-    """How many rows there are; unless the paper's way is asked for, different values and empty cells by column."""
-    total = _count(len(table.rows), "row")
-    total = f"{name}: {total}" if name else total
-    columns = table.columns[:_COLUMNS]
-    hidden = len(table.columns) - len(columns)
-    more = f" {hidden} more columns are not shown." if hidden else ""
-    if not shown.whole_rows:
-        return [" ".join(part for part in (f"{total}.{more}", table.cut, table.note) if part)]
-    counts = [(len({row[place] for row in table.rows} - {None}), _empty(table, place)) for place in range(len(columns))]
-    if len(table.rows) > 1:
-        total += "; distinct: " + ", ".join(f"{one} {own}" for one, (own, _) in zip(columns, counts, strict=True))
-    empty = [f"{one} {none}" for one, (_, none) in zip(columns, counts, strict=True) if none]
-    lines = [total + (f"; empty: {', '.join(empty)}" if empty else "") + f".{more}"]
-    lines += [f"NOT ALL: {table.cut}"] if table.cut else []
-    lines += [table.note] if table.note else []
-    ids = {table.entity(cell) for place in few for cell in table.rows[place][:_COLUMNS]}
-    if table.prefixes is None and any(one and one not in table.labels for one in ids):
-        lines.append("Ids that stand alone have no label.")
-    return lines
-
-
-def _empty(table: AnswerTable, place: int) -> int:
-    return sum(row[place] is None for row in table.rows)
+    return "\n".join(["\t".join(["row", *table.columns[:_COLUMNS]]), *page, total])
 
 
 def _count(number: int, noun: str) -> str:
@@ -287,35 +250,25 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
     """A cell of a table: an entity as ``ID (label)``, also inside a text; a text with its language; others as is."""
     if cell is None:
         return "(none)"
-    labels = table.labels
-    used = table.entity(cell)
-    if used:
-        form = "" if table.prefixes is not None else _form(cell.value, table)
-        return f"{form}{_labelled(used, labels, width)}"
+
+    def labelled(one: str) -> str:
+        return f"{one} ({cut(table.labels[one], width)})" if one in table.labels else one
+
+    if used := table.entity(cell):
+        form = (
+            "" if table.prefixes is not None else shortened(cell.value, _prefixes(table.concept_base)).partition(":")[0]
+        )
+        return labelled(used) if form in ("", "wd", "wds", "node") else f"{form}:{labelled(used)}"
     if cell.type == "uri" and (short := shortened(cell.value, _prefixes(table.concept_base))):
         return cut(short, width)
-    text = cut(ENTITY_IRI.sub(lambda found: _inside(found, table, width), cell.value), width)
-    return f"{text}@{cell.language}" if cell.language else text
+    base = table.concept_base
+    text = ENTITY_IRI.sub(lambda found: labelled(found[1]) if found[0].startswith(base) else found[0], cell.value)
+    return f"{cut(text, width)}@{cell.language}" if cell.language else cut(text, width)
 
 
 @cache
 def _prefixes(concept_base: str) -> Mapping[str, str] | None:
     return wikibase_prefixes(concept_base) if concept_base else None
-
-
-def _inside(found: re.Match[str], table: AnswerTable, width: int) -> str:
-    own = found[0].startswith(table.concept_base)
-    return _labelled(found[1], table.labels, width) if own else found[0]
-
-
-def _form(iri: str, table: AnswerTable) -> str:
-    short = shortened(iri, _prefixes(table.concept_base))
-    prefix = short.partition(":")[0]
-    return f"{prefix}:" if prefix not in ("", "wd", "wds", "node") else ""
-
-
-def _labelled(used: str, labels: Mapping[str, str], width: int) -> str:
-    return f"{used} ({cut(labels[used], width)})" if used in labels else used
 
 
 def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int = 0, asked: str = "") -> str:

@@ -6,7 +6,7 @@ What a model reads of a tool is its docstring; each gives the ids that it shows,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Annotated
@@ -22,7 +22,7 @@ from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut, entity_name, entry_text, examples_text, neighborhood_text, search_text, value_text
-from kbnav.tools.walking import described
+from kbnav.tools.walking import described, once
 from kbnav.tools.wikidata import run_query
 
 _MOST = 50
@@ -48,7 +48,7 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
     """
     result = context.kb.search_entities(query, language=context.language, limit=context.shown.entities)
     text = search_text(result, query, context.shown)
-    return Observation(text, nodes=_once(entity.id for entity in result.entities))
+    return Observation(text, nodes=once(entity.id for entity in result.entities))
 
 
 def get_entry(
@@ -75,8 +75,12 @@ def _whole_entry(context: Context, entity_id: str) -> Observation:
     linked = [one.value.id for one in kept.statements if one.value.id]
     own = [entry.entity.id] if entry.entity.kind != "property" else []
     empty = "It has no edges." if own else ""
-    text = entry_text(_shortened(entry), kept, context.shown, empty=empty)
-    return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=_once([*own, *linked]))
+    left = len(entry.document) - _DOCUMENT
+    shown = entry.document
+    if left > 0:
+        shown = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)"
+    text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty)
+    return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=once([*own, *linked]))
 
 
 def get_property_examples(context: Context, thought: str, relation: str) -> Observation:
@@ -90,7 +94,7 @@ def get_property_examples(context: Context, thought: str, relation: str) -> Obse
     """
     examples = context.kb.get_property_examples(relation, language=context.language, limit=context.shown.examples)
     ends = (end for one in examples for end in (one.subject.id, one.value.id) if end)
-    return Observation(examples_text(examples, relation), nodes=_once(ends))
+    return Observation(examples_text(examples, relation), nodes=once(ends))
 
 
 def search_neighbors(
@@ -141,7 +145,7 @@ def _linked(
     if found.total > len(found.edges):
         count += f", the first {len(found.edges)} shown"
     head = f"{entity_name(found.entity)}: {count}" + (", best match first." if query else ".")
-    return Observation("\n".join([head, *lines]), nodes=_once(edge.neighbor.id for edge in found.edges))
+    return Observation("\n".join([head, *lines]), nodes=once(edge.neighbor.id for edge in found.edges))
 
 
 def find_relations(context: Context, thought: str, query: str = "", entity_id: str = "") -> Observation:
@@ -183,7 +187,7 @@ def vector_query(
     kb, most = as_skb(context.kb, "vector_query"), max(1, min(limit, _MOST))
     ranking = kb.vector_query(text, kind=node_type or "item", limit=most, among=among or None)
     lines = described(kb, ranking, text)
-    return Observation("\n".join(lines) or "Nothing was found.", nodes=_once(ranking.ids))
+    return Observation("\n".join(lines) or "Nothing was found.", nodes=once(ranking.ids))
 
 
 def execute_query(context: Context, thought: str, query: str) -> Observation:
@@ -203,7 +207,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         return seen
     rows = context.shown.rows
     shown = table.rows if len(table.rows) <= 2 * rows else (*table.rows[:rows], *table.rows[-rows:])
-    return replace(seen, nodes=_once(cell.entity_id for row in shown for cell in row if cell and cell.entity_id))
+    return replace(seen, nodes=once(cell.entity_id for row in shown for cell in row if cell and cell.entity_id))
 
 
 def finish(context: Context, thought: str, nodes: list[str], answer: str = "") -> Observation:
@@ -241,7 +245,7 @@ def _short_entry(context: Context, entity_id: str) -> Observation:
         ends = "; ".join(value_text(one.value, context.shown.cell) for one in edges[:_FEW])
         more = f"; and {len(edges) - _FEW:,} more" if len(edges) > _FEW else ""
         lines.append(f"-- {name} --> {ends}{more}")
-    return Observation("\n".join([*lines, *_not_read(entry)]), nodes=_once(shown))
+    return Observation("\n".join([*lines, *_not_read(entry)]), nodes=once(shown))
 
 
 def _each(
@@ -252,7 +256,7 @@ def _each(
     shortly: Callable[[str], Observation],
 ) -> Observation:
     """One node whole, or several shortly; an id that there is not is said to be none, and the others are shown."""
-    ids = _once([entity_id, *entity_ids])
+    ids = once([entity_id, *entity_ids])
     if not 0 < len(ids) <= _BATCH:
         raise BadArguments(f"{tool}: give entity_id, or two to {_BATCH} entity_ids.")
     if len(ids) == 1:
@@ -267,24 +271,13 @@ def _each(
         seen = True
         texts.append(shown.text)
         nodes += shown.nodes
-    return Observation("\n\n".join(dict.fromkeys(texts)), ok=seen, nodes=_once(nodes))
+    return Observation("\n\n".join(dict.fromkeys(texts)), ok=seen, nodes=once(nodes))
 
 
 def _not_read(entry: Entry) -> list[str]:
     if not entry.omitted:
         return []
     return ["Not read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."]
-
-
-def _once(ids: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(node for node in ids if node))
-
-
-def _shortened(entry: Entry) -> Entry:
-    if len(entry.document) <= _DOCUMENT:
-        return entry
-    left = len(entry.document) - _DOCUMENT
-    return replace(entry, document=f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)")
 
 
 _PATHS, _LONGEST, _NODES = 6, 4, 50
@@ -342,50 +335,34 @@ def follow_paths(
         inside = np.arange(first, last, dtype=np.int32)
         common = inside if common is None else common[(common >= first) & (common < last)]
     nodes = [] if common is None else common.tolist()
-    counts = _counted(kb, nodes, most_by) if most_by else {}
+    if most_by and len(nodes) > _COUNTED:
+        raise BadArguments(f"follow_paths: most_by counts links of up to {_COUNTED:,} nodes, not of {len(nodes):,}.")
+    number, inwards = kb.relations.number(most_by) if most_by else 0, most_by.startswith(INVERSE)
+    way: Direction = "in" if inwards else "out"
+    counts = {node: len(kb.skb.graph.neighbors(node, number, way)) for node in nodes} if most_by else {}
     ordered = sorted(nodes, key=lambda node: -counts[node]) if most_by else _by_fit(kb, nodes, context.question)
     offset = max(0, offset)
     ids = [kb.skb.id(node) for node in ordered[offset : offset + max(1, min(limit, _NODES))]]
     about, known = kb.excerpts(ids, context.question), kb.entities(ids)
-    lines = [
-        f"{cut(known[one].label, 100)} ({one}): "
-        + "; ".join(filter(None, [known[one].kind, _links(counts, kb.skb.number(one), most_by), about.get(one)]))
-        for one in ids
-    ]
-    said = [
-        f"- {' or '.join(path['entity_ids'])} by {' / '.join(path['relations'])}: {_number(len(end))}"
-        for path, end in zip(paths, ends, strict=True)
-    ]
-    own = ["Each path by itself:", *said] if len(said) > 1 else []
-    return Observation(
-        "\n".join([_head(len(nodes), len(paths), offset, len(ids), most_by), *lines, *own]), nodes=tuple(ids)
-    )
-
-
-def _head(found: int, paths: int, offset: int, shown: int, most_by: str) -> str:
-    """How many nodes there are, and which of them are shown."""
-    head = f"{_number(found)}{' that all paths lead to' if paths > 1 else ''}"
-    if shown < found:
-        which = f"{offset + 1:,} to {offset + shown:,}" if shown else "none"
+    lines = []
+    for one in ids:
+        links = f"{counts[kb.skb.number(one)]:,} links by {most_by}" if most_by else ""
+        told = "; ".join(filter(None, [known[one].kind, links, about.get(one)]))
+        lines.append(f"{cut(known[one].label, 100)} ({one}): {told}")
+    if len(paths) > 1:
+        lines.append("Each path by itself:")
+        for path, end in zip(paths, ends, strict=True):
+            lines.append(f"- {' or '.join(path['entity_ids'])} by {' / '.join(path['relations'])}: {_number(len(end))}")
+    head = f"{_number(len(nodes))}{' that all paths lead to' if len(paths) > 1 else ''}"
+    if len(ids) < len(nodes):
+        which = f"{offset + 1:,} to {offset + len(ids):,}" if ids else "none"
         order = f"with the most links by {most_by} first" if most_by else "those that fit the question best first"
         head += f"; {which} shown, {order}"
-    return f"{head}."
+    return Observation("\n".join([f"{head}.", *lines]), nodes=tuple(ids))
 
 
 def _number(nodes: int) -> str:
     return f"{nodes:,} node{'s' if nodes != 1 else ''}"
-
-
-def _links(counts: Mapping[int, int], node: int, relation: str) -> str:
-    return f"{counts[node]:,} links by {relation}" if relation else ""
-
-
-def _counted(kb: SkbKB, nodes: Sequence[int], relation: str) -> dict[int, int]:
-    """How many links by a relation each node has. Raises BadArguments for more nodes than can be counted."""
-    if len(nodes) > _COUNTED:
-        raise BadArguments(f"follow_paths: most_by counts links of up to {_COUNTED:,} nodes, not of {len(nodes):,}.")
-    number, way = kb.relations.number(relation), relation.startswith(INVERSE)
-    return {node: len(kb.skb.graph.neighbors(node, number, "in" if way else "out")) for node in nodes}
 
 
 def get_fields(context: Context, thought: str, entity_ids: list[str], fields: list[str]) -> Observation:

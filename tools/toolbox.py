@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError, create_model
 from kbnav.answers.question import in_kb, kb_of
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, Joint, KnowledgeBase, is_mirror, said_from
-from kbnav.runs.trajectory import FINISH, QUERY, Step, Usage
+from kbnav.runs.trajectory import QUERY, Step, Usage
 from kbnav.settings.plugins import did_you_mean, named, points
 from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools import endpoint
@@ -140,13 +140,13 @@ class Toolbox:
 
     def less(self, *names: str) -> Toolbox:
         """The same tools without those named, where they are among them."""
-        fewer = Toolbox((), frozenset())
-        fewer._tools = {name: tool for name, tool in self._tools.items() if name not in names}
-        return fewer
+        return self.only([name for name in self._tools if name not in names])
 
     def only(self, names: Collection[str]) -> Toolbox:
         """Of these tools, those named."""
-        return self.less(*(name for name in self._tools if name not in names))
+        fewer = Toolbox((), frozenset())
+        fewer._tools = {name: tool for name, tool in self._tools.items() if name in names}
+        return fewer
 
     @property
     def names(self) -> list[str]:
@@ -270,15 +270,11 @@ def tools_of(kind: KBKind) -> tuple[ToolFunction, ...]:
 def several_tools(kb: Joint) -> tuple[ToolFunction, ...]:
     """The tools on several, worded for endpoints where one of them is none of Wikidata's kind."""
     plain = all(kb_kind(one) == "wikibase" for one in kb.parts.values())
-    return _tools(tuple(kb.parts), "wikibase" if plain else "sparql")
+    tools = WIKIDATA_TOOLS if plain else ENDPOINT_TOOLS
+    return tuple(one if one in (show_rows, finish) else _with_kb(one, tuple(kb.parts)) for one in tools)
 
 
 @cache
-def _tools(names: tuple[str, ...], kind: KBKind) -> tuple[ToolFunction, ...]:
-    kept = (show_rows.__name__, FINISH)
-    return tuple(tool if tool.__name__ in kept else _with_kb(tool, names) for tool in tools_of(kind))
-
-
 def _with_kb(tool: ToolFunction, names: tuple[str, ...]) -> ToolFunction:
     """A tool with one more argument, ``kb``: one of the names, or for anything but a query all of them."""
     queried, own, hints = tool.__name__ == QUERY, signature(tool), get_type_hints(tool)
@@ -288,14 +284,20 @@ def _with_kb(tool: ToolFunction, names: tuple[str, ...]) -> ToolFunction:
     def asked(context: Context, thought: str, **given: Any) -> Observation:
         kb = str(given.pop("kb"))
         chosen = names if kb == ALL else (kb,)
-        return _joined({name: _ask(context, name, tool.__name__, thought, given) for name in chosen})
+        seen = {name: _ask(context, name, tool.__name__, thought, given) for name in chosen}
+        said = {name: one for name, one in seen.items() if one.ok} or seen  # those that could say anything
+        text = "\n\n".join(_heading(name) + one.text for name, one in said.items())
+        if kb != ALL:
+            return replace(seen[kb], text=text)
+        usage = sum((one.usage for one in seen.values()), Usage())
+        return Observation(text, ok=any(one.ok for one in seen.values()), usage=usage)
 
-    chosen = Parameter("kb", Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kinds)
+    last = Parameter("kb", Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kinds)
     typed = [one.replace(annotation=hints[one.name]) for one in own.parameters.values()]
     asked.__name__ = asked.__qualname__ = tool.__name__
     asked.__doc__ = f"{(tool.__doc__ or '').rstrip()}\n        kb: {_QUERIED if queried else _LOOKED_UP}\n    "
     asked.__annotations__ = {**hints, "kb": kinds}
-    asked.__signature__ = own.replace(parameters=[*typed, chosen])  # type: ignore[attr-defined]
+    asked.__signature__ = own.replace(parameters=[*typed, last])  # type: ignore[attr-defined]
     return asked
 
 
@@ -333,31 +335,22 @@ def _heading(name: str) -> str:
     return f"From {name}:\n"
 
 
-def _joined(seen: Mapping[str, Observation]) -> Observation:
-    """What was seen, each under its name; of several, those that could not say anything are left out."""
-    said = {name: one for name, one in seen.items() if one.ok} or seen
-    text = "\n\n".join(_heading(name) + one.text for name, one in said.items())
-    if len(seen) == 1:
-        return replace(next(iter(seen.values())), text=text)
-    usage = sum((one.usage for one in seen.values()), Usage())
-    return Observation(text, ok=any(one.ok for one in seen.values()), usage=usage)
-
-
 def about_several(kb: Joint, question: str, language: str, shown: Shown) -> Mapping[str, object]:
     """What a prompt says of each: its kind, prefixes and classes, and which others its queries may reach."""
-    return {"kbs": [_about(kb, name, question, language, shown) for name in kb.parts]}
-
-
-def _about(kb: Joint, name: str, question: str, language: str, shown: Shown) -> Mapping[str, object]:
-    one, others = kb.parts[name], [other for other in kb.parts if other != name]
-    shapes = shapes_for(one, question, language, shown) if shown.profiles else ""
-    state = one.state()  # which knows prefixes only now
-    return {
-        "name": name,
-        "kind": kb_kind(one),
-        "partial": is_mirror(state),
-        "prefixes": state.get("prefixes", {}),
-        "shapes": shapes,
-        "reached": {other: kb.address(other) for other in others if not kb.unreachable(name, other)},
-        "unreached": {other: why for other in others if (why := kb.unreachable(name, other))},
-    }
+    told = []
+    for name, one in kb.parts.items():
+        others = [other for other in kb.parts if other != name]
+        shapes = shapes_for(one, question, language, shown) if shown.profiles else ""
+        state = one.state()  # which knows prefixes only now
+        told.append(
+            {
+                "name": name,
+                "kind": kb_kind(one),
+                "partial": is_mirror(state),
+                "prefixes": state.get("prefixes", {}),
+                "shapes": shapes,
+                "reached": {other: kb.address(other) for other in others if not kb.unreachable(name, other)},
+                "unreached": {other: why for other in others if (why := kb.unreachable(name, other))},
+            }
+        )
+    return {"kbs": told}

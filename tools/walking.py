@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kbnav.answers.relevance import relevance
@@ -18,12 +18,10 @@ from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, K
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
-from kbnav.knowledge.wikidata.entities import term_value
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Usage
-from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context, Observation
-from kbnav.tools.show import cut, entity_name, value_text
+from kbnav.tools.show import cut, entity_name
 
 PAGE = 50
 """Links that one call shows, where none are chosen."""
@@ -34,7 +32,6 @@ NOT_THERE = "not in the knowledge base"
 _TOLD = 20
 """Relations that are told of a node that lacks the one asked for."""
 _NUMBER = re.compile(r"\d+")
-_ITEM = re.compile(r"[QPL]\d+$")
 ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 """What an item of a list begins with, in a model's reply."""
 
@@ -89,11 +86,7 @@ class WalkingTools:
             return Observation(
                 f"{entity_name(found.entity)} has no such link.{_links_there_are(context.kb, entity_id)}"
             )
-        qualified = qualifiers(context, found.entity, found.edges)
-        facts = [
-            fact_of(found.entity, edge)._replace(qualifiers=more)
-            for edge, more in zip(found.edges, qualified, strict=True)
-        ]
+        facts = [fact_of(found.entity, edge) for edge in found.edges]
         lines = [fact_line(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
         if paged:
             places: Sequence[int] = range(len(facts))[offset:]
@@ -172,8 +165,7 @@ def fact_text(fact: Fact) -> str:
     name = f"-- {fact.relation_name or fact.relation.removeprefix(INVERSE)}"
     ends = end_text(fact.source, fact.source_name), end_text(fact.target, fact.target_name)
     first, last = reversed(ends) if fact.relation.startswith(INVERSE) else ends
-    more = f" [{fact.qualifiers}]" if fact.qualifiers else ""
-    return f"{first} {name} --> {last}{more}" + (" [generated]" if fact.generated else "")
+    return f"{first} {name} --> {last}" + (" [generated]" if fact.generated else "")
 
 
 def fact_line(fact: Fact, line: str) -> str:
@@ -181,52 +173,6 @@ def fact_line(fact: Fact, line: str) -> str:
     if not line:
         return fact_text(fact)
     return f"{fact_text(fact)}{f'; {fact.target_name}' if fact.relation.startswith(INVERSE) else ''}: {line}"
-
-
-def qualifiers(context: Context, entity: Entity, edges: Sequence[Edge]) -> list[str]:
-    """What the statements behind some edges say more, ``property: value; …`` of each; empty where there are none.
-
-    One query for all, where the knowledge base is Wikidata's kind and can be queried; edges to values that are no
-    entities are left out. What a query cannot tell in time is left out too.
-    """
-    if kb_kind(context.kb) != "wikibase" or "execute_query" not in context.kb.capabilities:
-        return [""] * len(edges)
-    ends = [_statement(entity, edge) for edge in edges]
-    wanted = list(dict.fromkeys(one for one in ends if one))
-    if not wanted:
-        return [""] * len(edges)
-    rows = " ".join(f"(wd:{source} p:{relation} ps:{relation} wd:{target})" for source, relation, target in wanted)
-    query = (
-        f"SELECT ?s ?p ?o ?statement ?qualifier ?value WHERE {{ VALUES (?s ?p ?ps ?o) {{ {rows} }} "
-        "?s ?p ?statement . ?statement ?ps ?o . ?statement ?pq ?value . ?qualifier wikibase:qualifier ?pq } LIMIT 1000"
-    )
-    try:
-        table = context.kb.execute_query(query, language=context.language)
-        ids = {cell.entity_id for row in table.rows for cell in row[4:] if cell and cell.entity_id}
-        names = {**context.kb.labels(sorted(ids - set(table.labels)), language=context.language), **table.labels}
-    except TellModel:
-        return [""] * len(edges)
-    found: dict[Key, dict[str, dict[str, None]]] = {}
-    for s, p, o, statement, qualifier, value in table.rows:
-        if s and p and o and statement and qualifier and value:
-            key = (s.entity_id or "", p.value.rpartition("/")[2], o.entity_id or "")
-            name = names.get(qualifier.entity_id or "", qualifier.entity_id or "")
-            read = term_value(value, lambda one: names.get(one, one))
-            line = f"{name}: {value_text(read, 100)}"
-            found.setdefault(key, {}).setdefault(statement.value, {})[line] = None
-    told_of = {
-        key: " or ".join("; ".join(sorted(one)) for one in statements.values()) for key, statements in found.items()
-    }
-    return [told_of.get(one, "") if one else "" for one in ends]
-
-
-Key = tuple[str, str, str]
-"""Subject, property and object of a statement."""
-
-
-def _statement(entity: Entity, edge: Edge) -> Key | None:
-    ends = (entity.id, edge.neighbor.id) if edge.direction == "out" else (edge.neighbor.id, entity.id)
-    return (ends[0], edge.relation.id, ends[1]) if all(_ITEM.match(one) for one in ends) else None
 
 
 def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, str]:
@@ -266,26 +212,26 @@ def relation_text(fact: Fact) -> str:
     return f"{fact.relation} ({fact.relation_name})" if fact.relation_name else fact.relation
 
 
-def once(ids: Iterable[str]) -> tuple[str, ...]:
+def once(ids: Iterable[str | None]) -> tuple[str, ...]:
     """The ids, each once, without empty ones."""
     return tuple(dict.fromkeys(one for one in ids if one))
 
 
 def fresh(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
     """The links that are not known yet, each once, from whichever end it was seen; a link to itself is none."""
-    seen = {_key(fact) for fact in known}
+
+    def key(fact: Fact) -> Triple:
+        if fact.relation.startswith(INVERSE):
+            return fact.target, fact.relation.removeprefix(INVERSE), fact.source
+        return fact.source, fact.relation, fact.target
+
+    seen = {key(fact) for fact in known}
     new = []
     for fact in facts:
-        if fact.source != fact.target and _key(fact) not in seen:
-            seen.add(_key(fact))
+        if fact.source != fact.target and key(fact) not in seen:
+            seen.add(key(fact))
             new.append(fact)
     return new
-
-
-def _key(fact: Fact) -> tuple[str, str, str]:
-    if fact.relation.startswith(INVERSE):
-        return fact.target, fact.relation.removeprefix(INVERSE), fact.source
-    return fact.source, fact.relation, fact.target
 
 
 TEMPERATURE = 0.7
@@ -302,7 +248,6 @@ _CANDIDATES = 8
 """Entities that a name may stand for."""
 _FURTHER = 5
 """Links of each node that a search further out shows."""
-_NUMBER_generating = re.compile(r"\d+")
 _ID = re.compile(r"\(([^()]+)\)")
 
 Triple = tuple[str, str, str]
@@ -347,15 +292,38 @@ class GeneratingTools:
             thought: Why this step comes next, in one or two sentences.
             request: Which facts are needed, about which nodes, in one sentence.
         """
-        work = _Generation(self.ask, context, request)
-        triples = work.sampled(self.samples)
+        usage = Usage()
+
+        def ask(prompt: str, purpose: str, temperature: float | None = None, sample: int = 0) -> str:
+            nonlocal usage
+            text, spent = self.ask(prompt, purpose, temperature=temperature, sample=sample)
+            usage += spent
+            return text
+
+        seen = list(dict.fromkeys(line for line in context.seen.splitlines() if line.startswith("- ")))
+        scores = relevance(request, seen)
+        best = sorted(range(len(seen)), key=lambda place: -scores[place])[:_KNOWN]
+        known = [seen[place] for place in sorted(best)]
+        ids = list(dict.fromkeys(_ID.findall("\n".join([request, *known]))))
+        documents = list(excerpts(context.kb, ids, request).items())[:_DOCUMENTS]
+        values = {"question": context.question, "request": request, "known": known, "documents": documents}
+        counted: Counter[Triple] = Counter()
+        prompt = render("walking/generate.md", **values, most=_GENERATED)
+        for sample in range(self.samples):
+            text = ask(prompt, "generate facts", TEMPERATURE if self.samples > 1 else None, sample)
+            counted.update(list(dict.fromkeys(_triples(text))))
+        triples = [triple for triple, _ in counted.most_common(_GENERATED)]
         if not triples:
-            return Observation("The model knows no such facts.", usage=work.usage)
-        held = work.verified(triples)
+            return Observation("The model knows no such facts.", usage=usage)
+        listed = [" | ".join(triple) for triple in triples]
+        text = ask(render("walking/verify.md", **values, facts=listed), "verify facts")
+        numbers = [int(number) for number in _NUMBER.findall(text)]
+        readable = numbers or "none" in text.casefold()
+        held = [one for number, one in enumerate(triples, 1) if number in numbers] if readable else triples
         if not held:
             said = f"The model named {len(triples)} facts, and held none of them when it was asked again."
-            return Observation(said, usage=work.usage)
-        linked = work.linked(held)
+            return Observation(said, usage=usage)
+        linked = _linked(context, held, lambda prompt: ask(prompt, "link names"))
         facts, lines = list[Fact](), list[str]()
         for triple in held:
             fact, remark = _compared(context, _fact(triple, linked))
@@ -365,7 +333,7 @@ class GeneratingTools:
         if not all(fact.generated for fact in facts):
             said = "Named by the model; what is not marked as generated is in the graph:"
         ends = (end for fact in facts for end in (fact.target, fact.source))
-        return Observation("\n".join([said, *lines]), usage=work.usage, nodes=once(ends), facts=tuple(facts))
+        return Observation("\n".join([said, *lines]), usage=usage, nodes=once(ends), facts=tuple(facts))
 
 
 def search_further(context: Context, thought: str, entity_ids: list[str]) -> Observation:
@@ -386,89 +354,28 @@ def search_further(context: Context, thought: str, entity_ids: list[str]) -> Obs
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
 
 
-@dataclass
-class _Generation:
-    """One request for facts, step by step; what it costs adds up in ``usage``."""
-
-    ask: Ask
-    context: Context
-    request: str
-    usage: Usage = field(default_factory=Usage)
-
-    def sampled(self, samples: int) -> list[Triple]:
-        """The triples of all samples, those named most often first."""
-        known = self._known()
-        prompt = render(
-            "walking/generate.md",
-            question=self.context.question,
-            request=self.request,
-            known=known,
-            documents=self._documents(known),
-            most=_GENERATED,
-        )
-        counted: Counter[Triple] = Counter()
-        for sample in range(samples):
-            text = self._asked(prompt, "generate facts", TEMPERATURE if samples > 1 else None, sample)
-            counted.update(list(dict.fromkeys(_triples(text))))
-        return [triple for triple, _ in counted.most_common(_GENERATED)]
-
-    def verified(self, triples: Sequence[Triple]) -> list[Triple]:
-        """Those that the model still holds when it sees them beside what is known; all where it cannot be read."""
-        known = self._known()
-        text = self._asked(
-            render(
-                "walking/verify.md",
-                question=self.context.question,
-                request=self.request,
-                known=known,
-                documents=self._documents(known),
-                facts=[" | ".join(triple) for triple in triples],
-            ),
-            "verify facts",
-        )
-        numbers = [int(number) for number in _NUMBER_generating.findall(text)]
-        if not numbers and "none" not in text.casefold():
-            return list(triples)
-        return [triple for number, triple in enumerate(triples, 1) if number in numbers]
-
-    def linked(self, triples: Sequence[Triple]) -> Mapping[str, Entity | None]:
-        """The entity that each end stands for: one of its name, or of those found for it that which is meant."""
-        linked: dict[str, Entity | None] = {}
-        open_: list[tuple[str, Triple, Entity]] = []
-        for triple in triples:
-            for name in (triple[0], triple[2]):
-                if name in linked:
-                    continue
-                linked[name], candidates = _candidates(self.context, name)
-                if linked[name] is None:
-                    open_ += [(name, triple, one) for one in candidates]
-        if open_:
-            groups: dict[str, tuple[str, list[str]]] = {}
-            for number, (name, triple, one) in enumerate(open_, 1):
-                line = f"{number}. {one.label} ({one.id}): {one.description or one.kind}"
-                groups.setdefault(name, (" | ".join(triple), []))[1].append(line)
-            prompt = render("walking/link.md", groups=groups, question=self.context.question)
-            for number in _NUMBER_generating.findall(self._asked(prompt, "link names")):
-                if 0 < int(number) <= len(open_):
-                    name, _, one = open_[int(number) - 1]
-                    linked[name] = linked[name] or one
-        return linked
-
-    def _known(self) -> list[str]:
-        lines = list(dict.fromkeys(line for line in self.context.seen.splitlines() if line.startswith("- ")))
-        scores = relevance(self.request, lines)
-        best = sorted(range(len(lines)), key=lambda place: -scores[place])[:_KNOWN]
-        return [lines[place] for place in sorted(best)]
-
-    def _documents(self, known: Sequence[str]) -> list[tuple[str, str]]:
-        ids = list(dict.fromkeys(_ID.findall("\n".join([self.request, *known]))))
-        about = excerpts(self.context.kb, ids, self.request)
-        return list(about.items())[:_DOCUMENTS]
-
-    def _asked(self, prompt: str, purpose: str, temperature: float | None = None, sample: int = 0) -> str:
-        text, usage = self.ask(prompt, purpose, temperature=temperature, sample=sample)
-        self.usage += usage
-        return text
+def _linked(context: Context, triples: Sequence[Triple], ask: Callable[[str], str]) -> Mapping[str, Entity | None]:
+    """The entity that each end stands for: one of its name, or of those found for it that which is meant."""
+    linked: dict[str, Entity | None] = {}
+    open_: list[tuple[str, Triple, Entity]] = []
+    for triple in triples:
+        for name in (triple[0], triple[2]):
+            if name in linked:
+                continue
+            linked[name], candidates = _candidates(context, name)
+            if linked[name] is None:
+                open_ += [(name, triple, one) for one in candidates]
+    if open_:
+        groups: dict[str, tuple[str, list[str]]] = {}
+        for number, (name, triple, one) in enumerate(open_, 1):
+            line = f"{number}. {one.label} ({one.id}): {one.description or one.kind}"
+            groups.setdefault(name, (" | ".join(triple), []))[1].append(line)
+        prompt = render("walking/link.md", groups=groups, question=context.question)
+        for number in map(int, _NUMBER.findall(ask(prompt))):
+            if 0 < number <= len(open_):
+                name, _, one = open_[number - 1]
+                linked[name] = linked[name] or one
+    return linked
 
 
 def _candidates(context: Context, name: str) -> tuple[Entity | None, list[Entity]]:
@@ -729,8 +636,8 @@ def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observa
         if found.total > len(found.edges):
             head += f", those {len(found.edges)} that fit the question best"
         lines.append(f"{head}.")
-        for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
-            fact = fact_of(found.entity, edge)._replace(qualifiers=more)
+        for edge in found.edges:
+            fact = fact_of(found.entity, edge)
             lines.append(f"- {fact_line(fact, edge.neighbor.description)}")
             facts.append(fact)
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))

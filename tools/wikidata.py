@@ -6,13 +6,13 @@ What a model reads of a tool is its docstring. Other kinds of knowledge base use
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kbnav.answers.relevance import relevance, words
-from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
-from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, Statement, asked_by, is_mirror
+from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result, lost_values
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
@@ -77,7 +77,10 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
     if wanted:
         return of_properties(entry, wanted, context.shown)
     kept, usage = context.prune(entry, context.asked)
-    kept = replace(kept, identifiers=_asked_for(entry.identifiers, f"{context.asked} {thought}"))
+    labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in entry.identifiers]
+    scored = zip(relevance(f"{context.asked} {thought}", labels), entry.identifiers, strict=True)
+    named = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])[:_IDENTIFIERS]
+    kept = replace(kept, identifiers=tuple(one for _, one in named))
     lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
     return Observation("\n".join(lines), usage=usage)
 
@@ -106,13 +109,6 @@ def _around(context: Context, entity_id: str) -> list[str]:
     except TellModel:
         return []
     return [line for line in (incoming_text(shares), class_text(profile, vocabulary_of(kb)) if profile else "") if line]
-
-
-def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:
-    labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in identifiers]
-    scores = relevance(spoken, labels)
-    best = sorted(range(len(scores)), key=lambda place: -scores[place])
-    return tuple(identifiers[place] for place in best[:_IDENTIFIERS] if scores[place] > 0)
 
 
 def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
@@ -148,19 +144,8 @@ _NAMED = 20
 """Ids of one query that are named at most."""
 _KNOWN = (INSTANCE_OF, SUBCLASS_OF)
 """Ids that every policy knows from its prompt."""
-_COMMON_QUALIFIERS = (
-    "P580",
-    "P582",
-    "P585",
-    "P1545",
-    "P518",
-    "P642",
-    "P3831",
-    "P2868",
-    "P1810",
-    "P1365",
-    "P1366",
-    "P1480",
+_COMMON_QUALIFIERS = tuple(
+    f"P{number}" for number in (580, 582, 585, 1545, 518, 642, 3831, 2868, 1810, 1365, 1366, 1480)
 )
 """Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
 sourcing circumstances: qualifiers so common that every policy knows them."""
@@ -191,46 +176,26 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     except TellModel as error:
         return Observation.of_error(error)
     context.tables[query] = table
-    text = table_text(table, context.shown, name=_name(context))
+    name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
+    text = table_text(table, context.shown, name=name)
     if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
     if diagnose:
         text = "\n".join([text, *lost_values(query, table)])
-    return Observation(text, rows=_rows_with_values(table), result=context.number if _has_rows(table) else 0)
-
-
-def _name(context: Context) -> str:
-    return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
+    has_rows = table.boolean is not None or bool(table.rows)
+    rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
+    return Observation(text, rows=rows, result=context.number if has_rows else 0)
 
 
 def again(context: Context, query: str) -> Observation | None:
-    """What is said where this query ran already and had rows: its result becomes the last one."""
-    before = _ran_before(context, query)
-    if before is None:
-        return None
-    number, step = before
-    said = f"This is result {number} again. It is the answer now, unless finish names another."
-    return Observation(said, rows=step.rows, result=number)
-
-
-def _ran_before(context: Context, query: str) -> tuple[int, Step] | None:
-    """Number and step of this query's result, if it ran and had rows; the table is kept under the new text as well."""
+    """What is said where this query ran already and had rows: its result, kept under the new text too, is the last."""
     key = Call(QUERY, {"query": query}).key
     for number, step in context.ran.items():
         if step.rows and step.call.key == key and (table := context.tables.get(str(step.call.arguments["query"]))):
             context.tables[query] = table
-            return number, step
+            said = f"This is result {number} again. It is the answer now, unless finish names another."
+            return Observation(said, rows=step.rows, result=number)
     return None
-
-
-def _has_rows(table: AnswerTable) -> bool:
-    return table.boolean is not None or bool(table.rows)
-
-
-def _rows_with_values(table: AnswerTable) -> int:
-    if table.boolean is not None:
-        return 1
-    return sum(any(cell is not None for cell in row) for row in table.rows)
 
 
 def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
@@ -259,14 +224,10 @@ def _unseen(context: Context, thought: str, query: str) -> str:
         return ""
     names = context.kb.labels(ids, language=context.language)
     spoken = words(f"{context.asked} {thought} {_NOT_IDS.sub(' ', query)}")
-    doubtful = [f'{used} is "{names[used]}"' for used in ids if used in names and not _fits(names[used], spoken)]
-    unknown = [f"{used} is unknown here" for used in ids if used not in names]
-    told = [*doubtful, *unknown]
+    doubtful = [one for one in ids if one in names and not any(relevance(names[one], [word])[0] for word in spoken)]
+    told = [f'{one} is "{names[one]}"' for one in doubtful]
+    told += [f"{one} is unknown here" for one in ids if one not in names]
     return f"(Check the ids that you have not seen before: {'; '.join(told)}.)\n" if told else ""
-
-
-def _fits(label: str, spoken: Sequence[str]) -> bool:
-    return any(relevance(label, [word])[0] for word in spoken)
 
 
 _LABELLED = 500
@@ -292,7 +253,8 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     table = context.tables.get(query)
     if table is None:  # the run was killed and goes on
         table = context.tables[query] = context.kb.execute_query(query, language=context.language)
-    ids = [table.entity(cell) for row in _wanted(table, start, contains, context.shown) for cell in row]
+    page = table.rows if contains else table.rows[max(0, start - 1) :][: context.shown.whole_rows or None]
+    ids = [table.entity(cell) for row in page for cell in row]
     missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels]
     if missing:
         names = asked_by(context.kb, query).labels(missing[:_LABELLED], language=context.language)
@@ -302,10 +264,6 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if nameless <= 0:
         return Observation(text)
     return Observation(f"{text}\nThe names of {nameless} entities are not known yet: call again to look at more.")
-
-
-def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:
-    return table.rows if contains else table.rows[max(0, start - 1) :][: shown.whole_rows or None]
 
 
 _CONDITION = re.compile(r"(?:wdt:)?(P[1-9]\d*)\s*=\s*(?:wd:)?(Q[1-9]\d*)", re.IGNORECASE)
@@ -417,7 +375,9 @@ def finish(context: Context, thought: str, result: int = 0, answer: str = "", no
         return Observation("Finished.")
     with_rows = {number: step for number, step in sorted(context.ran.items()) if step.rows}
     if result not in with_rows:
-        raise BadArguments(f"There is no result {result} with rows. {_listed(with_rows)}")
+        lines = [f"{number}: {described(step)}" for number, step in with_rows.items()][-_MOST:]
+        known = "\n".join(["Results with rows:", *lines]) if lines else "No result has rows."
+        raise BadArguments(f"There is no result {result} with rows. {known}")
     return Observation(f"Finished: result {result} is the answer, {described(with_rows[result])}.")
 
 
@@ -427,10 +387,3 @@ def described(step: Step) -> str:
     while prologue := _PROLOGUE.match(query):
         query = query[prologue.end() :]
     return f"{step.rows} row{'s' if step.rows != 1 else ''} of `{cut(query, _QUERY)}`"
-
-
-def _listed(with_rows: Mapping[int, Step]) -> str:
-    if not with_rows:
-        return "No result has rows."
-    lines = [f"{number}: {described(with_rows[number])}" for number in list(with_rows)[-_MOST:]]
-    return "\n".join(["Results with rows:", *lines])

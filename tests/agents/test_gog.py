@@ -19,9 +19,6 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.walking import WalkingTools, follow_relations
 from tests.agents.walkers import Script, settings
 from tests.models.stub import ModelStub, completion
 
@@ -335,21 +332,6 @@ def test_where_a_node_lacks_a_relation_it_is_said_which_it_has(village, tmp_path
     )
     told = "Ann Reed (p1) has no such link. It has: owns: 2, such as The Mill; painted: 1, such as Old Forge."
     assert run.path[1].observation == told
-
-
-def test_facts_of_wikidata_come_with_the_qualifiers_of_their_statements(mini_kb):
-    context = Context(mini_kb, "When did Marie Curie win?", "en", prune_by_ranking(Shown()))
-    seen = WalkingTools().search_neighbors(context, "why", "Q7186", relation="P166")
-    assert (
-        "- Marie Curie (Q7186) -- award received --> Nobel Prize in Physics (Q38104) [point in time: 1903; "
-        "together with: Henri Becquerel (Q41269); together with: Pierre Curie (Q37463)]"
-    ) in seen.text
-    (chemistry,) = (fact for fact in seen.facts if fact.target == "Q44585")
-    assert chemistry.qualifiers == "point in time: 1911"
-    back = WalkingTools().search_neighbors(context, "why", "Q44585", relation="^P166")
-    assert "award received --> Nobel Prize in Chemistry (Q44585) [point in time: 1911]" in back.text
-    followed = follow_relations(context, "why", [{"entity_id": "Q7186", "relation": "P26"}])
-    assert "Pierre Curie (Q37463) [end time: 1906-04-19; start time: 1895-07-26]" in followed.text
 
 
 def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):

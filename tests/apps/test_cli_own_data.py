@@ -53,7 +53,7 @@ def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(kbnav, cap
 
 
 PREDICTED = """\
-id,predicted_sparql
+id,sparql
 polonium,SELECT ?who { wd:Q979 wdt:P61 ?who }
 tungsten,SELECT nonsense
 """

@@ -99,10 +99,10 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
         ]
     assert (cold["1"]["calls_replayed"], int(cold["2"]["calls_replayed"]) > 0) == ("0", True)
     assert "replayed" in out
-    kbnav("eval", "report", "cold/paths=2", "warm/paths=2", "--csv", "csv")
-    first, second = csv.DictReader(io.StringIO((tmp_path / "csv" / "summary.csv").read_text()))
-    assert [first[name] for name in ("cost", "prompt_tokens")] == [second[name] for name in ("cost", "prompt_tokens")]
-    assert float(first["cost"]) == pytest.approx(6.0)
+    _, out, _ = kbnav("eval", "report", "cold/paths=2", "warm/paths=2", "--json")
+    first, second = json.loads(out)["runs"]
+    assert [first[name] for name in ("cost", "tokens")] == [second[name] for name in ("cost", "tokens")]
+    assert first["cost"] == pytest.approx(6.0)
 
 
 class LongAgo(Replies):

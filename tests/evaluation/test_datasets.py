@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.formats import read_jsonl
+from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import File
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
@@ -268,7 +268,7 @@ json_values = st.recursive(
 def test_any_record_is_read_or_refused_with_its_number(record: dict):
     file = File(Path("own.jsonl"), json.dumps(record).encode())
     try:
-        (question,) = read_jsonl(file)
+        (question,) = FORMATS["jsonl"](file)
     except DataError as error:
         outcome = str(error)
     else:

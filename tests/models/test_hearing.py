@@ -80,47 +80,26 @@ def test_arguments_that_were_cut_off_are_not_taken_for_whole_ones():
     assert reply.invalid_tool_calls[0]["args"] == '{"query": "SELECT ?x WHERE {'  # type: ignore[attr-defined]
 
 
-def test_an_endpoint_that_does_not_stream_is_asked_once():
-    reply, drafts, asked = heard(completion("hello"))
-    assert (reply.text, drafts, len(asked)) == ("hello", [], 1)  # type: ignore[attr-defined]
-
-
-def test_an_endpoint_that_refuses_streams_is_asked_for_none_again():
-    with (
-        ModelStub([failure(400, "stream is not supported"), completion("one"), completion("two")]) as stub,
-        cancellation() as cancellations,
-    ):
-        model = open_chat_model(Settings(model="stub", base_url=stub.base_url), sampling=False)
-        with streaming_to(lambda draft: pytest.fail("heard")), reply_purpose("answer"):
-            said = [cancellations.within(lambda: invoke(model, "hello")).text for _ in range(2)]
-    assert said == ["one", "two"]
-    assert [bool(one.get("stream")) for one in stub.requests] == [True, False, False]
+@pytest.mark.parametrize(
+    "first",
+    [
+        failure(400, "stream is not supported"),
+        completion("no stream"),
+        Canned(list(streamed("Polonium and radium.").body)[:4], content_type="text/event-stream"),
+        Canned([b"data: <html>\n\n"], content_type="text/event-stream"),
+        Canned([b'data: {"error": {"message": "out of memory"}}\n\n'], content_type="text/event-stream"),
+    ],
+    ids=["refused", "not streamed", "broken off", "no piece", "error"],
+)
+def test_a_stream_that_goes_wrong_is_asked_for_again_as_a_whole(first: Canned):
+    reply, _, asked = heard(first, completion("whole"))
+    assert reply.text == "whole"  # type: ignore[attr-defined]
+    assert [bool(one.get("stream")) for one in asked] == [True, False]
 
 
 def test_a_refusal_that_is_not_for_the_stream_is_told_as_ever():
     error, _, _ = heard(failure(400, "This model's maximum context length is 10 tokens"))
     assert isinstance(error, PromptTooLong)
-
-
-def test_a_stream_that_breaks_off_is_asked_for_again():
-    whole = list(streamed("Polonium and radium.").body)
-    broken = Canned(whole[:4], content_type="text/event-stream")
-    reply, _, asked = heard(broken, Canned(whole, content_type="text/event-stream"), model_retries=1)
-    assert (reply.text, len(asked)) == ("Polonium and radium.", 2)  # type: ignore[attr-defined]
-    error, _, _ = heard(broken)
-    assert isinstance(error, ServiceError)
-
-
-@pytest.mark.parametrize("body", ["data: <html>\n\n", "data: [1]\n\n", 'data: {"choices": [{"delta": 3}]}\n\n'])
-def test_what_is_no_piece_of_a_completion_is_a_bad_response(body: str):
-    error, _, _ = heard(Canned([body.encode()], content_type="text/event-stream"))
-    assert isinstance(error, BadResponse)
-
-
-def test_an_error_in_the_middle_is_the_endpoint_s():
-    said = b'data: {"error": {"message": "out of memory"}}\n\n'
-    error, _, _ = heard(Canned([said], content_type="text/event-stream"))
-    assert "keeps failing: out of memory" in str(error)
 
 
 def test_a_reply_that_is_never_whole_is_given_up_in_time():
@@ -134,17 +113,3 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
     error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
-
-
-def test_calls_without_an_index_are_told_apart_by_their_ids():
-    def piece(call: object) -> bytes:
-        return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}}]})}\n\n".encode()
-
-    pieces = [
-        piece({"id": "a", "function": {"name": "look", "arguments": '{"a": '}}),
-        piece({"function": {"arguments": "1}"}}),
-        piece({"id": "b", "function": {"name": "look", "arguments": {"a": 2}}}),
-        b'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\n',
-    ]
-    reply, _, _ = heard(Canned(pieces, content_type="text/event-stream"))
-    assert [call["args"] for call in reply.tool_calls] == [{"a": 1}, {"a": 2}]  # type: ignore[attr-defined]

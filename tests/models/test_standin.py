@@ -6,13 +6,10 @@ import json
 
 import pytest
 
-from kbnav.models.calls import open_calls
-from kbnav.models.scripted import NAME, answer, names
+from kbnav.models.scripted import answer, names
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import entities
 from kbnav.retrieval.rerank import parse_score
-from kbnav.runs.trace import Trace
-from kbnav.settings.model import Settings
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"
 STRUCTURES = {"guitar": ("name", "description"), "person": ("name",)}
@@ -29,11 +26,11 @@ WITH_LINKS = [
         ("Find papers of the Max Planck Institute for optics", ["Max Planck Institute"]),
         ('What made "the storm at sea" is by Bob?', ["the storm at sea", "Bob"]),
         ("Which drug binds TP53 and IL-6?", ["TP53", "IL-6"]),
-        ("which symptoms are there of kidney cancer and of asthma", ["kidney cancer", "symptoms", "asthma"]),
+        ("which symptoms are there of kidney cancer and of asthma", ["symptoms kidney cancer asthma"]),
         ("Who is it?", []),
     ],
 )
-def test_names_are_in_quotes_or_capitals_or_else_runs_of_words(query: str, expected: list[str]):
+def test_names_are_in_quotes_or_capitals_or_else_all_words(query: str, expected: list[str]):
     assert names(query) == expected
 
 
@@ -43,11 +40,9 @@ def test_entities_come_in_the_form_asked_for():
     assert [entity.name for entity in entities(reply, tuple(STRUCTURES))] == ["Ann Reed"]
 
 
-def test_a_document_is_made_of_the_sentences_that_share_words_and_of_their_documents_names():
+def test_a_document_is_made_of_the_sentences_that_share_words():
     prompt = render("kar/generate.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
-    assert answer(prompt) == (
-        "name: Wren. type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it."
-    )
+    assert answer(prompt) == ("type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it.")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +57,3 @@ def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: floa
 @pytest.mark.parametrize("prompt", ["", "Hello", "Query: x", "Query: x\nPoem:", "Document:"])
 def test_it_has_no_answer_to_other_prompts(prompt: str):
     assert answer(prompt) == ""
-
-
-def test_it_takes_the_models_place_offline_and_goes_by_its_own_name():
-    calls = open_calls(Settings(model="offline"))
-    trace = Trace()
-    assert calls.name == NAME == "standin"
-    assert calls.ask("Query: a storm\nKeywords:", trace, purpose="extract") == "storm"
-    assert trace.usage.calls == 1

@@ -26,8 +26,6 @@ ASPECTS = ("naturalness", "diversity", "practicality")
 LOWEST, NEUTRAL, HIGHEST = 1, 3, 5
 CANDIDATES = 20
 """Nodes that are shown to the writer of a question, who marks those that answer it as well."""
-_SHOWN = 12
-"""Words of one set alone that are named."""
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’.-]* [A-Z][\w'’.-]*")
 
@@ -258,26 +256,8 @@ class Pair:
     likeness: float
 
 
-@dataclass(frozen=True)
-class OwnWords:
-    """Words that one set has and the other has not: how many of its different words, their share, the commonest."""
-
-    dataset: str
-    words: int
-    share: float
-    commonest: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two sets of questions compared."""
-
-    pairs: tuple[Pair, ...]
-    own: tuple[OwnWords, OwnWords]
-
-
-def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> Compared:
-    """Questions of people beside made ones (STaRK, Table 6), and the words that one set has alone.
+def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> list[Pair]:
+    """Questions of people beside made ones (STaRK, Table 6).
 
     ``count`` pairs of each kind, the most alike first; no question is in two. Raises UsageError for an empty set.
     """
@@ -304,7 +284,7 @@ def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> Compared
                 taken |= {pair.human, pair.made}
                 pairs.append(pair)
                 left -= 1
-    return Compared(tuple(pairs), (_own_words(human, people, machine), _own_words(made, machine, people)))
+    return pairs
 
 
 def _words(text: str) -> list[str]:
@@ -321,16 +301,6 @@ def likeness(one: str, other: str) -> float:
     return shared * math.exp(-abs(math.log(first.total() / second.total())))
 
 
-def _own_words(dataset: Dataset, texts: Sequence[str], others: Sequence[str]) -> OwnWords:
-    counts = Counter(word for text in texts for word in _words(text))
-    known = {word for text in others for word in _words(text)}
-    own = {word: count for word, count in counts.items() if word not in known}
-    commonest = sorted(own, key=lambda word: (-own[word], word))[:_SHOWN]
-    return OwnWords(dataset.name, len(own), len(own) / len(counts) if counts else 0.0, tuple(commonest))
-
-
-def pairs_markdown(found: Compared) -> str:
-    """Table 6, and below it which words only one of the sets has."""
-    pairs = markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in found.pairs])
-    own = [[one.dataset, one.words, f"{100 * one.share:.1f}", ", ".join(one.commonest)] for one in found.own]
-    return pairs + "\n" + markdown_table(["Dataset", "Words of its own", "% of its words", "As in"], own)
+def pairs_markdown(pairs: Sequence[Pair]) -> str:
+    """Table 6."""
+    return markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in pairs])

@@ -5,7 +5,7 @@ They are a table of question and query, or of question and answers; or what SPIN
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.datasets.formats import cell_values, plain_answers, plain_table, stored_answer, table_records
+from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_records
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
@@ -30,14 +30,6 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
-_COLUMNS = {
-    "id": ("id", "question_id", "qid", "uid"),
-    "question": ("question", "utterance"),
-    "sparql": ("sparql", "predicted_sparql"),
-    "answers": ("answers", "answer", "predicted_answers"),
-    "nodes": ("nodes", "ranking"),
-}
-"""What the columns of a table of predictions may be called."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +63,21 @@ def import_table(
     Raises UsageError, DataError, and StopRun where the knowledge base is down.
     """
     found = _read_predictions(predictions, dataset)
-    if kb is None and any(map(_query, found.values())):
+    queries = {name: query for name, one in found.items() if (query := str(one.value.get("sparql") or "").strip())}
+    if kb is None and queries:
         raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     info = _info(system, "", dataset, predictions, language, golden.file_sha256(frozen) if frozen else "", kb)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
-    stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if not _query(found[one.id])}
+    stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
     _write_gold(dataset, out, frozen, kb, language, jobs)
     begin_run(out, info)
 
     def outcome_of(question: Question) -> tuple[Outcome, bool]:
         if kb is None or question.id in stated:
             return stated[question.id], False
-        query = _query(found[question.id])
+        query = queries[question.id]
         table, error, down = golden.run_query(query, kb)
         if table is None:
             return Outcome("failed", "error", query=query, note=error), down
@@ -104,7 +97,7 @@ def import_table(
 
 def is_table(predictions: Path) -> bool:
     """Whether a file is a table of predictions, and not a recording that SPINACH's authors publish."""
-    if _suffix(predictions) != ".json":
+    if not predictions.name.removesuffix(".gz").endswith(".json"):
         return True
     records = File.open(predictions).json()
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
@@ -137,30 +130,22 @@ def _refuse_used(out: Path) -> None:
         raise UsageError(f"{out} holds questions already; choose another folder")
 
 
-def _suffix(path: Path) -> str:
-    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
-
-
 def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     """The predictions by the id of their question. Raises UsageError, DataError."""
-    file, suffix = File.open(path), _suffix(path)
-    if suffix in (".csv", ".tsv"):
-        records = list(table_records(file))
-    elif suffix in (".jsonl", ".ndjson"):
-        records = list(file.json_lines())
-    elif suffix == ".json":
-        records = list(file.records(file.json()))
-    else:
+    file, kind = File.open(path), path.name.removesuffix(".gz").rpartition(".")[2]
+    readers = {"csv": table_records, "tsv": table_records, "jsonl": File.json_lines}
+    if kind not in (*readers, "json"):
         raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl or .json, also with .gz")
+    records = list(readers[kind](file) if kind in readers else file.records(file.json()))
     if not records:
         raise file.error("no predictions")
     ids = {question.id for question in dataset.questions}
     texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
     found: dict[str, Record] = {}
     for record in records:
-        if all(_value(record, name) is None for name in ("sparql", "answers", "nodes")):
+        if all(record.value.get(name) is None for name in ("sparql", "answers", "nodes")):
             raise record.error(f"a prediction has one of sparql, answers, nodes; it has {', '.join(record.value)}")
-        name, text = str(_value(record, "id") or "").strip(), " ".join(str(_value(record, "question") or "").split())
+        name, text = (" ".join(str(record.value.get(key) or "").split()) for key in ("id", "question"))
         place = name if name in ids else texts.get(text, "")
         if not place:
             raise record.error(f"{dataset.name} has no question {name or text!r}{did_you_mean(name, ids)}")
@@ -170,40 +155,17 @@ def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     return found
 
 
-def _column(record: Record, name: str) -> str:
-    return next((one for one in _COLUMNS[name] if record.value.get(one) is not None), "")
-
-
-def _value(record: Record, name: str) -> object:
-    return record.value.get(_column(record, name))
-
-
-def _query(record: Record) -> str:
-    return str(_value(record, "sparql") or "").strip()
-
-
 def _stated(record: Record, *, ranked: bool) -> Outcome:
     """Answers or nodes that the record names itself; ``ranked``: answers are nodes, best first. Raises DataError."""
-    nodes = _values(record, "nodes") or (_values(record, "answers") if ranked else ())
+    table, plain, nodes = own_answer(record)
+    if ranked and not nodes:
+        nodes = plain
     if nodes:
-        scored = ((str(node), -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
+        scored = ((node, -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
         return Outcome("answered", "finish", ranking=Ranking.from_scores(scored))
-    answers = _value(record, "answers")
-    if isinstance(answers, str) and answers.strip().lower() in ("true", "false"):
-        answers = answers.strip().lower() == "true"
-    if isinstance(answers, (bool, dict)) or (isinstance(answers, list) and answers and isinstance(answers[0], dict)):
-        return Outcome("answered", "finish", table=stored_answer(record, answers))
-    plain = _values(record, "answers")
-    if not plain:
+    if table is None or (not plain and table.boolean is None and not table.columns):
         return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
-    return Outcome("answered", "finish", table=plain_table(plain))
-
-
-def _values(record: Record, name: str) -> Sequence[str | int | float]:
-    column, given = _column(record, name), _value(record, name)
-    if isinstance(given, list):
-        return plain_answers(record, given) or ()
-    return cell_values(record, column) if column else ()
+    return Outcome("answered", "finish", table=table)
 
 
 def _write_gold(

@@ -13,7 +13,6 @@ from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics import (
     SET_METRIC,
     STARK_METRICS,
-    qald_macro,
     ranking_scores,
     ranks_in_lists,
     row_major,
@@ -25,7 +24,6 @@ from kbnav.evaluation.metrics.statistics import (
     Interval,
     PairedTest,
     bootstrap_interval,
-    minimum_detectable_difference,
     paired_test,
 )
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
@@ -46,11 +44,10 @@ class QuestionScore:
 
 @dataclass(frozen=True)
 class Means:
-    """Means over ``questions`` questions; of answer tables also GERBIL's (``qald``) and the TEXT2SPARQL challenge's."""
+    """Means over ``questions`` questions; of answer tables also the TEXT2SPARQL challenge's."""
 
     questions: int
     values: Mapping[str, float]
-    qald: Mapping[str, float]
     text2sparql: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -187,10 +184,7 @@ def _table(record: QuestionRecord | None) -> AnswerTable | None:
 def _means(items: Sequence[tuple[QuestionScore, GoldAnswer, QuestionRecord | None]], metrics: Sequence[str]) -> Means:
     values = {name: sum(score.values[name] for score, _, _ in items) / max(1, len(items)) for name in metrics}
     tables = [(_table(record), gold.table, gold.ordered) for _, gold, record in items if gold.table is not None]
-    if not tables:
-        return Means(len(items), values, {})
-    qald = qald_macro((predicted, gold) for predicted, gold, _ in tables)
-    return Means(len(items), values, asdict(qald), asdict(text2sparql_scores(tables)))
+    return Means(len(items), values, asdict(text2sparql_scores(tables)) if tables else {})
 
 
 def intervals(scores: Scores) -> dict[str, Interval]:
@@ -200,16 +194,12 @@ def intervals(scores: Scores) -> dict[str, Interval]:
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric of two runs; ``test`` is of b - a, ``detectable`` the smallest difference such a set can show.
-
-    None where all questions differ by the same: they have no spread that could tell.
-    """
+    """One metric of two runs; ``test`` is of b - a."""
 
     metric: str
     a: Interval
     b: Interval
     test: PairedTest
-    detectable: float | None
 
 
 @dataclass(frozen=True)
@@ -229,10 +219,8 @@ def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
         right = [of_b[one].values[name] for one in common]
-        differences = [y - x for x, y in zip(left, right, strict=True)]
-        detectable = minimum_detectable_difference(differences) if len({*differences}) > 1 else None
-        test = paired_test(left, right)
-        metrics.append(MetricComparison(name, bootstrap_interval(left), bootstrap_interval(right), test, detectable))
+        intervals_ = bootstrap_interval(left), bootstrap_interval(right)
+        metrics.append(MetricComparison(name, *intervals_, paired_test(left, right)))
     return Comparison(len(common), len(of_a) - len(common), len(of_b) - len(common), tuple(metrics))
 
 

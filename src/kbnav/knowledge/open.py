@@ -298,7 +298,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
-        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="")).endpoints
+        endpoints = _at(settings, Endpoints(sparql="", api="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:
             site = _site_of(mirror, settings)
@@ -326,7 +326,7 @@ def _site_of(mirror: Mirror, settings: Settings) -> Site:
 
     info = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
     queries = LocalQueries(mirror, {}, (), settings.kb)
-    return learn(settings, info, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
+    return learn(settings, info, queries.run)
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

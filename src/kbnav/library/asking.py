@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -149,10 +148,6 @@ def open(
     return KB(stack.enter_context(open_kb(used)), used, stack)
 
 
-_ROWS = 20
-"""Rows in a notebook's view."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved."""
@@ -251,39 +246,6 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text or self.note or self.status
-
-    def _repr_html_(self) -> str:
-        said = f"<p><b>{escape(str(self))}</b></p>"
-        note = f"<p>{escape(self.note)}</p>" if self.note and self.text else ""
-        if self.absence:
-            note += f"<p>{escape(self.absence.kind)}: {escape(self.absence.text)}</p>"
-        return said + note + self._rows_html() + self._query_html() + self._steps_html()
-
-    def _rows_html(self) -> str:
-        rows = self.rows
-        if not rows:
-            return ""
-        head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{'' if cell is None else escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
-            for row in rows[:_ROWS]
-        )
-        more = f"<p>{len(rows) - _ROWS:,} more rows</p>" if len(rows) > _ROWS else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-    def _query_html(self) -> str:
-        if not self.query:
-            return ""
-        link = f'<p><a href="{escape(self.link)}" target="_blank">open the query</a></p>' if self.link else ""
-        return f"<details><summary>query</summary><pre>{escape(self.query)}</pre>{link}</details>"
-
-    def _steps_html(self) -> str:
-        lines = "".join(
-            f"<li>{'<s>' if step.dropped else ''}{escape(step.call.thought)} <code>{escape(step.call.tool)}</code>"
-            f"{'</s>' if step.dropped else ''}<pre>{escape(step.observation)}</pre></li>"
-            for step in self.steps
-        )
-        return f"<details><summary>{len(self.steps)} steps</summary><ol>{lines}</ol></details>"
 
 
 AnyKB = KB | KnowledgeBase | str | os.PathLike[str]

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict
@@ -78,12 +78,11 @@ _LARGEST = 64 * 1024 * 1024
 
 
 class Replies:
-    """Replies by what was asked; a reply that is stored first is given ever after, or for ``age`` seconds."""
+    """Replies by what was asked; a reply that is stored first is given ever after."""
 
-    def __init__(self, place: Path | str, age: float = 0.0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, place: Path | str) -> None:
         """In a file, or the PostgreSQL database of a URL. Raises UsageError where they cannot be kept there."""
         self._blobs = Blobs(place, "the replies of models")
-        self._age, self._clock = age, clock
         self._spoilt: set[str] = set()
 
     def get(self, key: str, prompt: str) -> tuple[str, Usage, float] | None:
@@ -96,21 +95,18 @@ class Replies:
             return None
         try:
             found = json.loads(unpacked(body, _LARGEST) or b"")
-            usage = TypeAdapter(Usage).validate_python(found["usage"])
-            seconds, at = float(found.get("seconds", 0.0)), float(found.get("at", 0.0))
-            reply, spoilt = found["reply"], found["prompt"] != prompt or not isinstance(found["reply"], str)
+            if found["prompt"] == prompt and isinstance(found["reply"], str):
+                usage = TypeAdapter(Usage).validate_python(found["usage"])
+                return found["reply"], usage, float(found.get("seconds", 0.0))
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError):
-            spoilt = True
-        if spoilt:
-            self._spoilt.add(key)
-            return None
-        return None if self._age and self._clock() - at > self._age else (reply, usage, seconds)
+            pass
+        self._spoilt.add(key)
+        return None
 
     def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
         """Keep a reply, with its prompt, by which it is known again."""
-        record = {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds, "at": self._clock()}
-        body = zlib.compress(json.dumps(record).encode())
-        self._blobs.put({key: body}, replace=bool(self._age) or key in self._spoilt)
+        record = {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds}
+        self._blobs.put({key: zlib.compress(json.dumps(record).encode())}, replace=key in self._spoilt)
         self._spoilt.discard(key)
 
 
@@ -269,7 +265,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)
-    replies = kept or (Replies(settings.kept(FILE), settings.reply_age) if settings.model_cache else None)
+    replies = kept or (Replies(settings.kept(FILE)) if settings.model_cache else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,

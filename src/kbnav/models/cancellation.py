@@ -28,21 +28,31 @@ class OutOfTime(Exception):
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
     """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
+    future = _in_thread(call)
+    if not wait([future], max(0.0, seconds)).done:
+        raise OutOfTime
+    return future.result()
+
+
+def _in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
+    """What ``call`` gives in a thread that keeps no process alive; ``cancellation`` is that of the code within."""
     future: Future[T] = Future()
     context = copy_context()
+    if cancellation:
+        context.run(_CANCELLATION.set, cancellation)
 
     def work() -> None:
         try:
             result = call()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            _settle(future.set_exception, error)
+            with suppress(InvalidStateError):  # nobody waits any more
+                future.set_exception(error)
         else:
-            _settle(future.set_result, result)
+            with suppress(InvalidStateError):
+                future.set_result(result)
 
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-timed").start()
-    if not wait([future], max(0.0, seconds)).done:
-        raise OutOfTime
-    return future.result()
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-call").start()
+    return future
 
 
 class Cancellation:
@@ -83,20 +93,7 @@ class Cancellation:
 
     def run(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in a thread of its own. Raises as ``check``, and what ``call`` raises."""
-        future: Future[T] = Future()
-        context = copy_context()
-
-        def work() -> None:
-            _CANCELLATION.set(self)
-            try:
-                result = call()
-            except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-                _settle(future.set_exception, error)
-            else:
-                _settle(future.set_result, result)
-
-        threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-step").start()
-        return self._wait(future)
+        return self._wait(_in_thread(call, self))
 
     def within(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
@@ -117,6 +114,21 @@ class Cancellation:
         """Have ``end`` called, from any thread, if the run is ended meanwhile: for what can stop a look-up's work."""
         future: Future[None] = Future()
         future.add_done_callback(lambda done: end() if done.cancelled() else None)
+        with self._cancelling(future):
+            yield
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended, self._why = True, why
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
+
+    @contextmanager
+    def _cancelling(self, future: Future[Any]) -> Iterator[None]:
+        """Have a future cancelled if the run is ended meanwhile, or was before."""
         with self._lock:
             self._waiting.add(future)
             ended = self._ended
@@ -128,28 +140,12 @@ class Cancellation:
             with self._lock:
                 self._waiting.discard(future)
 
-    def _end(self, why: str) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self._ended, self._why = True, why
-            waiting = list(self._waiting)
-        for future in waiting:
-            future.cancel()
-
     def _wait(self, future: Future[T]) -> T:
-        with self._lock:
-            self._waiting.add(future)
-            ended = self._ended
         try:
-            if ended:
-                future.cancel()
-            return future.result()
+            with self._cancelling(future):
+                return future.result()
         except CancelledError as error:
             raise self._error() from error
-        finally:
-            with self._lock:
-                self._waiting.discard(future)
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
@@ -191,10 +187,3 @@ async def _cancelled() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-
-
-def _settle(settle: Callable[[Any], None], value: object) -> None:
-    try:
-        settle(value)
-    except InvalidStateError:
-        return

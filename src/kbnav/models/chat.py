@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, clients, out_of_bounds
+from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
 
+_LOG = logging.getLogger("kbnav.models")
 REPLAY = "replay:"
 LARGEST = 4 * MIB
 """Bytes of a reply, which is a million tokens."""
@@ -76,6 +79,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         timeout=settings.model_timeout,
         max_retries=settings.model_retries,
         use_responses_api=False,
+        stream_usage=True,
         http_client=sync,
         http_async_client=awaited,
         openai_proxy=None,
@@ -121,6 +125,10 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         raise UsageError(f"the model's endpoint refused the request: {_line(error)}") from error
     except openai.APIResponseValidationError as error:
         raise BadResponse(f"the model's endpoint does not speak OpenAI's protocol: {_line(error)}") from error
+    except TooSlow as error:
+        raise ServiceError("the model did not answer in time") from error
+    except TooMuch as error:
+        raise BadResponse(f"the model's endpoint is not to be trusted: {error}") from error
     except openai.APITimeoutError as error:
         raise ServiceError("the model did not answer in time, nor after retries") from error
     except openai.APIConnectionError as error:
@@ -156,9 +164,58 @@ def _name(model: Any) -> str:
 
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
+    """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
-    return await model.ainvoke(prompt, extra_headers={"Connection": "close"})
+    options: dict[str, Any] = {"extra_headers": {"Connection": "close"}}
+    if tell := current_listener():
+        try:
+            return await _streamed(model, prompt, tell, options)
+        except TooMuch:
+            raise
+        except Exception:  # noqa: BLE001 - the endpoint refuses streams, or breaks one off
+            _LOG.debug("a stream went wrong", exc_info=True)
+    return await model.ainvoke(prompt, **options)
+
+
+async def _streamed(
+    model: Runnable[LanguageModelInput, AIMessage], prompt: Any, tell: Callable[[str, str, str], None], options: Any
+) -> AIMessage:
+    """A streamed reply. Raises ValueError where it breaks off, and whatever reading it raises."""
+    from langchain_core.messages import AIMessage
+    from langchain_core.messages.ai import add_ai_message_chunks
+    from langchain_core.messages.tool import invalid_tool_call, tool_call
+
+    pieces: list[Any] = []
+    text, tool, arguments = "", "", ""
+    async for piece in model.astream(prompt, **options):
+        pieces.append(piece)
+        text += str(piece.text)
+        for chunk in getattr(piece, "tool_call_chunks", ()):
+            if chunk["name"]:
+                tool, arguments = chunk["name"], ""
+            arguments += chunk["args"] or ""
+        tell(text, tool, arguments)
+    whole = pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
+    if not whole.response_metadata.get("finish_reason"):
+        raise ValueError("the stream broke off")
+    calls, odd = [], []
+    for one in whole.tool_call_chunks:  # LangChain reads arguments that were cut off as if they were whole
+        try:
+            read = json.loads(one["args"] or "{}")
+        except (ValueError, RecursionError):
+            read = None
+        if isinstance(read, dict):
+            calls.append(tool_call(name=one["name"] or "", args=read, id=one["id"]))
+        else:
+            odd.append(invalid_tool_call(name=one["name"] or "", args=one["args"], id=one["id"]))
+    return AIMessage(
+        whole.content,
+        tool_calls=calls,
+        invalid_tool_calls=odd,
+        usage_metadata=whole.usage_metadata,
+        response_metadata=whole.response_metadata,
+    )
 
 
 def _unreachable(error: Exception, otherwise: str) -> ServiceError:

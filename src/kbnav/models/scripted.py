@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
@@ -79,20 +78,19 @@ def _reply(steps: Sequence[Step]) -> AIMessage:
 
 NAME = "standin"
 """The model's name in every run it took part in."""
-
 _SENTENCES = 8
 """Sentences a document is put together from."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMBERED = re.compile(r"(?:Found for [^\[\]]*: )?\[\d+\] ")
 _DOCUMENTS = re.compile(r"<documents?>\n(.*?)\n</documents?>", re.DOTALL)
 _QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
-_CUE = re.compile(r"^(\w+):$")
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
-_CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
+_NAMED = re.compile(
+    r"[\"“„«]([^\"“”„«»]+)[\"“”»]"
+    r"|(?<![\w'’])([A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*)"
+)
+"""What stands in quotes or in capitals."""
 _JUDGED = re.compile(
     r"^# Question\n(.+?)\n+# Entry\n<result>\n(.*)</result>\n.*^# Judgement$", re.DOTALL | re.MULTILINE
 )
-_EDGES = ".,;:!?'’"
 
 
 class StandIn(BaseChatModel):
@@ -113,83 +111,42 @@ class StandIn(BaseChatModel):
 
 
 def answer(prompt: str) -> str:
-    """The reply to one prompt; empty for a prompt of another form."""
+    """The reply to one prompt; empty for a prompt of another form. Cues are those that files of prompts end with."""
     if judged := _JUDGED.search(prompt):
-        return _score(judged[1], judged[2])
-    lines = prompt.rstrip().splitlines()
-    cue = _CUE.match(lines[-1]) if lines else None
+        wanted = list(dict.fromkeys(words(judged[1])))
+        shared = sum(relevance(word, [judged[2]])[0] > 0 for word in wanted)
+        return f"{shared / len(wanted):.2f}" if wanted else "0"
+    cue = prompt.rstrip().rpartition("\n")[2]
     queries = _QUERY.findall(prompt)
-    if cue is None or not queries or cue[1] not in _ANSWERS:
+    if not queries:
         return ""
-    found = _DOCUMENTS.findall(prompt)
-    return _ANSWERS[cue[1]](queries[-1], found[-1] if found else "")
+    query, documents = queries[-1], _DOCUMENTS.findall(prompt)
+    keywords = ", ".join(dict.fromkeys(words(query)))
+    match cue:
+        case "Entities:":
+            return json.dumps([{"entity": {"name": name}} for name in names(query)], ensure_ascii=False)
+        case "Document:":
+            return " ".join(sentences(query, documents[-1] if documents else "") or words(query))
+        case "Keywords:":
+            return keywords
+        case "Analysis:":
+            return f"The query names {', '.join(names(query)) or 'nothing'}. It is about {keywords}."
+    return ""
 
 
 def names(query: str) -> list[str]:
-    """What a query may name: what stands in quotes or in capitals; where there is neither, its other words in runs."""
-    quoted = _QUOTED.findall(query)
-    found = [match[0].strip(_EDGES) for match in _CAPITALISED.finditer(_QUOTED.sub(" ", query))]
-    first, _, rest = found[0].partition(" ") if found else ("", "", "")
-    if query.lstrip().startswith(first) and not words(first):
-        found[:1] = [rest]  # what begins a sentence is in capitals whatever it is: "Which Stradivari"
-    elif query.lstrip().startswith(first) and not rest and first.istitle():
-        found = found[1:]  # "Find"
-    return list(dict.fromkeys(name for name in (*quoted, *found) if words(name))) or _runs(query)
-
-
-def _runs(query: str) -> list[str]:
-    """Runs of words between function words and punctuation, the longest first."""
-    runs: list[list[str]] = [[]]
-    for word in re.findall(r"[^\W_][\w'’-]*|[^\w\s]", query):
-        if words(word):
-            runs[-1].append(word)
-        else:
-            runs.append([])
-    return sorted((" ".join(run) for run in runs if run), key=lambda run: -len(run.split()))
+    """What a query may name: what stands in quotes or in capitals; where there is neither, the query's words."""
+    found = [quoted or capitals for quoted, capitals in _NAMED.findall(query)]
+    if found and query.lstrip().startswith(found[0]):  # what begins a sentence is in capitals whatever it is
+        first, _, rest = found[0].partition(" ")
+        found[:1] = [found[0]] if words(first) and rest else [rest]
+    telling = " ".join(words(query))
+    return list(dict.fromkeys(name for name in found if words(name))) or ([telling] if telling else [])
 
 
 def sentences(query: str, documents: str) -> list[str]:
-    """The sentences of the documents, a line each, that share most with the query, behind the first of their document.
-
-    They keep their order; each comes once.
-    """
-    lines = [_SENTENCE.split(_NUMBERED.sub("", line.strip())) for line in documents.splitlines()]
-    given = list(dict.fromkeys(part for line in lines for part in line))
+    """The sentences of the documents that share most with the query, each once, in their order."""
+    given = list(dict.fromkeys(re.split(r"(?<=[.!?])\s+|\n", _NUMBERED.sub("", documents).strip())))
     scores = dict(zip(given, relevance(query, given), strict=True))
-    best = set(sorted((part for part in given if scores[part] > 0), key=lambda part: -scores[part])[:_SENTENCES])
-    chosen = [line for line in lines if not best.isdisjoint(line)]
-    return list(dict.fromkeys(part for line in chosen for part in line if part == line[0] or part in best))
-
-
-def _entities(query: str, documents: str) -> str:  # noqa: ARG001 - as all answers
-    return json.dumps([{"entity": {"name": name}} for name in names(query)], ensure_ascii=False)
-
-
-def _document(query: str, documents: str) -> str:
-    return " ".join(sentences(query, documents)) or " ".join(words(query))
-
-
-def _keywords(query: str, documents: str) -> str:  # noqa: ARG001
-    return ", ".join(dict.fromkeys(words(query)))
-
-
-def _analysis(query: str, documents: str) -> str:  # noqa: ARG001
-    named = ", ".join(names(query)) or "nothing"
-    return f"The query names {named}. It is about {', '.join(dict.fromkeys(words(query)))}."
-
-
-def _score(query: str, documents: str) -> str:
-    wanted: Sequence[str] = list(dict.fromkeys(words(query)))
-    shared = sum(relevance(word, [documents])[0] > 0 for word in wanted)
-    return f"{shared / len(wanted):.2f}" if wanted else "0"
-
-
-_ANSWERS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
-    {
-        "Entities": _entities,
-        "Document": _document,
-        "Keywords": _keywords,
-        "Analysis": _analysis,
-    }
-)
-"""By the cue that the prompts under ``prompts/`` end with."""
+    best = sorted((part for part in given if scores[part] > 0), key=lambda part: -scores[part])[:_SENTENCES]
+    return [part for part in given if part in best]

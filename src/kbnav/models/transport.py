@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
+import math
+import time
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -71,90 +72,12 @@ def current_listener() -> Callable[[str, str, str], None] | None:
     return lambda text, tool, arguments: listener(Draft(purpose, text, tool, arguments))
 
 
-def as_stream(body: bytes) -> bytes | None:
-    """A request for a completion as one for a stream; None for any other, and where several replies are asked for."""
-    try:
-        asked = json.loads(body)
-    except ValueError:
-        return None
-    if not isinstance(asked, dict) or "messages" not in asked or asked.get("stream") or asked.get("n", 1) != 1:
-        return None
-    return json.dumps({**asked, "stream": True, "stream_options": {"include_usage": True}}).encode()
-
-
-class Pieces:
-    """Puts the pieces of a streamed completion together (OpenAI's chat completion chunks, as server-sent events)."""
-
-    def __init__(self, tell: Callable[[str, str, str], None]) -> None:
-        """``tell`` is told text, tool and arguments as far as they have come."""
-        self._tell = tell
-        self._head: dict[str, Any] = {}
-        self._message: dict[str, Any] = {"role": "assistant", "content": None}
-        self._calls: list[dict[str, Any]] = []
-        self._places: dict[Any, int] = {}
-        self._finish: str | None = None
-        self.error: dict[str, Any] | None = None
-        """What went wrong, where the endpoint says so in the middle."""
-        self.over = False
-        """Whether the endpoint said that this was all."""
-
-    def line(self, line: str) -> None:
-        """Take one line of the stream. Raises ValueError for one that is no piece."""
-        if not line.startswith("data:"):
-            return
-        data = line.removeprefix("data:").strip()
-        if data == "[DONE]":
-            self.over = True
-            return
-        piece = json.loads(data)
-        if piece.get("error"):
-            self.error = {"error": piece["error"]}
-            return
-        self._head.update({name: piece[name] for name in ("id", "created", "model", "usage") if piece.get(name)})
-        for choice in (piece.get("choices") or ())[:1]:
-            self._finish = choice.get("finish_reason") or self._finish
-            self._add(choice.get("delta") or {})
-        self.over = self.over or bool(self._finish)
-
-    def _add(self, delta: dict[str, Any]) -> None:
-        for name, value in delta.items():
-            if name == "tool_calls":
-                for call in value or ():
-                    self._add_to_call(call)
-            elif name != "role" and isinstance(value, str):
-                self._message[name] = (self._message.get(name) or "") + value
-        last = self._calls[-1]["function"] if self._calls else {"name": "", "arguments": ""}
-        self._tell(self._message["content"] or "", last["name"], last["arguments"])
-
-    def _add_to_call(self, piece: dict[str, Any]) -> None:
-        """A piece belongs to the call of its index; without one, to the call of its id, or to the last."""
-        key = piece.get("index", piece.get("id"))
-        if not self._calls or (key is not None and key not in self._places):
-            self._places[key] = len(self._calls)
-            self._calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-        call = self._calls[-1 if key is None else self._places[key]]
-        function = piece.get("function") or {}
-        call["id"] = call["id"] or piece.get("id") or ""
-        call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
-        given = function.get("arguments") or ""
-        call["function"]["arguments"] += given if isinstance(given, str) else json.dumps(given)
-
-    def whole(self) -> dict[str, Any]:
-        """The completion, as an endpoint sends it that does not stream."""
-        message = {**self._message, **({"tool_calls": self._calls} if self._calls else {})}
-        choice = {"index": 0, "message": message, "finish_reason": self._finish or "stop"}
-        head = {"id": "", "created": 0, "model": "", **self._head}
-        return {**head, "object": "chat.completion", "choices": [choice]}
-
-
 MIB = 1024 * 1024
 HIDDEN = b"[hidden]"
 SHORTEST = 6
 """Characters of a secret; what is shorter cannot be told from ordinary text."""
 _PORTS = {"http": 80, "https": 443}
 _HOME = "kbnav.home"
-_REFUSED = (400, 404, 405, 415, 422, 501)
-"""Statuses with which an endpoint may refuse a stream that it does not know."""
 T = TypeVar("T")
 
 
@@ -193,7 +116,7 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
     import openai
 
     library = _library()
-    bounded = _bounding(largest)
+    bounded = _bounding(largest, seconds)
 
     class Client(openai.DefaultHttpxClient):
         def send(self, request: Any, **options: Any) -> Any:
@@ -213,39 +136,12 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             """Leave the closing to what is said above."""
 
     class AsyncClient(openai.DefaultAsyncHttpxClient):
-        streams = True
-        """Whether the endpoint may be asked for streams: until it refuses one."""
-
         async def send(self, request: Any, **options: Any) -> Any:
             request.extensions[_HOME] = origin(str(request.url))
             try:
-                return await asyncio.wait_for(self._heard(request, options), seconds)
+                return await asyncio.wait_for(super().send(request, **options), seconds)
             except TimeoutError as error:
                 raise library.ReadTimeout(_slow(seconds), request=request) from error
-
-        async def _heard(self, request: Any, options: dict[str, Any]) -> Any:
-            """The reply, whole; where somebody listens, they are told of it as it comes."""
-            tell = current_listener()
-            asked = as_stream(request.content) if tell and self.streams else None
-            if tell is None or asked is None:
-                return await super().send(request, **options)
-            headers = {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
-            extensions = dict(request.extensions)
-            for_stream = library.Request(
-                request.method, request.url, headers=headers, content=asked, extensions=extensions
-            )
-            response = await super().send(for_stream, **{**options, "stream": True})
-            try:
-                if response.status_code in _REFUSED:
-                    again = await super().send(request, **options)
-                    self.streams = again.status_code >= 400  # then it was not the stream that it refused
-                    return again
-                if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    await response.aread()
-                    return response
-                return await _together(response, request, Pieces(tell), library)
-            finally:
-                await response.aclose()
 
     def to_home(request: Any) -> None:
         request.headers["Accept-Encoding"] = "gzip, deflate"
@@ -264,20 +160,6 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
         AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),
     )
-
-
-async def _together(response: Any, request: Any, pieces: Pieces, library: Any) -> Any:
-    """A streamed completion as a response that came whole; one that breaks off is an error that is tried again."""
-    async for line in response.aiter_lines():
-        try:
-            pieces.line(line)
-        except (ValueError, LookupError, AttributeError, TypeError):  # no completion, as whoever reads it will say
-            return library.Response(200, text=line, request=request)
-        if pieces.error:
-            return library.Response(500, json=pieces.error, request=request)
-    if not pieces.over:
-        raise library.RemoteProtocolError("the reply broke off", request=request)
-    return library.Response(200, json=pieces.whole(), request=request)
 
 
 def _hang_up(transports: Iterable[Any]) -> None:
@@ -314,8 +196,8 @@ def _library() -> Any:
     return sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
 
 
-def _bounding(largest: int) -> Callable[[Any], None]:
-    """What lets a response whose body is still to be read give no more than ``largest`` bytes, unpacked here."""
+def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
+    """What lets a response give no more than ``largest`` bytes, unpacked here, and no piece after ``seconds``."""
     library = _library()
 
     class Body(library.SyncByteStream):  # type: ignore[name-defined, misc]
@@ -348,7 +230,7 @@ def _bounding(largest: int) -> Callable[[Any], None]:
             del response.headers["content-encoding"]
         body = AsyncBody if isinstance(response.stream, library.AsyncByteStream) else Body
         secrets = credentials(response.request.headers.get("authorization", ""))
-        response.stream = body(response.stream, _Reading(packed, largest, secrets))
+        response.stream = body(response.stream, _Reading(packed, largest, secrets, seconds))
 
     return bound
 
@@ -376,13 +258,16 @@ def _forms(secrets: Iterable[str]) -> list[bytes]:
 class _Reading:
     """Reads a body piece by piece: unpacks it, counts, and leaves out what must never be told."""
 
-    def __init__(self, packed: str, largest: int, secrets: Sequence[str]) -> None:
+    def __init__(self, packed: str, largest: int, secrets: Sequence[str], seconds: float = math.inf) -> None:
+        self._seconds, self._end = seconds, time.monotonic() + seconds
         self._inflate = zlib.decompressobj(wbits=47) if packed in ("gzip", "deflate") else None
         self._largest, self._left = largest, largest
         self._secrets = _forms(secrets)
         self._kept = b""  # what may be the start of a secret
 
     def __call__(self, piece: bytes) -> bytes:
+        if time.monotonic() > self._end:
+            raise TooSlow(_slow(self._seconds))
         # one byte more than is left, so that a body of just the limit is told from a larger one
         plain = self._inflate.decompress(piece, self._left + 1) if self._inflate else piece
         self._left -= len(plain)

@@ -230,7 +230,6 @@ class Fact(NamedTuple):
     """A link that an observation shows: ids and names of its ends, and the relation, ``^`` before it if it comes in.
 
     An empty ``target`` stands for whatever the relation leads to. A ``generated`` fact is a model's word alone.
-    ``qualifiers`` are what the statement says more, as text.
     """
 
     source: str
@@ -240,7 +239,6 @@ class Fact(NamedTuple):
     relation_name: str = ""
     target_name: str = ""
     generated: bool = False
-    qualifiers: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -61,7 +60,6 @@ class Endpoints(Strict):
 
     sparql: Address = "https://query.wikidata.org/sparql"
     api: Address = "https://www.wikidata.org/w/api.php"
-    entity_data: Address = "https://www.wikidata.org/wiki/Special:EntityData/"
     query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
     entity_page: Address = "https://www.wikidata.org/wiki/"
@@ -377,8 +375,6 @@ class Settings(BaseSettings):
     """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a cached answer is used; 0 turns the cache off."""
-    reply_age: float = Field(default=0.0, ge=0)
-    """Seconds for which a kept reply of a model is given again; 0: for ever."""
     shared: SecretStr = SecretStr("")
     """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
     journal: SecretStr = SecretStr("")
@@ -389,16 +385,15 @@ class Settings(BaseSettings):
     @property
     def chat(self) -> BaseChatModel | None:
         """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
-        chat: BaseChatModel | None = self._chat
-        return chat
+        return self._chat  # type: ignore[no-any-return]
 
     def asking(self, model: str | BaseChatModel) -> Settings:
         """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""
-        if isinstance(model, str):
-            name, chat = model, None
-        else:
-            name, chat = _name_of(model), model
-        changed = self.model_copy(update={"model": name})
+        name, chat = (model, None) if isinstance(model, str) else ("", model)
+        for attribute in ("model_name", "model", "model_id"):  # chat models have no common name for their name
+            found = getattr(chat, attribute, None)
+            name = name or (found if isinstance(found, str) else "")
+        changed = self.model_copy(update={"model": name or chat._llm_type if chat else name})
         changed._chat = chat
         return changed
 
@@ -431,12 +426,6 @@ def _without_users(value: Any) -> Any:
     return [_without_users(one) for one in value] if isinstance(value, list) else value
 
 
-def _name_of(chat: BaseChatModel) -> str:
-    """Chat models have no common name for their name."""
-    names = (getattr(chat, name, None) for name in ("model_name", "model", "model_id"))
-    return next((name for name in names if isinstance(name, str) and name), chat._llm_type)
-
-
 def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:
     """The full names of all settings, as ``budget.steps``."""
     for name, field in (model or Settings).model_fields.items():
@@ -465,11 +454,6 @@ def _wrong(item: Mapping[str, Any]) -> str:
     return f"{name}: {item['msg']}"
 
 
-PREFIX = "KBNAV_"
-_ELSEWHERE = {"KBNAV_TEST_DATA"}
-"""Variables that are read by the tests and benchmarks alone."""
-
-
 class Explained(NamedTuple):
     """A setting; ``value`` is plain JSON data, secrets masked, and ``source`` a variable, the file, or ``default``."""
 
@@ -478,60 +462,21 @@ class Explained(NamedTuple):
     source: str
 
 
-def variable_of(name: str) -> str:
-    """The environment's variable of a setting."""
-    return PREFIX + name.replace(".", "__").upper()
-
-
 def explained(settings: Settings) -> list[Explained]:
     """Every setting of ``settings``, as they were read without further arguments."""
-    values = settings.public()
-    from_environment, from_file = EnvSettingsSource(Settings)(), TomlConfigSettingsSource(Settings)()
+    values, in_file = settings.public(), TomlConfigSettingsSource(Settings)()
+    variables = {name.upper() for name in os.environ}
     found = []
     for name in setting_names():
-        source = "default"
-        if _has(from_environment, name):
-            source = _variable_used(name)
-        elif _has(from_file, name):
-            source = SETTINGS_FILE
+        own = "KBNAV_" + name.replace(".", "__").upper()
+        names = [own, own.partition("__")[0], *(["OPENAI_API_KEY"] if name == "api_key" else [])]
+        used = [one for one in names if one in variables]
+        source = used[0] if used else "default" if _get(in_file, name) is None else SETTINGS_FILE
         found.append(Explained(name, _get(values, name), source))
     return found
 
 
-def misspelled_variables() -> list[str]:
-    """A line for each ``KBNAV_…`` variable that is no setting but is much like one."""
-    known = {variable_of(name) for name in setting_names()}
-    groups = {variable_of(name) for name in Settings.model_fields}
-    lines = []
-    for name in sorted(os.environ):
-        base = name.upper()
-        if base.startswith(PREFIX) and base not in known | groups | _ELSEWHERE and not _inside(base, known):
-            guess = did_you_mean(base, known)
-            if guess:
-                lines.append(f"{name} is no setting{guess}")
-    return lines
-
-
-def _inside(variable: str, known: set[str]) -> bool:
-    """Whether it is an entry of a setting that is a table, as ``KBNAV_PRICES__GPT4__PROMPT``."""
-    parts = variable.split("__")
-    return any("__".join(parts[:count]) in known for count in range(1, len(parts)))
-
-
-def _variable_used(name: str) -> str:
-    used = [one for one in (variable_of(name), "OPENAI_API_KEY") if one in {key.upper() for key in os.environ}]
-    group = variable_of(name.partition(".")[0])
-    return used[0] if used else group
-
-
-def _has(values: Mapping[str, Any], name: str) -> bool:
-    first, _, rest = name.partition(".")
-    inner = values.get(first)
-    if inner is None:
-        return False
-    return not rest or (isinstance(inner, Mapping) and _has(inner, rest))
-
-
-def _get(values: Mapping[str, Any], name: str) -> Any:
-    first, _, rest = name.partition(".")
-    return _get(values[first], rest) if rest else values[first]
+def _get(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values

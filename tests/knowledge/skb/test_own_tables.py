@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build, unfinished
+from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
@@ -163,7 +163,7 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, ne
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str, encoding: str, packed: bool) -> None:
     rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
@@ -179,31 +179,15 @@ def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str,
     assert not losses.counts
 
 
-@pytest.mark.parametrize(("encoding", "name"), [("cp1252", "Zoë – €5"), ("latin-1", "Zoë \x81")])
-def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path, encoding: str, name: str) -> None:
+def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path) -> None:
+    encoding, name = "cp1252", "Zoë – €5"
     path = tmp_path / "n.csv"
-    path.write_bytes(("id;name\n" + "1;plain\n" * 200_000 + f"2;{name}\n").encode(encoding))
+    path.write_bytes(("id;name\n" + "1;plain\n" * 2_000 + f"2;{name}\n").encode(encoding))
     losses = Losses()
     assert [node.name for node in TableSource([path]).nodes(losses)][-1] == name
     ((reason, count),) = losses.counts.items()
     assert (count, losses.examples[reason]) == (1, ["n.csv"])
     assert "not UTF-8, read as Windows-1252" in reason
-
-
-def test_only_a_build_of_the_same_input_is_called_unfinished(tmp_path: Path) -> None:
-    class Cut(TableSource):
-        def edges(self, losses: Losses):
-            raise KeyboardInterrupt
-
-    (tmp_path / "n.csv").write_text("id,name\n1,a\n")
-    (tmp_path / "m.csv").write_text("id,name\n2,b\n")
-    source, other, out = TableSource([tmp_path / "n.csv"]), TableSource([tmp_path / "m.csv"]), tmp_path / "x.skb"
-    assert not unfinished(source, out, BARE)
-    with pytest.raises(KeyboardInterrupt):
-        build(Cut([tmp_path / "n.csv"]), out, BARE)
-    assert unfinished(source, out, BARE)
-    assert not unfinished(other, out, BARE)
-    assert not unfinished(source, out, BARE._replace(sparql=True))
 
 
 RDF = {

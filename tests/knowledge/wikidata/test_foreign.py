@@ -21,7 +21,7 @@ from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.site import learn_by_http, rdf_prefixes, siteinfo
+from kbnav.knowledge.wikidata.site import learn_by_http, siteinfo
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
@@ -58,7 +58,7 @@ def ids(table: AnswerTable) -> list[str]:
     return sorted(cell.entity_id or "" for row in table.rows for cell in row if cell)
 
 
-def test_what_it_calls_things_is_found_out_of_its_siteinfo_its_rdf_and_its_labels(kb):
+def test_what_it_calls_things_is_found_out_of_its_siteinfo_its_queries_and_its_labels(kb):
     words = vocabulary_of(kb)
     assert words.concept_base == BASE
     assert words.each(["P31", "P279", "P106", "P21"]) == ("P1", "P2", "P3", "P4")
@@ -176,22 +176,6 @@ def test_settings_go_before_what_is_found_out(mirror, tmp_path):
 def test_a_served_copy_is_another_wikibase_by_its_url_too(mirror, tmp_path):
     with MirrorServer(mirror) as server, open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
         assert vocabulary_of(kb).of("P31") == "P1"
-        assert not (tmp_path / "sites").exists()  # another server may have the port tomorrow
-
-
-def test_what_was_found_out_is_kept_for_its_host(mirror, tmp_path, monkeypatch):
-    monkeypatch.setattr("kbnav.knowledge.wikidata.site.is_loopback", lambda _url: False)
-    with MirrorServer(mirror) as server:
-        settings = Settings(endpoints=endpoints_of(server.url), home=tmp_path)
-        http = open_http(settings)
-        first = learn_by_http(settings, http, told(http, settings))
-        kept = list((tmp_path / "sites").iterdir())
-        assert len(kept) == 1
-        gone = settings.model_copy(
-            update={"endpoints": settings.endpoints.model_copy(update={"sparql": "http://127.0.0.1:9/"})}
-        )
-        assert learn_by_http(gone, http, told(http, settings)) == first
-        http.close()
 
 
 def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
@@ -214,19 +198,6 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
     assert site.page("P1", "") == "https://kb.example/wiki/Property:P1"
     assert site.namespaces == {"item": "120", "property": "122"}
     assert site.vocabulary.of("P31") == ""  # the query service is down: nothing is invented
-
-
-def test_prefixes_of_the_rdf_are_its_own_names_and_namespaces_elsewhere():
-    turtle = """@prefix kb: <https://kb.example/entity/> .
-@prefix kbt: <https://kb.example/prop/direct/> .
-@prefix wds: <https://other.example/entity/statement/> .
-@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
-"""
-    assert rdf_prefixes(turtle, BASE) == {
-        "kb": BASE,
-        "kbt": "https://kb.example/prop/direct/",
-        "wds": "https://other.example/entity/statement/",
-    }
 
 
 def test_entity_documents_are_placed_under_the_concept_base(tmp_path):

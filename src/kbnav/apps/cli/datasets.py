@@ -101,7 +101,7 @@ def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
         raise UsageError("--of pairs takes two datasets: questions of people, and made ones")
     human, made = (find_dataset(name, load().data) for name in names)
     found = compare_questions(human, made, count)
-    emit(as_json, asdict(found), pairs_markdown(found).rstrip("\n"))
+    emit(as_json, [asdict(one) for one in found], pairs_markdown(found).rstrip("\n"))
 
 
 def _threads(names: Sequence[str], as_json: bool) -> None:

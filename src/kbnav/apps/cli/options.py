@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -112,10 +111,8 @@ class Asking:
 
 def load(given: list[str] | None = None, system: str | None = None, **named: Any) -> Settings:
     """The settings under ``--set`` pairs and named values, of which None is left out. Raises UsageError."""
-    from kbnav.settings.model import load_settings, misspelled_variables
+    from kbnav.settings.model import load_settings
 
-    for line in misspelled_variables():
-        print(f"kbnav: {line}", file=sys.stderr)
     named = {name: value for name, value in named.items() if value is not None}
     if not given:
         return load_settings(**named)

@@ -274,8 +274,6 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
         print(f"  {metric:<10} {_percent(one.mean)}   95 % interval {_percent(one.low)} to {_percent(one.high)}")
     for note in scores.notes():
         print(f"  {note}")
-    if scores.all.qald:
-        print(f"  GERBIL     {_percent(scores.all.qald['f1'])}   QALD macro F1 {_percent(scores.all.qald['qald_f1'])}")
     if info.kb.get("kind") == "sparql" and (challenge := scores.all.text2sparql):
         names = {"precision": "P", "recall": "R", "f1": "F1", "f1_ndcg": "F1 with nDCG where order counts"}
         print(f"  TEXT2SPARQL {', '.join(f'{name} {_percent(challenge[key])}' for key, name in names.items())}")
@@ -326,7 +324,6 @@ def show_comparison(a: Path, b: Path) -> None:
             f"  {one.metric:<10} {_percent(one.a.mean)} → {_percent(one.b.mean)}   "
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
-            + (f"; detectable: {_percent(one.detectable)}" if one.detectable is not None else "")
         )
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import Store
 
 NO_ENCODER = "none"
-_UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
 _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
 _MEMORY = 2 << 30
@@ -197,13 +196,11 @@ def _published(kind: Format, sources: Sequence[Path], language: str, labels: Seq
 
 
 def _build(source: Source, out: str, options: Options, console: Console) -> Meta:
-    from kbnav.knowledge.skb.build import build, unfinished
+    from kbnav.knowledge.skb.build import build
     from kbnav.knowledge.skb.lance.tables import is_lance
 
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
-    if unfinished(source, Path(out), options):
-        console.print(_UNFINISHED, style="dim")
     with _resumable(console), StageProgress(console) as progress:
         return build(source, Path(out), options, progress=progress)
 

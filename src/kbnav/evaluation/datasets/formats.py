@@ -203,53 +203,50 @@ def read_text2sparql(file: File) -> Iterator[Question]:
 # One's own questions
 
 
-def read_jsonl(file: File) -> Iterator[Question]:
-    """One's own questions: JSON lines with ``id`` and ``question`` (a text, or texts by language).
+def own_question(record: Record) -> Question:
+    """A question of one's own: ``id`` and ``question`` (a text, or texts by language). Raises DataError.
 
-    Optional: ``sparql``; ``answers`` (ids or labels as plain texts and numbers, SPARQL JSON bindings, a SPARQL JSON
-    result, or a boolean); ``nodes`` (node ids of an SKB); ``meta`` (an object).
+    Optional: ``sparql``, and what ``own_answer`` reads. Other fields and columns, and those of ``meta``, are kept.
     """
-    for record in file.json_lines():
-        question = record.get("question", str, dict)
-        texts = {"en": record.text("question")} if isinstance(question, str) else question
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
-            raise record.error("'question' needs a text, or texts by language")
-        given = record.get("answers", list, dict, bool) if "answers" in record.value else None
-        plain = plain_answers(record, given) if isinstance(given, list) else None
-        nodes = record.get("nodes", list) if "nodes" in record.value else []
-        if not all(isinstance(node, (str, int)) and not isinstance(node, bool) for node in nodes):
-            raise record.error("'nodes' must be ids, strings or whole numbers")
-        yield Question(
-            id=record.identifier("id"),
-            texts=texts,
-            query=record.get("sparql", str) if "sparql" in record.value else "",
-            answers=plain_table(plain) if plain else stored_answer(record, given),
-            nodes=tuple(map(str, nodes)),
-            meta=record.get("meta", dict) if "meta" in record.value else {},
-            plain=tuple(map(str, plain or ())),
-        )
+    question = record.get("question", str, dict)
+    texts = {"en": record.text("question")} if isinstance(question, str) else question
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
+        raise record.error("'question' needs a text, or texts by language")
+    table, plain, nodes = own_answer(record)
+    columns = ("id", "question", "sparql", "answers", "nodes", "meta")
+    others = {name: value for name, value in record.value.items() if name not in columns and value}
+    return Question(
+        id=record.identifier("id"),
+        texts=texts,
+        query=record.get("sparql", str).strip() if "sparql" in record.value else "",
+        answers=table,
+        nodes=nodes,
+        meta={**others, **(record.get("meta", dict) if "meta" in record.value else {})},
+        plain=plain,
+    )
 
 
-def read_table(file: File) -> Iterator[Question]:
-    """One's own questions: CSV or TSV with the columns ``id`` and ``question``; other columns go to ``meta``.
+def own_answer(record: Record) -> tuple[AnswerTable | None, tuple[str, ...], tuple[str, ...]]:
+    """The answer in a record of one's own: a table, the plain answers it was made of, and nodes. Raises DataError.
 
-    Optional: ``sparql``; ``answers`` and ``nodes``, of which several are parted by ``|``, or are a JSON list; true or
-    false alone is a boolean.
+    ``answers`` are ids or labels as plain texts and numbers, SPARQL JSON bindings, a SPARQL JSON result, or a boolean;
+    ``nodes`` are ids of an SKB. In a cell several are parted by ``|``, or are a JSON list.
     """
-    columns = ("id", "question", "sparql", "answers", "nodes")
-    for record in table_records(file):
-        answers = cell_values(record, "answers")
-        boolean = answers[0].lower() == "true" if [one.lower() for one in answers] in (["true"], ["false"]) else None
-        plain = answers if answers and boolean is None else []
-        yield Question(
-            id=record.identifier("id"),
-            texts={"en": record.text("question")},
-            query=str(record.value.get("sparql", "")).strip(),
-            answers=AnswerTable(boolean=boolean) if boolean is not None else plain_table(plain) if plain else None,
-            nodes=tuple(cell_values(record, "nodes")),
-            meta={name: value for name, value in record.value.items() if name not in columns and value},
-            plain=tuple(plain),
-        )
+    given, nodes = record.value.get("answers"), record.value.get("nodes")
+    if isinstance(given, str):
+        boolean = {"true": True, "false": False}.get(given.strip().lower())
+        given = (_cell_values(record, "answers") or None) if boolean is None else boolean
+    elif given is not None:
+        given = record.get("answers", list, dict, bool)
+    if isinstance(nodes, str):
+        nodes = _cell_values(record, "nodes")
+    elif nodes is not None:
+        nodes = record.get("nodes", list)
+    if not all(isinstance(node, (str, int)) and not isinstance(node, bool) for node in nodes or ()):
+        raise record.error("'nodes' must be ids, strings or whole numbers")
+    plain = _plain_answers(record, given) if isinstance(given, list) else None
+    table = _plain_table(plain) if plain else stored_answer(record, given)
+    return table, tuple(map(str, plain or ())), tuple(map(str, nodes or ()))
 
 
 def table_records(file: File) -> Iterator[Record]:
@@ -260,7 +257,7 @@ def table_records(file: File) -> Iterator[Record]:
         yield Record(file.path, number, dict(zip(header, row, strict=True)))
 
 
-def cell_values(record: Record, name: str) -> list[str]:
+def _cell_values(record: Record, name: str) -> list[str]:
     """The values in a cell: a JSON list, or texts parted by ``|``. Raises DataError."""
     text = str(record.value.get(name) or "").strip()
     if not text.startswith("["):
@@ -269,10 +266,10 @@ def cell_values(record: Record, name: str) -> list[str]:
         found = json.loads(text)
     except ValueError as error:
         raise record.error(f"{name!r} is not a JSON list: {error}") from error
-    return [str(one) for one in plain_answers(record, found) or ()]
+    return [str(one) for one in _plain_answers(record, found) or ()]
 
 
-def plain_answers(record: Record, given: list[Any]) -> list[str | int | float] | None:
+def _plain_answers(record: Record, given: list[Any]) -> list[str | int | float] | None:
     """Answers that are plain texts or numbers; None where they are bindings. Raises DataError where they are mixed."""
     wrong = [one for one in given if isinstance(one, bool) or not isinstance(one, (str, int, float))]
     if not given or len(wrong) == len(given):
@@ -284,7 +281,7 @@ def plain_answers(record: Record, given: list[Any]) -> list[str | int | float] |
     return [one.strip() if isinstance(one, str) else one for one in given]
 
 
-def plain_table(plain: Sequence[str | int | float]) -> AnswerTable:
+def _plain_table(plain: Sequence[str | int | float]) -> AnswerTable:
     """Plain answers as one column: ids of Wikidata (``Q42``, ``wd:Q42``) and IRIs as such, else numbers and texts."""
 
     def cell(value: str | int | float) -> Cell:
@@ -323,8 +320,8 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "stark-mag": read_stark,
         "stark-prime": read_stark,
         "text2sparql": read_text2sparql,
-        "jsonl": read_jsonl,
-        "table": read_table,
+        "jsonl": lambda file: map(own_question, file.json_lines()),
+        "table": lambda file: map(own_question, table_records(file)),
     }
 )
 """Reader of each format; SOURCES has the same keys."""

@@ -11,10 +11,8 @@ from kbnav.evaluation.metrics.ranking import (
 )
 from kbnav.evaluation.metrics.tables import (
     Answer,
-    QaldMacro,
     RowMajor,
     Text2Sparql,
-    qald_macro,
     row_major,
     text2sparql_scores,
 )
@@ -24,11 +22,9 @@ __all__ = [
     "STARK_METRICS",
     "Answer",
     "AnswerRanks",
-    "QaldMacro",
     "RankingScores",
     "RowMajor",
     "Text2Sparql",
-    "qald_macro",
     "ranking_scores",
     "ranks_in_lists",
     "row_major",

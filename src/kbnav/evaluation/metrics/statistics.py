@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -143,18 +143,3 @@ def minimum_detectable_effect(
         else:
             high = middle
     return high
-
-
-def minimum_detectable_difference(
-    differences: Sequence[float], *, questions: int | None = None, alpha: float = 0.05, power: float = 0.8
-) -> float:
-    """The same for any score, as F1, from the spread of the questions' differences between two runs, [q].
-
-    By the normal approximation: ``(z(1 - alpha/2) + z(power)) * sd / sqrt(questions)``; ``questions`` is the size of
-    the set in question, that of ``differences`` if left out. Raises UsageError with fewer than two differences.
-    """
-    if len(differences) < 2:
-        raise UsageError("the spread of differences needs two questions at least")
-    normal = NormalDist()
-    factor = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
-    return float(factor * stdev(differences) / (questions or len(differences)) ** 0.5)

@@ -1,4 +1,4 @@
-"""Metrics of answer tables: SPINACH's row-major F1, GERBIL's macro F1 for QALD, and those of TEXT2SPARQL.
+"""Metrics of answer tables: SPINACH's row-major F1, and those of the TEXT2SPARQL challenge.
 
 The row-major F1 (SPINACH, section 5.1) matches rows exactly, at any size: rows are grouped into kinds with a count
 each, kinds that share no cell are solved apart, and what is left is a small assignment problem a component.
@@ -339,44 +339,6 @@ def _scipy(module: str) -> Any:
     """
     with needs("eval", "the score of a table that is partly right"):
         return importlib.import_module(f"scipy.{module}")
-
-
-@dataclass(frozen=True)
-class QaldMacro:
-    """Means over questions, as GERBIL reports them.
-
-    ``f1`` is the mean of the questions' F1. ``qald_f1`` is the harmonic mean of ``qald_precision`` and ``recall``,
-    where ``qald_precision`` counts a question that was left unanswered as precision 1.
-    """
-
-    precision: float
-    recall: float
-    f1: float
-    qald_precision: float
-    qald_f1: float
-
-
-def qald_macro(pairs: Iterable[tuple[Answer, Answer]]) -> QaldMacro:
-    """GERBIL's macro scores of (predicted, gold) pairs; all 0 without any.
-
-    Answers are sets of values, without order, columns or types; a boolean is the value ``true`` or ``false``, and no
-    prediction is an empty set. Where both sets are empty all three scores are 1; where one is empty they are 0, but for
-    ``qald_precision``, which is 1 where only the prediction is.
-    """
-
-    def values(answer: Answer) -> frozenset[str]:
-        truth = _boolean(answer)
-        return _values(answer) if truth is None else frozenset([str(truth).lower()])
-
-    scores = []
-    for predicted, gold in ((values(one), values(other)) for one, other in pairs):
-        if not predicted and not gold:
-            scores.append((1.0, 1.0, 1.0, 1.0))
-            continue
-        precision, recall, f1 = _precision_recall(predicted, gold)
-        scores.append((precision, recall, f1, precision if predicted else 1.0))
-    precision, recall, f1, qald_precision = _column_means(scores, 4)
-    return QaldMacro(precision, recall, f1, qald_precision, _harmonic(qald_precision, recall))
 
 
 @dataclass(frozen=True)

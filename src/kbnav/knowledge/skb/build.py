@@ -54,7 +54,9 @@ from kbnav.knowledge.skb.schema import (
     Meta,
     NodeRecord,
     NodeText,
+    NodeType,
     Progress,
+    Relation,
     Source,
     no_progress,
     type_starts,
@@ -147,7 +149,7 @@ def build(
     made = prepare(out)
     try:
         with only_builder(out):
-            state = _State.resume(out / WORK, fingerprint(source, options, previous))
+            state = _State(out / WORK, _fingerprint(source, options, previous))
             job = _Job(source, options, out / WORK, state, previous, progress)
             try:
                 job.run()
@@ -162,13 +164,7 @@ def build(
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
 
 
-def unfinished(source: Source, out: Path, options: Options) -> bool:
-    """Whether ``build`` with these goes on behind what an earlier one, which was killed, did of the same input."""
-    saved = _saved(out / WORK)
-    return saved.get("fingerprint") == fingerprint(source, options) and bool(saved["done"])
-
-
-def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
+def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
     wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
@@ -178,21 +174,20 @@ def fingerprint(source: Source, options: Options, previous: Path | None = None) 
 class _State:
     """Which stages of a build are done, and what later ones must know of them; kept in ``build/progress.json``."""
 
-    def __init__(self, work: Path, fingerprint: str, done: dict[str, dict[str, Any]]) -> None:
-        self._work, self._fingerprint, self.done = work, fingerprint, done
-        self._lock = Lock()
-
-    @classmethod
-    def resume(cls, work: Path, fingerprint: str) -> _State:
+    def __init__(self, work: Path, fingerprint: str) -> None:
         """Take up a build of the same input, or begin a new one."""
-        saved = _saved(work)
-        if saved.get("fingerprint") != fingerprint:
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            saved = {"done": {}}
-        state = cls(work, fingerprint, saved["done"])
-        state._save()
-        return state
+        self._path, self._fingerprint, self._lock = work / STATE, fingerprint, Lock()
+        self.done: dict[str, dict[str, Any]] = {}
+        try:
+            saved = json.loads(self._path.read_text())
+            if saved["fingerprint"] == fingerprint:
+                self.done = saved["done"]
+                return
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        self._save()
 
     def finish(self, stage: str, found: dict[str, Any]) -> None:
         """Remember a finished stage."""
@@ -201,16 +196,9 @@ class _State:
             self._save()
 
     def _save(self) -> None:
-        new = self._work / f"{STATE}.new"
+        new = self._path.with_suffix(".new")
         new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
-        new.replace(self._work / STATE)
-
-
-def _saved(work: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((work / STATE).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
+        new.replace(self._path)
 
 
 class _Job:
@@ -266,27 +254,25 @@ class _Job:
         if options.sparql:
             yield TRIPLES, self._triples
         if options.text:
-            yield TEXT, self._text
+            yield TEXT, partial(self._text, TEXT, relations=False)
             yield NAMES, self._names
         for part, relations in ((VECTORS, False), (RELATIONAL_VECTORS, True)):
             if relations and not options.relations:
                 continue
             if relations and options.text:
-                yield RELATIONAL_TEXT, self._relational_text
+                yield RELATIONAL_TEXT, partial(self._text, RELATIONAL_TEXT, relations=True)
             if options.vectors:
                 yield part, partial(self._vectors, part, relations=relations)
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         """The description of what was built, known after the stage ``graph``."""
         nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
-        found = {
-            "types": [{"name": kind, "count": count} for kind, count in nodes["types"]],
-            "relations": [{"name": relation, "count": count} for relation, count in graph["relations"]],
-            "tuples": graph["tuples"],
-            "dropped": dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
-            "tokens": self._state.done.get(TEXT, {}).get("tokens"),
-        }
         return Meta(
+            types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),
+            relations=tuple(Relation(name=relation, count=count) for relation, count in graph["relations"]),
+            tuples=graph["tuples"],
+            dropped=dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
+            tokens=self._state.done.get(TEXT, {}).get("tokens"),
             name=name,
             source=self._source.description,
             data=data,
@@ -296,7 +282,6 @@ class _Job:
             encoder=self._options.encoder_name,
             sparql=self._options.sparql,
             files=files,
-            **found,
         )
 
     @property
@@ -324,7 +309,7 @@ class _Job:
         if not any(count for _, count in types):
             raise DataError(f"no nodes in {self._source.description}")
         np.save(self._work / POSITIONS, positions)
-        return {"types": types, "dropped": _dropped(losses)}
+        return {"types": types, "dropped": losses.report()}
 
     def _graph(self) -> dict[str, Any]:
         losses = Losses()
@@ -351,7 +336,7 @@ class _Job:
                 {"source": types[source], "relation": relations[relation], "target": types[target], "count": count}
                 for (source, relation, target), count in tuples.items()
             ],
-            "dropped": _dropped(losses),
+            "dropped": losses.report(),
         }
 
     def _triples(self) -> dict[str, Any]:
@@ -364,26 +349,19 @@ class _Job:
         rdf.build(source, self._folder(TRIPLES))
         return {}
 
-    def _text(self) -> dict[str, Any]:
-        tokens = 0
-
-        def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
-            nonlocal tokens
-            for text in texts:
-                tokens += len(text.document.split())
-                yield text
-
-        self._index_text(counted(self._texts().rendered()), TEXT)
-        return {"tokens": tokens}
-
-    def _relational_text(self) -> dict[str, Any]:
-        self._index_text(self._texts(relations=True).rendered(), RELATIONAL_TEXT)
-        return {}
-
-    def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
+    def _text(self, part: str, *, relations: bool) -> dict[str, Any]:
         from kbnav.knowledge.skb import text
 
-        text.build(texts, self._folder(part), type_start=self._type_start, progress=self._progress)
+        tokens = 0
+
+        def counted() -> Iterator[NodeText]:
+            nonlocal tokens
+            for node in self._texts(relations=relations).rendered():
+                tokens += len(node.document.split())
+                yield node
+
+        text.build(counted(), self._folder(part), type_start=self._type_start, progress=self._progress)
+        return {"tokens": tokens}
 
     def _names(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import names
@@ -392,7 +370,7 @@ class _Job:
         names.build(named, self._folder(NAMES), type_start=self._type_start, progress=self._progress)
         return {}
 
-    def _texts(self, *, relations: bool = False) -> Texts:
+    def _texts(self, *, relations: bool) -> Texts:
         meta = self._meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
         return Texts(self._work.parent.resolve(), meta, relations)
 
@@ -419,10 +397,6 @@ class _Job:
         return {}
 
 
-def _dropped(losses: Losses) -> dict[str, Any]:
-    return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
-
-
 class _NodeWriter:
     """Writes ``nodes/`` and ``documents/`` from records in any order."""
 
@@ -438,9 +412,13 @@ class _NodeWriter:
 
     def add(self, record: NodeRecord, losses: Losses) -> None:
         """Take the next record, or count the reason it is left out for."""
-        reason = self._left_out(record)
-        if reason:
-            losses.add(reason, f"{record.id} {record.name}".strip())
+        reason = "node deleted" if record.deleted else "node id given twice" if record.id in self._seen else ""
+        try:
+            record.id.encode()
+        except UnicodeEncodeError:  # halves of characters, which JSON may hold
+            reason = "node whose id is no text"
+        if reason or not record.id:
+            losses.add(reason or "node without an id", f"{record.id} {record.name}".strip())
             self._kind.append(-1)
             self._index.append(-1)
             return
@@ -456,18 +434,6 @@ class _NodeWriter:
         self._ids[kind].append(record.id)
         self._names[kind].append(record.name)
         self._documents.add(kind, record.fields)
-
-    def _left_out(self, record: NodeRecord) -> str:
-        """The reason a node is left out for; empty where it is not."""
-        if not record.id:
-            return "node without an id"
-        try:
-            record.id.encode()
-        except UnicodeEncodeError:  # halves of characters, which JSON may hold
-            return "node whose id is no text"
-        if record.deleted:
-            return "node deleted"
-        return "node id given twice" if record.id in self._seen else ""
 
     def finish(self) -> tuple[npt.NDArray[np.int32], list[tuple[str, int]]]:
         """Returns each record's node number, -1 where it was left out, and the types with their counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,8 @@ LOOKED_AT = 5_000_000
 _ANY = Hop()
 _LONGEST = 3
 """Edges of a path that is evidence."""
-_ROW = 512
-"""Neighbours of a node that are looked at for evidence, in one direction: a hub's are no reason."""
-_VISITED = 20_000
+_LOOKED_AT = 100_000
+"""Edges that are looked at for such a path."""
 
 
 @dataclass(frozen=True)
@@ -114,41 +114,9 @@ class Explorer:
 
     def ways(self, start_id: str, end_id: str, limit: int) -> ShortestPaths:
         """The shortest paths between two nodes, whatever the direction of their edges. Raises UnknownId."""
-        start, end = self.skb.number(start_id), self.skb.number(end_id)
-        if start == end:
-            return ShortestPaths(((),), 0)
-        sides = [[np.array([one], np.int32)] for one in (start, end)]
-        looked = 0
-        while True:
-            meeting = np.intersect1d(sides[0][-1], sides[1][-1])
-            if len(meeting):
-                break
-            costs = [int(self._degrees(side[-1]).sum()) for side in sides]
-            side = sides[int(np.argmin(costs))]
-            looked += min(costs)
-            if not min(costs) or looked > LOOKED_AT:
-                return ShortestPaths((), 0, looked > LOOKED_AT)
-            side.append(np.setdiff1d(self.skb.graph.expand(side[-1], _ANY), np.concatenate(side)))
-        layers = self._between(sides, meeting)
-        walks = islice(self._walks((start,), layers[1:]), limit)
-        return ShortestPaths(tuple(map(self._path, walks)), len(layers) - 1)
-
-    def _between(self, sides: Sequence[Sequence[NodeNumbers]], meeting: NodeNumbers) -> list[NodeNumbers]:
-        """The nodes that lie on a shortest path, by their distance from its start."""
-        layers = [meeting]
-        for layer in reversed(sides[0][:-1]):
-            layers.insert(0, np.intersect1d(layer, self.skb.graph.expand(layers[0], _ANY)))
-        for layer in reversed(sides[1][:-1]):
-            layers.append(np.intersect1d(layer, self.skb.graph.expand(layers[-1], _ANY)))
-        return layers
-
-    def _walks(self, walk: tuple[int, ...], layers: Sequence[NodeNumbers]) -> Iterator[tuple[int, ...]]:
-        if not layers:
-            yield walk
-            return
-        steps = np.intersect1d(self.skb.graph.neighbors(walk[-1]), layers[0])
-        for step in steps[np.argsort(self._degrees(steps), kind="stable")].tolist():
-            yield from self._walks((*walk, step), layers[1:])
+        layers, cut = _layers(self.skb.graph, [self.skb.number(start_id)], [self.skb.number(end_id)], LOOKED_AT)
+        walks = islice(_walks(self.skb.graph, layers), limit)
+        return ShortestPaths(tuple(map(self._path, walks)), max(len(layers) - 1, 0), cut)
 
     def _step(self, node: int, chance: random.Random, but: set[int]) -> int | None:
         """A neighbour by a relation drawn first, so that those of few edges are met as well."""
@@ -169,11 +137,47 @@ class Explorer:
             for one, other in pairwise(walk)
         )
 
-    def _degrees(self, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
-        """How many edges each has, shape [nodes]."""
-        starts = [self.skb.graph.arrays(way)[0] for way in WAYS]
-        counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
-        return counts
+
+def _layers(
+    graph: Graph, starts: Sequence[int], ends: Sequence[int], most: int, longest: float = math.inf
+) -> tuple[list[NodeNumbers], bool]:
+    """The nodes that lie on a shortest path, by their distance from its start; none where there is none.
+
+    Also whether there may be one all the same, because more than ``most`` edges were in the way.
+    """
+    sides = [[np.array(side, np.int32)] for side in (starts, ends)]
+    looked = 0
+    while not len(meeting := np.intersect1d(sides[0][-1], sides[1][-1])):
+        costs = [int(_degrees(graph, side[-1]).sum()) for side in sides]
+        side = sides[int(np.argmin(costs))]
+        looked += min(costs)
+        if not min(costs) or looked > most or len(sides[0]) + len(sides[1]) - 2 >= longest:
+            return [], looked > most
+        side.append(np.setdiff1d(graph.expand(side[-1], _ANY), np.concatenate(side)))
+    layers = [meeting]
+    for layer in reversed(sides[0][:-1]):
+        layers.insert(0, np.intersect1d(layer, graph.expand(layers[0], _ANY)))
+    for layer in reversed(sides[1][:-1]):
+        layers.append(np.intersect1d(layer, graph.expand(layers[-1], _ANY)))
+    return layers, False
+
+
+def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The paths through layers, those over nodes with few edges first."""
+    if not layers:
+        if walk:
+            yield walk
+        return
+    steps = np.intersect1d(graph.neighbors(walk[-1]), layers[0]) if walk else layers[0]
+    for step in steps[np.argsort(_degrees(graph, steps), kind="stable")].tolist():
+        yield from _walks(graph, layers[1:], (*walk, step))
+
+
+def _degrees(graph: Graph, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
+    """How many edges each has, shape [nodes]."""
+    starts = [graph.arrays(way)[0] for way in WAYS]
+    counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
+    return counts
 
 
 def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:
@@ -187,7 +191,7 @@ def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", 
 def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], about: str) -> Provenance:
     """What links nodes with those that a question is about, and what their documents say of it.
 
-    The edges are those of a shortest path; where there are several of the same length, of the first that is found.
+    The edges are those of a shortest path, of several one over nodes with few edges.
 
     Args:
         kb: where the nodes are.
@@ -202,41 +206,20 @@ def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], abou
     named: dict[str, str] = {}
     for node in nodes:
         number = skb.nodes.ids.find(node)
-        path = _path_to(skb.graph, number, begun - {number}) if number >= 0 else []
+        ends = [number] if number >= 0 else []
+        layers, _ = _layers(skb.graph, sorted(begun - {number}), ends, _LOOKED_AT, _LONGEST)
+        path = next(_walks(skb.graph, layers), ())
         found: list[Evidence] = []
         for one, other in pairwise(path):
-            ends = [skb.id(end) for end in (one, other)]
-            named |= kb.labels(ends)
+            both = [skb.id(end) for end in (one, other)]
+            named |= kb.labels(both)
             for way, relation in _links(skb.graph, one, other):
                 name = skb.relation_names[relation]
                 named[name] = name.replace("_", " ")
-                source, target = ends if way == "out" else reversed(ends)
+                source, target = both if way == "out" else reversed(both)
                 found.append(Evidence(node_term(source), name, node_term(target)))
         if sentence := sentences.get(node):
             found.append(Evidence(node_term(node), "", Term("literal", sentence), source="document"))
         rows.append(tuple(found))
         named |= kb.labels([node])
     return Provenance(tuple(rows), labels=named)
-
-
-def _path_to(graph: Graph, node: int, goals: Collection[int]) -> list[int]:
-    """The nodes of a shortest path from one of the goals to a node; none where it is long."""
-    came: dict[int, int] = {node: node}
-    front = [node]
-    for _ in range(_LONGEST if goals else 0):
-        found: list[int] = []
-        for here in front:
-            for there in (other for way in WAYS for other in graph.row(here, way).nodes[:_ROW].tolist()):
-                if there in came:
-                    continue
-                came[there] = here
-                if there in goals:
-                    path = [there]
-                    while path[-1] != node:
-                        path.append(came[path[-1]])
-                    return path
-                found.append(there)
-            if len(came) > _VISITED:
-                return []
-        front = found
-    return []

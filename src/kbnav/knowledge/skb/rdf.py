@@ -225,7 +225,6 @@ class SparqlStore:
         """
         refuse_oversized(text)
         guard(text, ())
-        _refuse_unknown_prefix(text)
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
         prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
@@ -235,22 +234,23 @@ class SparqlStore:
         return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def _error(self, error: QueryError) -> Exception:
-        name = self._skb.meta.name
-        if error.reason in ("timeout", "memory"):
+        name, reason = self._skb.meta.name, error.reason
+        if reason in ("timeout", "memory"):
             return QueryTimeout(f"{error}; make it simpler: name a node, fewer patterns, or a LIMIT in a subquery")
-        if error.reason == "syntax":
-            return QuerySyntaxError(f"syntax error: {error}")
-        if error.reason == "size":
-            return QueryRefused(str(error))
-        if error.reason == "broken":
+        if reason == "broken":
             return DataError(f"{name}: its triples cannot be read: {error}")
-        if error.reason == "busy":
+        if reason == "busy":
             return ServiceError(f"{name} does not answer now: {error}; ask again later")
-        return QueryRefused(f"the query could not be run: {error}")
+        return QuerySyntaxError(f"syntax error: {error}") if reason == "syntax" else QueryRefused(str(error))
 
     def _refuse_unknown_term(self, query: str) -> None:
         tokens, name = tokenize(query), self._skb.meta.name
         declared = {**SKB_PREFIXES, **declared_prefixes(tokens)}
+        for before, token in zip([None, *tokens], tokens, strict=False):  # the parser knows Wikidata's prefixes too
+            prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
+            if prefix not in (*declared, "", "_") and not (before and before.is_word("PREFIX")):
+                there = ", ".join(f"{one}:" for one in declared)
+                raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {there}")
         for iri in dict.fromkeys(expand(token, declared) for token in tokens):
             for prefix, names in self._names.items():
                 local = iri.removeprefix(SKB_PREFIXES[prefix])
@@ -268,19 +268,6 @@ class SparqlStore:
     def close(self) -> None:
         """End the child processes."""
         self._pool.close()
-
-
-def _refuse_unknown_prefix(query: str) -> None:
-    """Say which prefixes there are here before the parser, which knows Wikidata's too, lets others pass."""
-    tokens = tokenize(query)
-    known = {**SKB_PREFIXES, **declared_prefixes(tokens)}
-    before = None
-    for token in tokens:
-        prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
-        if prefix not in (*known, "", "_") and not (before and before.is_word("PREFIX")):
-            names = ", ".join(f"{name}:" for name in known)
-            raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {names}")
-        before = token
 
 
 def node_ids(table: AnswerTable) -> Iterator[str]:

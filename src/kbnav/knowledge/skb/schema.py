@@ -93,11 +93,8 @@ class NodeType(_Frozen):
     count: Annotated[int, Field(ge=0)]
 
 
-class Relation(_Frozen):
+class Relation(NodeType):
     """A relation, that is an edge type."""
-
-    name: str
-    count: Annotated[int, Field(ge=0)]
 
 
 class TypeTuple(_Frozen):
@@ -302,12 +299,9 @@ class Losses:
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
 
-    def report(self) -> dict[str, Dropped]:
-        """The counts and examples by reason."""
-        return {
-            reason: Dropped(count=count, examples=tuple(self.examples[reason]))
-            for reason, count in sorted(self.counts.items())
-        }
+    def report(self) -> dict[str, dict[str, Any]]:
+        """The counts and examples by reason, each as a ``Dropped``."""
+        return {reason: {"count": count, "examples": self.examples[reason]} for reason, count in self.counts.items()}
 
 
 def refuse_unbounded(value: Any, memory: int, place: str) -> None:

@@ -156,7 +156,6 @@ def _rdf_date(parts: re.Match[str]) -> str:
 
 
 _BEHIND = {"zh": ("zh-hans", "zh-cn", "zh-hant", "zh-tw"), "no": ("nb",), "nb": ("no",)}
-_LEXICAL = ("lemmas", "representations", "glosses")
 _SHAPE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 
 
@@ -181,9 +180,9 @@ def entity_of(reply: Mapping[str, Any], asked: str) -> Mapping[str, Any]:
         raise no_page(asked)
     if not isinstance(document, dict) or not document.get("id"):
         raise BadResponse(f"{asked}: not an entity document")
-    kind = document.get("type") or ("lexeme" if "lemmas" in document else "item")
-    if kind not in ("item", "property", "lexeme", "form", "sense"):
-        raise UnknownId(f"{asked} is of the kind {kind}; entries are of items, properties and lexemes")
+    kind = document.get("type") or "item"
+    if kind not in ("item", "property"):
+        raise UnknownId(f"{asked} is of the kind {kind}; entries are of items and properties: query for others")
     return document
 
 
@@ -203,12 +202,9 @@ def brief(document: Mapping[str, Any], language: str) -> Entity:
     try:
         wanted = languages(language)
         kind = str(document.get("type") or "item")
-        label = _term(document.get("labels"), wanted) or next(
-            (text for part in _LEXICAL if (text := _any_term(document.get(part), wanted))), ""
-        )
         return Entity(
             str(document["id"]),
-            label,
+            _term(document.get("labels"), wanted),
             _term(document.get("descriptions"), wanted),
             kind,
             str(document.get("datatype") or ""),
@@ -239,7 +235,6 @@ def parse(document: Mapping[str, Any], *, language: str, known: Mapping[str, Ent
             entity=brief(document, language),
             statements=statements,
             identifiers=identifiers,
-            document=_lexeme_text(document, language, known),
             aliases=_aliases(document, language),
             redirected_from=str(redirect.get("from", "")) if isinstance(redirect, dict) else "",
             omitted=dict(omitted),
@@ -282,9 +277,6 @@ def _references(document: Mapping[str, Any]) -> Iterator[str]:
             for snak in _snaks(statement):
                 yield snak["property"]
                 yield from _snak_references(snak)
-    for part in ("language", "lexicalCategory"):
-        if isinstance(document.get(part), str):
-            yield document[part]
 
 
 def _snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -364,49 +356,7 @@ def _term(terms: Any, wanted: Sequence[str]) -> str:
     return ""
 
 
-def _any_term(terms: Any, wanted: Sequence[str]) -> str:
-    """The same, and where none has one, all there are: a lemma is in the lexeme's own language."""
-    return _term(terms, wanted) or " / ".join(str(term["value"]) for term in (terms or {}).values())
-
-
 def _aliases(document: Mapping[str, Any], language: str) -> tuple[str, ...]:
     aliases = document.get("aliases") or {}
     found = [str(one["value"]) for code in (language, "mul") for one in aliases.get(code, ())]
     return tuple(dict.fromkeys(found))
-
-
-def _lexeme_text(document: Mapping[str, Any], language: str, known: Mapping[str, Entity]) -> str:
-    """Language, category, forms and senses of a lexeme; empty for other kinds."""
-    if "lemmas" not in document:
-        return ""
-    wanted = languages(language)
-    lines = []
-    for part, title in (("language", "Language"), ("lexicalCategory", "Lexical category")):
-        entity = str(document.get(part) or "")
-        label = known[entity].label if entity in known else ""
-        lines.append(f"{title}: {label} ({entity})" if label else f"{title}: {entity}")
-    for form in document.get("forms") or ():
-        lines.append(f"Form {form['id']}: {_any_term(form.get('representations'), wanted)}")
-    for sense in document.get("senses") or ():
-        lines.append(f"Sense {sense['id']}: {_any_term(sense.get('glosses'), wanted)}")
-    return "\n".join(lines)
-
-
-def example_values(document: Mapping[str, Any], example_property: str, property_id: str) -> Iterator[tuple[str, Any]]:
-    """Subject id and value snak of the examples that a property's own document gives (P1855 and its like)."""
-    try:
-        for found, statement in claims(document):
-            snak = statement["mainsnak"]
-            if found != example_property or snak["snaktype"] != "value" or statement.get("rank") == "deprecated":
-                continue
-            subject = referenced(snak["datavalue"]["value"])
-            for value in (statement.get("qualifiers") or {}).get(property_id, ()):
-                snak_value(value, str)  # of the promised form
-                yield subject, value
-    except _SHAPE as error:
-        raise BadResponse(f"{document.get('id')}: not of the form of an entity document: {error!r}") from error
-
-
-def snak_ids(snak: Mapping[str, Any]) -> list[str]:
-    """Ids of the entities that the value of a snak names."""
-    return list(_snak_references(snak))

@@ -66,7 +66,6 @@ def endpoints_of(url: str) -> Endpoints:
     return Endpoints(
         sparql=f"{base}/sparql",
         api=f"{base}/w/api.php",
-        entity_data=f"{base}/wiki/Special:EntityData/",
         entity_page=f"{base}/wiki/",
     )
 
@@ -179,13 +178,13 @@ class WikidataKB:
         return replace(entry, redirected_from=asked) if moved else entry
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
-        """See ``KnowledgeBase``. From the property's own page and a sample of its uses; those with labels go first."""
+        """See ``KnowledgeBase``. From a sample of the property's uses; those with labels go first."""
         code = _code(language)
         asked = self._id(property_id, "P")
-        own = queries.curated_uses(self._api.document(asked, code), asked, self._words)
-        used = queries.found_uses(self.select(queries.examples_query(asked)), self._words)
-        chosen = queries.candidate_uses([*own, *used], self._words)
-        known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
+        chosen = queries.candidate_uses(self.select(queries.examples_query(asked)), self._words)
+        known = self._api.brief([asked, *(one for use in chosen for one in use.ids(self._words))], code)
+        if asked not in known:
+            raise no_page(asked)
         relation = known.get(asked, Entity(asked, kind="property"))
         return queries.shown_examples(chosen, relation, known, limit, self._words)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
@@ -23,10 +23,9 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
     Statement,
-    Value,
 )
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, entity_ids
-from kbnav.knowledge.wikidata.entities import Name, example_values, snak_ids, snak_value, term_value
+from kbnav.knowledge.wikidata.entities import term_value
 
 FETCHED = 500
 """Edges fetched for each direction. A hub has millions: the limit is inside, before labels are looked up."""
@@ -53,16 +52,21 @@ def edges_query(item: str, direction: Way, relations: Sequence[str], languages: 
         for columns, pattern in forms
         for one in chosen
     ]
-    named_edges = [
-        f'OPTIONAL {{ ?neighbor rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
-        for number, language in enumerate(languages)
-    ]
-    labels = ", ".join(f"?l{number}" for number in range(len(languages)))
+    optional, label = label_clauses(languages, "?neighbor")
     described = (
         f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
     )
-    head = f"SELECT ?relation ?neighbor ?form (COALESCE({labels}) AS ?label) ?description WHERE {{"
-    return "\n".join([head, "\nUNION ".join(parts), *named_edges, described, "}"])
+    head = f"SELECT ?relation ?neighbor ?form ({label} AS ?label) ?description WHERE {{"
+    return "\n".join([head, "\nUNION ".join(parts), *optional, described, "}"])
+
+
+def label_clauses(languages: Sequence[str], thing: str) -> tuple[list[str], str]:
+    """SPARQL that binds the labels of a thing, and the expression for that in the first language that has one."""
+    clauses = [
+        f'OPTIONAL {{ {thing} rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
+        for number, language in enumerate(languages)
+    ]
+    return clauses, f"COALESCE({', '.join(f'?l{number}' for number in range(len(languages)))})"
 
 
 def relations_query(item: str, direction: Way) -> str:
@@ -116,21 +120,6 @@ USES_SAMPLED = 20_000
 USES_FETCHED = 100
 CANDIDATES = 24
 """Uses whose labels are looked up: two ids each and the property's fit into one request."""
-CURATED = ("P1855", "P2271", "P5192", "P5977")
-"""Wikidata property example, and its like for properties, lexemes and senses, by their ids there."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """A use of a property before labels are known: its subject, its value as it came, and the ids in that."""
-
-    subject: str
-    value: Term | Mapping[str, Any]
-    ids: tuple[str, ...] = ()
-
-    def read(self, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) -> Value:
-        """The value, its entities named by ``name``."""
-        return term_value(self.value, name, words) if isinstance(self.value, Term) else snak_value(self.value, name)
 
 
 def examples_query(property_id: str) -> str:
@@ -145,42 +134,37 @@ def examples_query(property_id: str) -> str:
     )
 
 
-def curated_uses(document: Mapping[str, Any], property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
-    """The examples that a property's own document gives. Raises BadResponse where it is not of the promised form."""
-    uses = []
-    for one in words.each(CURATED):
-        for subject, snak in example_values(document, one, property_id):
-            uses.append(Use(subject, snak, tuple(snak_ids(snak))))
-    return uses
+@dataclass(frozen=True)
+class Use:
+    """A use of a property before labels are known."""
+
+    subject: str
+    value: Term
+
+    def ids(self, words: Vocabulary) -> tuple[str, ...]:
+        """The subject, and the value where it is an entity."""
+        named = words.entity_id(self.value.value) if self.value.type == "uri" else ""
+        return (self.subject, named) if named else (self.subject,)
 
 
-def found_uses(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
-    """The uses in the result of ``examples_query``."""
-    uses = []
-    for subject, value in table.rows:
-        if subject is not None and value is not None and (one := words.entity_id(subject.value)):
-            named = words.entity_id(value.value) if value.type == "uri" else ""
-            uses.append(Use(one, value, (named,) if named else ()))
-    return uses
+def candidate_uses(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
+    """Of the result of ``examples_query``, at most 24 uses of different subjects.
 
-
-def candidate_uses(uses: Iterable[Use], words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
-    """At most 24 uses of different subjects, in order; behind them those with a value that one before has.
-
-    As far behind come unknown values and subjects that are their own value, as countries are in their country.
+    Behind the others come those with a value that one before has, unknown values, and subjects that are their own
+    value, as countries are in their country.
     """
-    subjects: set[str] = set()
-    values: set[str] = set()
-    fresh: list[Use] = []
-    others: list[Use] = []
-    for use in uses:
-        if use.subject not in subjects:
-            subjects.add(use.subject)
-            value = use.read(str, words)
-            key = value.id or value.text
-            dull = value.special or key == use.subject or key in values
-            values.add(key)
-            (others if dull else fresh).append(use)
+    subjects, values = set[str](), set[str]()
+    fresh, others = list[Use](), list[Use]()
+    for subject, cell in table.rows:
+        one = words.entity_id(subject.value) if subject is not None and cell is not None else ""
+        if not one or cell is None or one in subjects:
+            continue
+        subjects.add(one)
+        value = term_value(cell, str, words)
+        key = value.id or value.text
+        dull = value.special or key == one or key in values
+        values.add(key)
+        (others if dull else fresh).append(Use(one, cell))
     return (fresh + others)[:CANDIDATES]
 
 
@@ -196,9 +180,13 @@ def shown_examples(
     def label(one: str) -> str:
         return known[one].label if one in known else ""
 
-    ordered = sorted(uses, key=lambda use: sum(not label(one) for one in (use.subject, *use.ids)))
+    ordered = sorted(uses, key=lambda use: sum(not label(one) for one in use.ids(words)))
     return [
-        Example(known.get(use.subject, Entity(use.subject)), relation, use.read(lambda one: label(one) or one, words))
+        Example(
+            known.get(use.subject, Entity(use.subject)),
+            relation,
+            term_value(use.value, lambda one: label(one) or one, words),
+        )
         for use in ordered[:limit]
     ]
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kbnav.answers.relevance import words
 from kbnav.answers.relevance import words as telling_words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
@@ -21,6 +20,7 @@ from kbnav.knowledge.base import Entity, Qualifier, SearchKind, SearchResult, St
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, text_literal
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import term_value
+from kbnav.knowledge.wikidata.queries import label_clauses
 
 LONGEST = 250
 """Characters of a search; the API refuses longer ones."""
@@ -59,10 +59,10 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
     return (
         asked.exact(phrase, language)
         or (asked.part([plain], phrase, begins=True) if plain else None)
-        or (asked.by_words(phrase) if named else asked.part(parts, phrase))
-        or (asked.part(parts, phrase) if named else asked.by_words(phrase))
+        or (asked.by_words(phrase, " ") if named else asked.part(parts, phrase))
+        or (asked.part(parts, phrase) if named else asked.by_words(phrase, " "))
         or (asked.exact(phrase, "en") if language != "en" else None)
-        or asked.by_rarest_word(phrase)
+        or asked.by_words(phrase, " OR ")
         or SearchResult(suggestion=asked.suggestion)
     )
 
@@ -84,9 +84,8 @@ class _Search:
         entities, properties = self._named(phrase, spoken)
         if not entities and not properties:
             return None
-        wanted = phrase.casefold()
-        same = [one for one in entities if _is_named(one, wanted)]
-        others = [one for one in entities if not _is_named(one, wanted)]
+        same = [one for one in entities if _is_named(one, phrase)]
+        others = [one for one in entities if not _is_named(one, phrase)]
         found = (*same, *(others[:BESIDE_EXACT] if same else others))
         return SearchResult(found, properties, "exact", phrase)
 
@@ -94,10 +93,10 @@ class _Search:
         """What is named as a part of the phrase, or whose name begins with it."""
         found = [self._named(part.text, self.language, part.kind) for part in parts]
         if not begins:  # a part is a guess, and the beginning of another name no more than a coincidence
-            found = [
-                (_of_name(entities, part.text), _of_name(properties, part.text) or _not_identifiers(properties))
-                for part, (entities, properties) in zip(parts, found, strict=True)
-            ]
+            for place, (part, (entities, properties)) in enumerate(zip(parts, found, strict=True)):
+                same, so = ([one for one in some if _is_named(one, part.text)] for some in (entities, properties))
+                own = so or [one for one in properties if one.datatype != "external-id"]
+                found[place] = tuple(same), tuple(own)
         if not any(map(any, found)):
             return None
         entities = tuple(entity for some, _ in found for entity in some[:LOOSE])
@@ -105,15 +104,10 @@ class _Search:
         matched = [part.text for part, some in zip(parts, found, strict=True) if any(some)]
         return SearchResult(entities, properties, "shorter", " | ".join(matched), dropped(phrase, matched))
 
-    def by_words(self, phrase: str) -> SearchResult | None:
-        """What has every telling word of the phrase in its names and description."""
-        return self._by_words(phrase, " ") if self._spend() else None
-
-    def by_rarest_word(self, phrase: str) -> SearchResult | None:
-        """What has the rarest of the words; says which of the others it lacks."""
-        return self._by_words(phrase, " OR ") if len(telling_words(phrase)) > 1 else None
-
-    def _by_words(self, phrase: str, joint: str) -> SearchResult | None:
+    def by_words(self, phrase: str, joint: str) -> SearchResult | None:
+        """What has every telling word of the phrase in its names and description; with OR between them, the rarest."""
+        if not self._spend() if joint == " " else len(telling_words(phrase)) < 2:
+            return None
         kinds: list[Literal["item", "property"]] = ["item", "property"]
         if self.kind != "any":
             kinds = ["property"] if self.kind == "property" else ["item"]
@@ -153,10 +147,9 @@ class _Search:
         Three of four properties of Wikidata are identifiers: of 133 whose label begins with "national", 125. They are
         shown beside others only where properties are asked for, or the phrase is the name of one.
         """
-        wanted = phrase.casefold()
 
         def behind(one: Entity) -> int:
-            if _is_named(one, wanted) or _is_named(one, f"{wanted} id"):
+            if _is_named(one, phrase) or _is_named(one, f"{phrase} id"):
                 return 0
             return 1 + (one.datatype == "external-id")
 
@@ -171,14 +164,6 @@ class _Search:
         return tuple(replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties)
 
 
-def _of_name(found: Sequence[Entity], name: str) -> tuple[Entity, ...]:
-    return tuple(one for one in found if _is_named(one, name.casefold()))
-
-
-def _not_identifiers(properties: Sequence[Entity]) -> tuple[Entity, ...]:
-    return tuple(one for one in properties if one.datatype != "external-id")
-
-
 def _named_in(entity: Entity, phrase: str) -> int:
     """Words of an entity's label where the whole of it stands in a phrase, else 0."""
     label = telling_words(entity.label)
@@ -186,9 +171,9 @@ def _named_in(entity: Entity, phrase: str) -> int:
     return len(label) if label and f" {' '.join(label)} " in f" {said} " else 0
 
 
-def _is_named(entity: Entity, wanted: str) -> bool:
-    """Whether a label or alias is the phrase, given without case."""
-    return wanted in (entity.label.casefold(), entity.alias.casefold())
+def _is_named(entity: Entity, phrase: str) -> bool:
+    """Whether a label or alias is the phrase, but for case."""
+    return phrase.casefold() in (entity.label.casefold(), entity.alias.casefold())
 
 
 @dataclass(frozen=True)
@@ -248,12 +233,8 @@ def _name(words: Sequence[str]) -> tuple[int, int]:
 
 def dropped(phrase: str, matched: Sequence[str]) -> str:
     """The words of a phrase that no part has, those that tell something."""
-    kept = {word for text in matched for word in telling_words(text)}
-    return " ".join(word for word in telling_words(phrase) if not any(_alike(word, one) for one in kept))
-
-
-def _alike(word: str, other: str) -> bool:
-    return word == other or word.removesuffix("s") == other.removesuffix("s")
+    kept = {word.removesuffix("s") for text in matched for word in telling_words(text)}
+    return " ".join(word for word in telling_words(phrase) if word.removesuffix("s") not in kept)
 
 
 def _trim(words: Sequence[str]) -> list[str]:
@@ -307,49 +288,30 @@ def told_apart(
     ]
     if not alike or not words.each((INSTANCE_OF, *_TELLING)):
         return tuple(entities)
+    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING)))
+    optional, label = label_clauses(languages, "?value")
+    query = (
+        f"SELECT ?entity ?edge ?value ({label} AS ?label) {{ VALUES ?entity {{ "
+        f"{' '.join(f'wd:{entity.id}' for entity in alike)} }} "
+        f"VALUES ?edge {{ {edges} }} ?entity ?edge ?value {' '.join(optional)} }} LIMIT 200"
+    )
     try:
-        facts = _facts(select(_query([entity.id for entity in alike], languages, words)), words)
+        rows = select(query).rows
     except (TellModel, BadResponse):
         return tuple(entities)
-    return tuple(
-        replace(entity, description="; ".join(part for part in (entity.description, facts.get(entity.id, "")) if part))
-        if entity in alike
-        else entity
-        for entity in entities
-    )
-
-
-def _query(ids: Sequence[str], languages: Sequence[str], words: Vocabulary) -> str:
-    """SPARQL for the columns ``entity``, ``edge``, ``value`` and ``label``."""
-    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING)))
-    labels = " ".join(
-        f'OPTIONAL {{ ?value rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
-        for number, language in enumerate(languages)
-    )
-    found = ", ".join(f"?l{number}" for number in range(len(languages)))
-    asked = " ".join(f"wd:{one}" for one in ids)
-    return (
-        f"SELECT ?entity ?edge ?value (COALESCE({found}) AS ?label) {{ VALUES ?entity {{ {asked} }} "
-        f"VALUES ?edge {{ {edges} }} ?entity ?edge ?value {labels} }} LIMIT 200"
-    )
-
-
-def _facts(table: AnswerTable, words: Vocabulary) -> dict[str, str]:
-    """A class and the most telling fact of each entity, as text."""
     found: dict[str, dict[str, str]] = {}
-    for entity, edge, value, label in table.rows:
-        if entity is None or edge is None or value is None:
-            continue
-        name = label.value if label else ""
-        text = term_value(value, lambda one, name=name: name or one, words).text  # type: ignore[misc]
-        found.setdefault(words.entity_id(entity.value), {}).setdefault(edge.value.rpartition("/")[2], text)
-    first, telling = words.of(INSTANCE_OF), words.each(_TELLING)
-    return {
-        entity: "; ".join(
-            facts[one] for one in (first, next((edge for edge in telling if edge in facts), "")) if one in facts
-        )
-        for entity, facts in found.items()
-    }
+    for one, edge, value, label_cell in rows:
+        if one and edge and value:
+            label = label_cell.value if label_cell else ""
+            text = term_value(value, lambda own, label=label: label or own, words).text  # type: ignore[misc]
+            found.setdefault(words.entity_id(one.value), {}).setdefault(edge.value.rpartition("/")[2], text)
+    told = []
+    for entity in entities:
+        facts = found.get(entity.id, {}) if entity in alike else {}
+        most = next((facts[edge] for edge in words.each(_TELLING) if edge in facts), "")
+        parts = (entity.description, facts.get(words.of(INSTANCE_OF), ""), most) if facts else (entity.description,)
+        told.append(replace(entity, description="; ".join(filter(None, parts))))
+    return tuple(told)
 
 
 Select = Callable[[str], AnswerTable]
@@ -380,7 +342,7 @@ def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tu
         pages = api.pages(f'insource:"{phrase}"', limit=_PAGES)
     except BadArguments as error:
         return [], str(error)
-    longest = max(words(phrase), key=len, default="")
+    longest = max(telling_words(phrase), key=len, default="")
     if not pages or not longest:
         return [], ""
     items = " ".join(f"wd:{one}" for one in pages)
@@ -391,7 +353,7 @@ def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tu
     )
     whole = re.escape(phrase.casefold())
     has = re.compile(rf"(?<!\w){whole}(?!\w)" if phrase.isascii() else whole)
-    return [one for one in _asked(select, pattern, own) if has.search(_text(one).casefold())], ""
+    return [one for one in _asked(select, pattern, own) if has.search(_text_of(one)[1].text.casefold())], ""
 
 
 def named_values(found: Sequence[Stated], names: Mapping[str, Entity], own: Vocabulary) -> list[Stated]:
@@ -415,7 +377,8 @@ def named_values(found: Sequence[Stated], names: Mapping[str, Entity], own: Voca
         )
         for one in found
     ]
-    return sorted(dict.fromkeys(done), key=lambda one: _where(one).datatype == "external-id" or _where(one).id in late)
+    held = {one: _text_of(one)[0] for one in done}
+    return sorted(held, key=lambda one: held[one].datatype == "external-id" or held[one].id in late)
 
 
 def value_ids(found: Sequence[Stated]) -> list[str]:
@@ -427,15 +390,11 @@ def value_ids(found: Sequence[Stated]) -> list[str]:
     return [one for one in dict.fromkeys(used) if one]
 
 
-def _where(one: Stated) -> Entity:
-    """The property whose value the text is."""
+def _text_of(one: Stated) -> tuple[Entity, Value]:
+    """The property whose value the text is, and the text."""
     statement = one.statement
-    return statement.qualifiers[0].property if statement.qualifiers else statement.property
-
-
-def _text(one: Stated) -> str:
-    statement = one.statement
-    return statement.qualifiers[0].value.text if statement.qualifiers else statement.value.text
+    first = next(iter(statement.qualifiers), None)
+    return (first.property, first.value) if first else (statement.property, statement.value)
 
 
 def _asked(select: Select, pattern: str, own: Vocabulary) -> list[Stated]:

@@ -1,7 +1,7 @@
 """What is particular to one Wikibase, as it says of itself: where its IRIs begin, its ids, its pages.
 
-Wikidata's is known. Any other is asked once: its siteinfo, one property as its query service and its RDF have it, and
-which of its properties are Wikidata's instance of, subclass of and so on, by a statement that says so or by the label.
+Wikidata's is known. Any other is asked: its siteinfo, one property as its query service has it, and which of its
+properties are Wikidata's instance of, subclass of and so on, by a statement that says so or by the label.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, ServiceError
-from kbnav.knowledge.replies import ACCEPT_ROWS, Reply, Request, check_status, is_loopback, read_query
+from kbnav.errors import KbnavError
+from kbnav.knowledge.replies import ACCEPT_ROWS, Request, read_query
 from kbnav.knowledge.sparql.vocabulary import (
     CONCEPTS,
     FEMALE,
@@ -32,13 +30,12 @@ from kbnav.knowledge.sparql.vocabulary import (
     wikibase_prefixes,
 )
 from kbnav.knowledge.wikidata.api import read_siteinfo
-from kbnav.settings.model import Settings, Wikibase
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
 
 _LOG = logging.getLogger("kbnav.site")
-_PREFIX = re.compile(r"^\s*@?prefix\s+([\w-]*):\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
 _PROPERTY = re.compile(r"(https?://[^\s<>\"]+/entity/)(P[1-9]\d*)")
 _KINDS = {"wikibase-item": "item", "wikibase-property": "property", "wikibase-lexeme": "lexeme"}
 _LETTERS = {"Q": "item", "P": "property", "L": "lexeme"}
@@ -77,8 +74,6 @@ WIKIDATA_SITE = Site()
 SITEINFO = {"action": "query", "meta": "siteinfo", "siprop": "general|namespaces"}
 Query = Callable[[str], AnswerTable]
 """Runs a query that declares its prefixes."""
-Turtle = Callable[[str], str]
-"""Gives the RDF of a property."""
 
 
 def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
@@ -96,88 +91,40 @@ def concept_base(info: Mapping[str, Any]) -> str:
 
 
 def learn_by_http(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> Site:
-    """``learn`` by the services of ``settings.endpoints``."""
-    endpoints = settings.endpoints
+    """``learn`` by the query service of ``settings.endpoints``."""
 
     def query(text: str) -> AnswerTable:
-        return http.fetch(Request("sparql", endpoints.sparql, {"query": text}, ACCEPT_ROWS), read_query)
+        return http.fetch(Request("sparql", settings.endpoints.sparql, {"query": text}, ACCEPT_ROWS), read_query)
 
-    def turtle(property_id: str) -> str:
-        return http.fetch(Request("api", f"{endpoints.entity_data}{property_id}.ttl", {}, "text/turtle"), _text)
-
-    return learn(settings, info, query, turtle)
+    return learn(settings, info, query)
 
 
-def learn(settings: Settings, info: Mapping[str, Any], query: Query, turtle: Turtle) -> Site:
+def learn(settings: Settings, info: Mapping[str, Any], query: Query) -> Site:
     """What is particular to the Wikibase of ``settings.endpoints``, of which ``info`` is the siteinfo.
 
-    It is kept in a file for each host, as long as answers are; ``settings.wikibase`` goes before everything found out.
-    Raises UsageError where the site is no Wikibase.
+    ``settings.wikibase`` goes before everything found out. What the query service does not answer is left as Wikibase
+    has it by default, and told in the log.
     """
-    base = settings.wikibase.concept_base or concept_base(info)
-    if base == WIKIDATA:
-        return _set(WIKIDATA_SITE, settings.wikibase)
-    file = _file_of(settings)
-    site = _read(file, settings.cache_age) if file else None
-    if site is None:
-        site = _found_out(settings, info, base, query, turtle)
-        if file:
-            _write(file, site)
-    return _set(site, settings.wikibase)
-
-
-def _set(site: Site, own: Wikibase) -> Site:
-    """A site with what the settings say."""
-    changed: dict[str, Any] = {}
-    if own.concept_base:
-        changed["concept_base"] = own.concept_base
+    own, base = settings.wikibase, settings.wikibase.concept_base or concept_base(info)
+    site = WIKIDATA_SITE
+    if base != WIKIDATA:
+        site = Site(
+            concept_base=base, ids={}, sparql=str(info["general"].get("wikibase-sparql") or ""), **_places(info)
+        )
+        try:
+            table = _select(query, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
+            found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)
+            if found:
+                site = site.model_copy(update={"concept_base": own.concept_base or found[1]})
+                site = site.model_copy(update={"ids": find_ids(query, site)})
+        except KbnavError as error:
+            _LOG.warning("%s: its properties are not known: %s", urlsplit(settings.endpoints.sparql).netloc, error)
+    changed: dict[str, Any] = {"concept_base": own.concept_base} if own.concept_base else {}
     if own.prefixes:
-        changed["prefixes"] = {**site.prefixes, **own.prefixes}
+        changed["prefixes"] = own.prefixes
     if own.ids:
         changed["ids"] = {**(site.ids if site.ids is not None else {one: one for one in CONCEPTS}), **own.ids}
     return site.model_copy(update=changed) if changed else site
-
-
-def _file_of(settings: Settings) -> Path | None:
-    """Where a site is kept; a server on this machine is not, for another one may have its port tomorrow."""
-    if settings.cache_age <= 0 or not settings.endpoints.api or is_loopback(settings.endpoints.api):
-        return None
-    host = re.sub(r"[^\w.-]", "_", urlsplit(settings.endpoints.api).netloc)
-    return settings.home / "sites" / f"{host}.json"
-
-
-def _read(file: Path, age: float) -> Site | None:
-    try:
-        if 0 <= time() - file.stat().st_mtime < age:
-            return Site.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):  # it is found out again
-        return None
-    return None
-
-
-def _write(file: Path, site: Site) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(site.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        _LOG.warning("%s cannot be kept (%s); the site will be asked again", file, error)
-
-
-def _found_out(settings: Settings, info: Mapping[str, Any], base: str, query: Query, turtle: Turtle) -> Site:
-    """Ask the site. What it does not answer is left as Wikibase has it by default, and told in the log."""
-    site = Site(concept_base=base, ids={}, sparql=str(info["general"].get("wikibase-sparql") or ""), **_places(info))
-    try:
-        table = _select(query, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
-        found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)
-        if found is None:
-            return site
-        if not settings.wikibase.concept_base:
-            own = _prefixes(turtle, found[1], found[2])
-            site = site.model_copy(update={"concept_base": found[1], "prefixes": own})
-        return site.model_copy(update={"ids": find_ids(query, site)})
-    except KbnavError as error:
-        _LOG.warning("%s: its properties are not known: %s", urlsplit(settings.endpoints.sparql).netloc, error)
-        return site
 
 
 def _places(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,35 +146,6 @@ def _places(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _select(query: Query, site: Site, text: str) -> AnswerTable:
     return query(add_prefixes(text, site.vocabulary.prefixes))
-
-
-def _prefixes(turtle: Turtle, base: str, property_id: str) -> dict[str, str]:
-    """The prefixes that the RDF of a property declares, where they differ from what follows from the concept base."""
-    try:
-        return rdf_prefixes(turtle(property_id), base)
-    except KbnavError as error:
-        _LOG.warning("no RDF of %s: %s", property_id, error)
-        return {}
-
-
-def rdf_prefixes(turtle: str, base: str) -> dict[str, str]:
-    """What the prefixes of an entity's Turtle say beyond ``wikibase_prefixes``: own names, and namespaces elsewhere."""
-    top, known = base.removesuffix("entity/"), wikibase_prefixes(base)
-    declared = dict(_PREFIX.findall(turtle))
-    found = {name: iri for name, iri in declared.items() if name and name not in known}
-    for name, iri in known.items():
-        tail = iri.removeprefix(top)
-        same = [one for one in declared.values() if iri.startswith(top) and one.endswith(f"/{tail}")]
-        if same and iri not in same:
-            found[name] = same[0]
-    return found
-
-
-def _text(reply: Reply) -> str:
-    check_status(reply)
-    if reply.status != 200 or "@prefix" not in reply.text.lower():
-        raise ServiceError(f"{reply.host} has no Turtle of an entity ({reply.status})")
-    return reply.text
 
 
 def find_ids(query: Query, site: Site) -> dict[str, str]:

@@ -32,7 +32,7 @@ def talk(server: MirrorServer, request: bytes, *, complete: bool = True) -> byte
 
 def test_entity_data_is_served_and_redirects_are_followed(server: MirrorServer) -> None:
     for name in ("Q1.json", "q1.json", "Q1", "Q13165295.json"):
-        reply = requests.get(server.endpoints.entity_data + name, timeout=10)
+        reply = requests.get(f"{server.url}/wiki/Special:EntityData/{name}", timeout=10)
         assert reply.status_code == 200
         assert list(reply.json()["entities"]) == ["Q1"]
     page = requests.get(server.endpoints.entity_page + "Q1", timeout=10)
@@ -77,7 +77,7 @@ def test_bodies_that_are_too_large_or_have_no_length_are_refused(server: MirrorS
 
 
 def test_head_gives_the_length_and_no_body(server: MirrorServer) -> None:
-    address = server.endpoints.entity_data + "Q1.json"
+    address = f"{server.url}/wiki/Special:EntityData/Q1.json"
     reply = requests.head(address, timeout=10)
     assert reply.content == b""
     assert int(reply.headers["Content-Length"]) == len(requests.get(address, timeout=10).content)

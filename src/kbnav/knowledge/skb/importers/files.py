@@ -1,6 +1,6 @@
 """Text files as people have them: packed or not, in the encoding and with the delimiter that their program chose.
 
-UTF-8 and UTF-16 are told apart by what the bytes are; a CSV or TSV that is neither is read as Windows-1252, which older
+UTF-16 is known by its mark; a CSV or TSV that is neither is read as Windows-1252, which older
 programs write, and counted. The delimiter of a CSV is the one that its first line has most of.
 """
 
@@ -27,11 +27,8 @@ _DELIMITERS = ",;\t|"
 """Those of CSV files; of equally many the first."""
 _PARSED = 32
 """How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
-_GZIP = b"\x1f\x8b"
 _SAMPLE = 1 << 12
 _CHUNK = 1 << 20
-_NOT_1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
-"""Bytes that are no character of Windows-1252."""
 
 
 def suffix_of(path: Path) -> str:
@@ -56,7 +53,8 @@ def opened(path: Path, losses: Losses | None = None) -> Iterator[IO[str]]:
     """
     try:
         encoding = _encoding(path, losses)
-        with _bytes(path) as binary, io.TextIOWrapper(binary, encoding=encoding, newline="") as file:
+        errors = "replace" if encoding == "cp1252" else "strict"
+        with _bytes(path) as binary, io.TextIOWrapper(binary, encoding, errors, newline="") as file:
             yield file
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from error
@@ -89,10 +87,7 @@ def cells(path: Path, losses: Losses, memory: int) -> Iterator[tuple[int, list[s
 def _bytes(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as raw:
         if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=raw) as once, ExitStack() as inner:
-                unpacked = once
-                if once.peek(len(_GZIP)).startswith(_GZIP):  # as some servers send what is packed already
-                    unpacked = inner.enter_context(gzip.GzipFile(fileobj=once, mode="rb"))
+            with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked  # type: ignore[misc]  # all that a text wrapper asks of a binary file
         else:
             yield raw
@@ -101,30 +96,19 @@ def _bytes(path: Path) -> Iterator[IO[bytes]]:
 def _encoding(path: Path, losses: Losses | None) -> str:
     with _bytes(path) as file:
         first = file.read(_SAMPLE)
-        wide = _wide(first)
-        if wide or losses is None:
-            return wide or "utf-8-sig"
-        decoder, seen = codecs.getincrementaldecoder("utf-8-sig")(), set[int]()
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        if losses is None:
+            return "utf-8-sig"
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
         try:
             for chunk in chain([first], iter(partial(file.read, _CHUNK), b"")):
                 decoder.decode(chunk)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            file.seek(0)
-            for chunk in iter(partial(file.read, _CHUNK), b""):
-                seen.update(chunk)
-        else:
-            return "utf-8-sig"
-    losses.add("files that are not UTF-8, read as Windows-1252 (look at their letters with accents)", path.name)
-    return "latin-1" if _NOT_1252 & seen else "cp1252"
-
-
-def _wide(first: bytes) -> str:
-    """``utf-16`` in the byte order that a file begins with; without a mark, by where the zeros of plain letters are."""
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    zeros = [first[place::2].count(0) > len(first) // 4 for place in (0, 1)]
-    return {(False, True): "utf-16-le", (True, False): "utf-16-be"}.get((zeros[0], zeros[1]), "")
+            losses.add("files that are not UTF-8, read as Windows-1252 (look at their letters with accents)", path.name)
+            return "cp1252"
+        return "utf-8-sig"
 
 
 def _tsv_lines(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:

@@ -65,7 +65,6 @@ class MirrorServer(Listening):
         return Endpoints(
             sparql=f"{self.url}/sparql",
             api=f"{self.url}/w/api.php",
-            entity_data=f"{self.url}/wiki/Special:EntityData/",
             query_page=f"{self.url}/sparql?format=json&query=",
             entity_page=f"{self.url}/wiki/",
         )
