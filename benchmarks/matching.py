@@ -30,7 +30,7 @@ from kbnav.knowledge.skb import names
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import PathSchema, Plan, PlannedPath, answers
+from kbnav.planning.paths import PathSchema, Plan, PlannedPath, reached
 
 FUZZY = 10_000
 QUESTIONS = 200
@@ -143,7 +143,11 @@ def expansion(folder: Path) -> None:
             first, end = skb.type_range(one.start)
             nodes = [skb.id(int(node)) for node in random.integers(first, end, size=2)]
             plans.append((Plan(tuple(PlannedPath(p.hops, 1 / 3, p.start, p.types) for p in chosen)), nodes))
-        show("a plan of three paths from two nodes", lambda pair: answers(skb, *pair), plans)
+        show(
+            "a plan of three paths from two nodes",
+            lambda pair: [reached(skb, path, pair[1]) for path in pair[0].paths],
+            plans,
+        )
 
 
 if __name__ == "__main__":

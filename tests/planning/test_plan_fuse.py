@@ -18,8 +18,11 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.planning.plan_fuse import (
     Candidates,
+    Clause,
+    Gatherer,
     PlanFuse,
     PlanFuseOptions,
     Trained,
@@ -32,6 +35,7 @@ from kbnav.planning.plan_fuse import (
     train,
     unnamed,
 )
+from kbnav.planning.planners import NoPlanner
 from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.runs.trace import Trace
@@ -212,6 +216,24 @@ def test_where_names_are_quoted_a_mere_word_is_none_and_speaks_of_the_relation(t
             "of meaning and about",
             "and about meaning",
         ]
+
+
+def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_leads_to(clinic: SKB) -> None:
+    """Equations 1 and 2 of PASemiQA: from gout ^treats leads to dA alone, associated to g1 and g2, ppi nowhere."""
+    plan = Plan(
+        (
+            PlannedPath((Hop("treats", "in"),), 0.5, "disease", ("disease", "drug")),
+            PlannedPath((Hop("associated"),), 0.3, "disease", ("disease", "gene")),
+            PlannedPath((Hop("ppi"),), 0.1, "gene", ("gene", "gene")),
+            PlannedPath((), 0.1),
+        )
+    )
+    gout = Clause((clinic.number("x1"),), 0, 4, "disease")
+    found = Gatherer(clinic, NoPlanner(), WordWeights({})).gather("gout", [(gout, plan)])
+    shares = dict(zip(map(clinic.id, found.nodes.tolist()), np.exp(found.evidence[:, 1]), strict=True))
+    given = {node: pytest.approx(share, abs=1e-6) for node, share in (("dA", 0.5), ("g1", 0.15), ("g2", 0.15))}
+    assert {node: share for node, share in shares.items() if share > 1e-6} == given
+    assert found.confidence == 0.5
 
 
 def test_words_that_answers_have_tell_and_others_do_not() -> None:

@@ -17,7 +17,6 @@ from kbnav.planning.paths import (
     PathSchema,
     Plan,
     PlannedPath,
-    answers,
     checked,
     instances,
     parse_paths,
@@ -112,30 +111,6 @@ def test_a_path_that_may_lead_to_two_types_is_two() -> None:
         (("author", "book"), 0.5),
         (("author", "film"), 0.5),
     ]
-
-
-def numbered(skb: SKB, found: list[tuple[int, float]]) -> list[tuple[str, float]]:
-    return [(skb.id(number), pytest.approx(share)) for number, share in found]
-
-
-def test_a_path_shares_its_probability_among_the_nodes_it_leads_to(clinic: SKB) -> None:
-    plan = Plan(
-        (
-            PlannedPath(hops("^treats"), 0.5, "disease", ("disease", "drug")),
-            PlannedPath(hops("associated"), 0.3, "disease", ("disease", "gene")),
-            PlannedPath(hops("ppi"), 0.1, "gene", ("gene", "gene")),  # begins at no matched node
-            PlannedPath(TEXT, 0.1),
-        )
-    )
-    assert answers(clinic, plan, ["x1"]) == numbered_all(clinic, [("dA", 0.5), ("g1", 0.15), ("g2", 0.15)])
-    # by treats: half for each drug; associated leads from both diseases to g1 and g2
-    assert answers(clinic, plan, ["x1", "x2"]) == numbered_all(
-        clinic, [("dA", 0.25), ("dB", 0.25), ("g1", 0.15), ("g2", 0.15)]
-    )
-
-
-def numbered_all(skb: SKB, expected: list[tuple[str, float]]) -> list[tuple[int, float]]:
-    return [(skb.number(node), pytest.approx(share)) for node, share in expected]
 
 
 def test_hubs_are_bounded(clinic: SKB) -> None:

@@ -11,7 +11,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
@@ -360,22 +359,6 @@ def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST
     for hop in graph_hops(path, skb):
         found = skb.graph.expand(found, hop, limit)
     return found
-
-
-def answers(
-    skb: SKB, plan: Plan, nodes: Sequence[str], limit: int = MOST_REACHED, *, texts: Sequence[int] = ()
-) -> list[tuple[int, float]]:
-    """The node numbers that a plan leads to with their probabilities, the best first, equal ones by number.
-
-    A path's probability is shared equally by the nodes it leads to; that of ``text`` by ``texts``, where there are any.
-    """
-    shares: npt.NDArray[np.float64] = np.zeros(len(skb.nodes))
-    for path in plan.paths:
-        found = np.array(texts, np.int32) if path.is_text else reached(skb, path, nodes, limit)
-        shares[found] += path.probability / max(1, len(found))
-    places = np.flatnonzero(shares)
-    order = places[np.argsort(-shares[places], kind="stable")]
-    return list(zip(order.tolist(), shares[order].tolist(), strict=True))
 
 
 def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:

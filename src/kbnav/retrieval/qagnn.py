@@ -42,7 +42,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 SYSTEMS = ("graph-rank", "bm25", "vss")
-"""A plan's paths, words and meaning. Where a planner was trained, ``plan-rank`` may stand in the first's place."""
+"""Relation paths, words and meaning."""
 PER_SYSTEM = 2
 """Features of each system."""
 

@@ -344,11 +344,6 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "QAGNNOptions", "training", "vectors",
     ),
     SystemEntry(
-        "plan-rank", "Follows a planner's relation paths, each end by its probability.",
-        "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),
-        uses=("training",),
-    ),
-    SystemEntry(
         "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",
         "kbnav.planning.plan_fuse:build_plan_fuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
         ("training",),

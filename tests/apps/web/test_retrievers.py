@@ -44,7 +44,7 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
     names = [entry.name for entry in offered(demo_kb, ())]
     kinds = [entry.kind for entry in offered(demo_kb, ())]
     assert kinds == sorted(kinds)
-    assert {"bm25", "vss", "rrf", "graph-rank", "plan-rank"} <= set(names)
+    assert {"bm25", "vss", "rrf", "graph-rank"} <= set(names)
     assert "agent-retriever" not in names  # it needs programs, which --set trained names
     assert "retriever" not in [entry.kind for entry in offered(mini_kb, ())]
     assert [entry.name for entry in offered(demo_kb, ("bm25", "skb"))] == ["bm25", "skb"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.api.functions import (
     MOST_CHARACTERS,
     MOST_ITEMS,
@@ -22,11 +22,10 @@ from kbnav.programs.api.functions import (
     StringFunctions,
     short_text,
 )
-from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions, open_functions
+from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions
 from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:
-    from kbnav.encoders import Encoder
     from kbnav.models.calls import ModelCalls
 
 API_VERSION = 1
@@ -78,19 +77,18 @@ class Feedback:
 
 
 class Api:
-    """What programs may call over one knowledge base; ``open`` gives one run its calls. Used by several threads."""
+    """What programs may call over one SKB; ``open`` gives one run its calls. Used by several threads."""
 
     def __init__(
         self,
-        kb: KnowledgeBase,
-        encoder: Encoder | None = None,
+        kb: SkbKB,
         model: ModelCalls | None = None,
         limits: ApiLimits | None = None,
     ) -> None:
-        """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one."""
+        """Without ``model`` no function asks one."""
         self.limits = limits or ApiLimits()
         self.model = model
-        self._knowledge = open_functions(kb, encoder)
+        self._knowledge = KnowledgeFunctions(kb)
         self.owners: Mapping[Group, object] = {
             "knowledge base": self._knowledge,
             "embedding": self._knowledge,

@@ -93,7 +93,7 @@ class Function:
 
         @wraps(self.method)
         def method(*args: Any, **kwargs: Any) -> Any:
-            return getattr(args[0], self.name)(*args[1:], **kwargs)  # as the class of this object does it
+            return self.method(*args, **kwargs)
 
         hints = get_type_hints(self.method, include_extras=True)
         method.__annotations__ = {name: _up_to_first(hint) for name, hint in hints.items()}

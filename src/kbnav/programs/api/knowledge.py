@@ -1,15 +1,13 @@
-"""The functions of the API that read the knowledge base, over an SKB and over a Wikibase (Agent Retriever, section 3).
+"""The functions of the API that read an SKB (Agent Retriever, section 3).
 
-Docstrings of ``KnowledgeFunctions`` are what the writer of a program reads; ``SkbFunctions`` and ``WikibaseFunctions``
-serve them. Ids that are none raise UnknownId; what a knowledge base cannot do raises NotHere. Used by several threads.
+Docstrings of ``KnowledgeFunctions`` are what the writer of a program reads. Ids that are none raise UnknownId; what an
+SKB was built without raises NotHere. Used by several threads.
 """
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,14 +16,14 @@ from pydantic import Field
 
 from kbnav.answers.relevance import words as words_of
 from kbnav.errors import BadArguments, TellModel, UnknownId
-from kbnav.knowledge.base import INVERSE, Capability, Direction, KnowledgeBase
+from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
 from kbnav.programs.api.functions import Function, Phrase
 
 if TYPE_CHECKING:
-    from kbnav.encoders import Encoder, Vectors
+    from kbnav.encoders import Vectors
 
 MOST_TEXT = 20_000_000
 """Characters that one call gives."""
@@ -38,19 +36,17 @@ WordCount = Annotated[int, Field(ge=5, le=1_000)]
 
 
 class NotHere(TellModel):
-    """A function that this knowledge base cannot serve; a program sees a NotImplementedError."""
+    """A function that this SKB cannot serve; a program sees a NotImplementedError."""
 
 
-def open_functions(kb: KnowledgeBase, encoder: Encoder | None = None) -> KnowledgeFunctions:
-    """The functions over a knowledge base; ``encoder`` is for texts where it has no vectors of its own."""
-    return SkbFunctions(kb, encoder) if isinstance(kb, SkbKB) else WikibaseFunctions(kb, encoder)
+class KnowledgeFunctions:
+    """What the graph and the documents say, and what texts have in common with a query.
 
+    Relations have the names that ``SkbKB`` shows; any other name of them is understood.
+    """
 
-class KnowledgeFunctions(ABC):
-    """What the graph and the documents say, and what texts have in common with a query."""
-
-    def __init__(self, encoder: Encoder | None = None) -> None:
-        self._encoder = encoder
+    def __init__(self, kb: SkbKB) -> None:
+        self._kb, self._skb = kb, kb.skb
         self._vector = lru_cache(4_096)(self._encode)
 
     @classmethod
@@ -64,29 +60,26 @@ class KnowledgeFunctions(ABC):
         for name in ("search", "similarity", "bm25", "embed", "best_chunk"):
             yield Function("embedding", getattr(cls, name))
 
-    @abstractmethod
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """Those that are no ids of nodes. No function of the API."""
+        return [node for node in ids if self._skb.nodes.ids.find(node) < 0]
 
-    @abstractmethod
     def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
         """Of each its own text, its relations as text, or both."""
+        return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
 
-    @abstractmethod
-    def _similarity(self, query: str, ids: Sequence[str]) -> dict[str, float] | None:
-        """By the knowledge base's own vectors; None where it has none."""
-
-    @abstractmethod
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
         """Ids of the nodes of a type, the first of them in a fixed order."""
+        first, end = self._skb.type_range(node_type)
+        return [self._skb.id(node) for node in range(first, min(end, first + limit))]
 
-    @abstractmethod
     def types_of(self, ids: list[str]) -> dict[str, str]:
         """The type of each node."""
+        return {node: self._skb.type_name(number) for node, number in self._numbered(ids)}
 
-    @abstractmethod
     def names_of(self, ids: list[str]) -> dict[str, str]:
         """The name of each node."""
+        return {node: self._skb.nodes.label(number) for node, number in self._numbered(ids)}
 
     def texts_of(self, ids: list[str]) -> dict[str, str]:
         """The text of each node: its name and its own fields, without its relations."""
@@ -100,11 +93,12 @@ class KnowledgeFunctions(ABC):
         """The whole document of each node: its text, then its relations."""
         return self._texts(ids, own=True, relations=True)
 
-    @abstractmethod
     def field_of(self, ids: list[str], field: str) -> dict[str, str]:
         """One field of each node as text, such as "description"; "" where a node lacks it."""
+        return _bounded(
+            (node, _as_text(_field(self._skb.documents[number], field))) for node, number in self._numbered(ids)
+        )
 
-    @abstractmethod
     def related(
         self, ids: list[str], relation: str = "", direction: Literal["out", "in", "both"] = "both", limit: Count = 100
     ) -> dict[str, list[str]]:
@@ -113,55 +107,78 @@ class KnowledgeFunctions(ABC):
         "out" follows edges that begin at the node, "in" edges that end there: of an edge a --made by--> b, b is a
         neighbour of a by "out", and a one of b by "in".
         """
+        hop = self._hop(relation, direction) if relation else Hop(None, direction)
+        return {
+            node: self._ids(self._skb.graph.neighbors(number, hop.relation, hop.direction)[:limit])
+            for node, number in self._numbered(ids)
+        }
 
-    @abstractmethod
     def relations_of(self, ids: list[str], limit: Count = 50) -> dict[str, dict[str, list[str]]]:
         """The neighbours of each node by relation, at most `limit` of one; ^ before the name where edges end there."""
+        return {node: self._relations(number, limit) for node, number in self._numbered(ids)}
 
-    @abstractmethod
     def follow_path(self, ids: list[str], path: list[str], limit: Count = 1000) -> list[str]:
         """The nodes at the end of a path of relations from any of some nodes, each once.
 
         `["has brand", "^has brand"]` leads out by the first relation and back in by the second. Each hop leads to at
         most ten times `limit` nodes, and `limit` are given.
         """
+        hops = [self._hop(relation, "out") for relation in path]
+        nodes = np.array(sorted(number for _, number in self._numbered(ids)), np.int32)
+        for hop in hops:
+            nodes = self._skb.graph.expand(nodes, hop, 10 * limit)
+        return self._ids(nodes[:limit])
 
-    @abstractmethod
     def find_by_name(self, names: list[str], node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
         """Ids of the nodes with each name, best first; of one type where it is given.
 
         Aliases count as names. Case, accents, spaces and punctuation do not matter; behind nodes with the name come
         those with one spelled nearly so, up to three letters wrong in a long name.
         """
+        if self._skb.names is None:
+            raise NotHere(f"{self._kb.name} was built without an index of names")
+        ranges = self._ranges(node_type)
+        return {
+            name: [self._skb.id(match.number) for match in self._skb.names.search(name, limit=limit, ranges=ranges)]
+            for name in names
+        }
 
     def intersect(self, lists: list[list[str]]) -> list[str]:
         """The ids that are in all of the lists, in the order of the first."""
         others = [set(one) for one in lists[1:]]
         return [node for node in dict.fromkeys(lists[0] if lists else []) if all(node in one for one in others)]
 
-    @abstractmethod
     def search(self, query: Phrase, node_type: str = "", limit: Count = 100) -> dict[str, float]:
         """The nodes whose text fits the query best, with scores; best first.
 
         By words (BM25) and by meaning (vectors), their scores summed; either finds at most 200, whatever `limit` is.
         It knows nothing of relations, and `candidates` come from another search.
         """
+        if self._skb.text is None and self._skb.vectors is None:
+            raise NotHere(f"{self._kb.name} was built without an index of texts")
+        found = self._kb.text_query(query, kind=node_type or "item", limit=limit)
+        return {item.id: item.score for item in found.nodes}
 
     def similarity(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node from -1 to 1 how near its document is to the query in meaning."""
-        near = self._similarity(query, ids)
-        if near is not None:
-            return near
-        texts = self._texts(dict.fromkeys(ids), own=True, relations=False)
-        wanted, *others = np.array(self.embed([query, *texts.values()]))
-        return {node: float(vector @ wanted) for node, vector in zip(texts, others, strict=True)}
+        index = self._skb.relational_vectors or self._skb.vectors
+        if index is None:
+            raise NotHere(f"{self._kb.name} has no vectors")
+        numbered = dict(self._numbered(ids))
+        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values())))
+        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
-    @abstractmethod
     def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node the BM25 score of its document for the query, 0 where they share no word.
 
         The document has the relations where these are indexed too.
         """
+        index = self._skb.relational_text or self._skb.text
+        if index is None:
+            raise NotHere(f"{self._kb.name} was built without an index of texts")
+        numbered = dict(self._numbered(ids))
+        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values()), name_weight=0.0))
+        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """A vector of length 1 for each text, at most 256 texts a call; sums of products are cosines."""
@@ -182,10 +199,43 @@ class KnowledgeFunctions(ABC):
             for node, parts in chunks.items()
         }
 
+    def _text(self, number: int, own: bool, relations: bool) -> str:
+        text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
+        return text.strip("\n")
+
+    def _relations(self, number: int, limit: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for way in WAYS:
+            row = self._skb.graph.row(number, way)
+            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
+                name = self._kb.relations.shown[relation]
+                key = f"{INVERSE}{name}" if way == "in" else name
+                found[key] = self._ids(row.nodes[row.relations == relation][:limit])
+        return found
+
+    def _numbered(self, ids: Iterable[str]) -> list[tuple[str, int]]:
+        """Each id once with its number. Raises UnknownId that names the first few it does not have."""
+        found = [(node, self._skb.nodes.ids.find(node)) for node in dict.fromkeys(ids)]
+        unknown = [node for node, number in found if number < 0]
+        if unknown:
+            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            raise UnknownId(f"there is no node {', '.join(repr(node[:80]) for node in unknown[:3])}{more}")
+        return found
+
+    def _hop(self, relation: str, direction: Direction) -> Hop:
+        number = self._kb.relations.number(relation.removeprefix(INVERSE))
+        return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
+
+    def _ids(self, nodes: NodeNumbers) -> list[str]:
+        return [self._skb.id(number) for number in nodes.tolist()]
+
+    def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:
+        return [self._skb.type_range(node_type)] if node_type else None
+
     def _encode(self, text: str) -> Vectors:
-        if self._encoder is None:
-            raise NotHere("there is no encoder of texts for this knowledge base")
-        vector: Vectors = self._encoder.encode([text])[0]
+        if self._skb.vectors is None:
+            raise NotHere(f"{self._kb.name} has no vectors")
+        vector: Vectors = self._skb.vectors.encoder.encode([text])[0]
         return vector
 
 
@@ -209,118 +259,6 @@ def _bounded(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
 _TURNED: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
-class SkbFunctions(KnowledgeFunctions):
-    """Over an SKB. Relations have the names that ``SkbKB`` shows; any other name of them is understood."""
-
-    def __init__(self, kb: SkbKB, encoder: Encoder | None = None) -> None:
-        super().__init__(encoder or (kb.skb.vectors.encoder if kb.skb.vectors is not None else None))
-        self._kb, self._skb = kb, kb.skb
-
-    def unknown(self, ids: Iterable[str]) -> list[str]:
-        return [node for node in ids if self._skb.nodes.ids.find(node) < 0]
-
-    def ids_by_type(self, node_type: str, limit: int = 1000) -> list[str]:
-        first, end = self._skb.type_range(node_type)
-        return [self._skb.id(node) for node in range(first, min(end, first + limit))]
-
-    def types_of(self, ids: list[str]) -> dict[str, str]:
-        return {node: self._skb.type_name(number) for node, number in self._numbered(ids)}
-
-    def names_of(self, ids: list[str]) -> dict[str, str]:
-        return {node: self._skb.nodes.label(number) for node, number in self._numbered(ids)}
-
-    def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
-        return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
-
-    def _text(self, number: int, own: bool, relations: bool) -> str:
-        text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
-        return text.strip("\n")
-
-    def field_of(self, ids: list[str], field: str) -> dict[str, str]:
-        return _bounded(
-            (node, _as_text(_field(self._skb.documents[number], field))) for node, number in self._numbered(ids)
-        )
-
-    def related(
-        self, ids: list[str], relation: str = "", direction: Direction = "both", limit: int = 100
-    ) -> dict[str, list[str]]:
-        hop = self._hop(relation, direction) if relation else Hop(None, direction)
-        return {
-            node: self._ids(self._skb.graph.neighbors(number, hop.relation, hop.direction)[:limit])
-            for node, number in self._numbered(ids)
-        }
-
-    def relations_of(self, ids: list[str], limit: int = 50) -> dict[str, dict[str, list[str]]]:
-        return {node: self._relations(number, limit) for node, number in self._numbered(ids)}
-
-    def _relations(self, number: int, limit: int) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for way in WAYS:
-            row = self._skb.graph.row(number, way)
-            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
-                name = self._kb.relations.shown[relation]
-                key = f"{INVERSE}{name}" if way == "in" else name
-                found[key] = self._ids(row.nodes[row.relations == relation][:limit])
-        return found
-
-    def follow_path(self, ids: list[str], path: list[str], limit: int = 1000) -> list[str]:
-        hops = [self._hop(relation, "out") for relation in path]
-        nodes = np.array(sorted(number for _, number in self._numbered(ids)), np.int32)
-        for hop in hops:
-            nodes = self._skb.graph.expand(nodes, hop, 10 * limit)
-        return self._ids(nodes[:limit])
-
-    def find_by_name(self, names: list[str], node_type: str = "", limit: int = 10) -> dict[str, list[str]]:
-        if self._skb.names is None:
-            raise NotHere(f"{self._kb.name} was built without an index of names")
-        ranges = self._ranges(node_type)
-        return {
-            name: [self._skb.id(match.number) for match in self._skb.names.search(name, limit=limit, ranges=ranges)]
-            for name in names
-        }
-
-    def search(self, query: str, node_type: str = "", limit: int = 100) -> dict[str, float]:
-        if self._skb.text is None and self._skb.vectors is None:
-            raise NotHere(f"{self._kb.name} was built without an index of texts")
-        found = self._kb.text_query(query, kind=node_type or "item", limit=limit)
-        return {item.id: item.score for item in found.nodes}
-
-    def bm25(self, query: str, ids: list[str]) -> dict[str, float]:
-        index = self._skb.relational_text or self._skb.text
-        if index is None:
-            raise NotHere(f"{self._kb.name} was built without an index of texts")
-        numbered = dict(self._numbered(ids))
-        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values()), name_weight=0.0))
-        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
-
-    def _similarity(self, query: str, ids: Sequence[str]) -> dict[str, float] | None:
-        index = self._skb.relational_vectors or self._skb.vectors
-        if index is None:
-            return None
-        numbered = dict(self._numbered(ids))
-        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values())))
-        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
-
-    def _numbered(self, ids: Iterable[str]) -> list[tuple[str, int]]:
-        """Each id once with its number. Raises UnknownId that names the first few it does not have."""
-        found = [(node, self._skb.nodes.ids.find(node)) for node in dict.fromkeys(ids)]
-        unknown = [node for node, number in found if number < 0]
-        if unknown:
-            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-            raise UnknownId(f"there is no node {', '.join(repr(node[:80]) for node in unknown[:3])}{more}")
-        return found
-
-    def _hop(self, relation: str, direction: Direction) -> Hop:
-        number = self._kb.relations.number(relation.removeprefix(INVERSE))
-        return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
-
-    def _ids(self, nodes: NodeNumbers) -> list[str]:
-        return [self._skb.id(number) for number in nodes.tolist()]
-
-    def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:
-        return [self._skb.type_range(node_type)] if node_type else None
-
-
 def _field(value: Any, field: str) -> Any:
     for part in [field] if isinstance(value, Mapping) and field in value else field.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -333,170 +271,3 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(_as_text(inner) for inner in value)
     return "" if value is None else str(value)
-
-
-_ITEM = re.compile(r"Q[1-9]\d*")
-_PROPERTY = re.compile(r"\^?P[1-9]\d*")
-_BATCH = 200
-"""Items that one query names."""
-_ONE_BY_ONE = 100
-"""Items that a call asks for each by itself."""
-_INSTANCE_OF = "P31"
-
-
-class WikibaseFunctions(KnowledgeFunctions):
-    """Over Wikidata, a mirror or another Wikibase, as far as its capabilities go.
-
-    A node is an item, a type the class that it is an instance of, a relation or field a property, all by their ids.
-    There is no index of texts here, so no BM25; what needs a query needs the capability ``execute_query``.
-    """
-
-    def __init__(self, kb: KnowledgeBase, encoder: Encoder | None = None) -> None:
-        super().__init__(encoder)
-        self._kb = kb
-
-    def unknown(self, ids: Iterable[str]) -> list[str]:
-        return [node for node in ids if not _ITEM.fullmatch(node)]
-
-    def ids_by_type(self, node_type: str, limit: int = 1000) -> list[str]:
-        _check([node_type], _ITEM, "a class, as Q5")
-        return self._column(f"SELECT DISTINCT ?x {{ ?x wdt:{_INSTANCE_OF} wd:{node_type} }} LIMIT {limit}")
-
-    def types_of(self, ids: list[str]) -> dict[str, str]:
-        return self.field_of(ids, _INSTANCE_OF)
-
-    def names_of(self, ids: list[str]) -> dict[str, str]:
-        labels = self._kb.labels(self._items(ids))
-        return {node: labels.get(node, node) for node in dict.fromkeys(ids)}
-
-    def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
-        return _bounded((node, self._text(node, own, relations)) for node in self._few(ids, "get_entry"))
-
-    def _text(self, node: str, own: bool, relations: bool) -> str:
-        entry = self._kb.get_entry(node)
-        lines = [entry.entity.label or node, entry.entity.description, "; ".join(entry.aliases)] if own else []
-        if relations:
-            lines += [f"{one.property.label or one.property.id}: {one.value.text}" for one in entry.statements]
-        return "\n".join(line for line in lines if line)
-
-    def field_of(self, ids: list[str], field: str) -> dict[str, str]:
-        _check([field], _PROPERTY, "a property, as P31")
-        found: dict[str, list[str]] = {node: [] for node in self._items(ids)}
-        for node, value in self._pairs(ids, f"?x wdt:{field} ?y"):
-            found[node].append(value)
-        return _bounded((node, "; ".join(values)) for node, values in found.items())
-
-    def related(
-        self, ids: list[str], relation: str = "", direction: Direction = "both", limit: int = 100
-    ) -> dict[str, list[str]]:
-        if not relation:
-            return {node: self._neighbors(node, direction, limit) for node in self._few(ids, "search_neighbors")}
-        _check([relation], _PROPERTY, "a property, as P31")
-        path = _path(relation)
-        ways = {"out": [path], "in": [f"^({path})"], "both": [path, f"^({path})"]}[direction]
-        found: dict[str, list[str]] = {node: [] for node in self._items(ids)}
-        for node, other in self._pairs(ids, f"?x {'|'.join(ways)} ?y"):
-            if len(found[node]) < limit and _ITEM.fullmatch(other):
-                found[node].append(other)
-        return found
-
-    def _neighbors(self, node: str, direction: Direction, limit: int) -> list[str]:
-        edges = self._kb.search_neighbors(node, direction=direction, limit=limit).edges
-        return list(dict.fromkeys(edge.neighbor.id for edge in edges if edge.neighbor.id))
-
-    def relations_of(self, ids: list[str], limit: int = 50) -> dict[str, dict[str, list[str]]]:
-        found: dict[str, dict[str, list[str]]] = {}
-        for node in self._few(ids, "search_neighbors"):
-            by_relation = found.setdefault(node, {})
-            for edge in self._kb.search_neighbors(node, limit=min(20 * limit, 1_000)).edges:
-                name = f"{INVERSE if edge.direction == 'in' else ''}{edge.relation.id}"
-                nodes = by_relation.setdefault(name, [])
-                if edge.neighbor.id and len(nodes) < limit:
-                    nodes.append(edge.neighbor.id)
-        return found
-
-    def follow_path(self, ids: list[str], path: list[str], limit: int = 1000) -> list[str]:
-        _check(path, _PROPERTY, "a property, as P31 or ^P31")
-        if not path:
-            return self._items(ids)[:limit]
-        whole = "/".join(_path(relation) for relation in path)
-        found: dict[str, None] = {}
-        for part in _batches(self._items(ids)):
-            query = f"SELECT DISTINCT ?y {{ {_values(part)} ?x {whole} ?y FILTER(ISIRI(?y)) }} LIMIT {limit}"
-            found |= dict.fromkeys(node for node in self._column(query) if _ITEM.fullmatch(node))
-        return list(found)[:limit]
-
-    def find_by_name(self, names: list[str], node_type: str = "", limit: int = 10) -> dict[str, list[str]]:
-        self._needs("search_entities")
-        if node_type:
-            raise NotHere("find_by_name does not look at types in a Wikibase: ask types_of of what it finds")
-        if len(names) > _ONE_BY_ONE:
-            raise BadArguments(f"{len(names)} names, {_ONE_BY_ONE} are allowed at once here")
-        return {
-            name: [one.id for one in self._kb.search_entities(name, kind="item", limit=limit).entities]
-            for name in names
-        }
-
-    def search(self, query: str, node_type: str = "", limit: int = 100) -> dict[str, float]:
-        if node_type:
-            raise NotHere("search does not look at types in a Wikibase: ask types_of of what it finds")
-        if "vector_query" in self._kb.capabilities:
-            return {one.id: one.score for one in self._kb.vector_query(query, limit=limit).nodes}
-        self._needs("search_entities")
-        found = self._kb.search_entities(query, kind="item", limit=min(limit, 50)).entities
-        return {one.id: 1.0 / place for place, one in enumerate(found, 1)}
-
-    def bm25(self, query: str, ids: list[str]) -> dict[str, float]:  # noqa: ARG002
-        raise NotHere(f"{self._kb.name} has no index of texts: compare texts_of by token_recall instead")
-
-    def _similarity(self, query: str, ids: Sequence[str]) -> dict[str, float] | None:  # noqa: ARG002
-        return None
-
-    def _pairs(self, ids: Iterable[str], pattern: str) -> Iterator[tuple[str, ...]]:
-        """``?x`` and ``?y`` of a pattern, for ``?x`` among items; other values by their text."""
-        for part in _batches(self._items(ids)):
-            yield from self._rows(f"SELECT ?x ?y {{ {_values(part)} {pattern} }}")
-
-    def _column(self, query: str) -> list[str]:
-        return [row[0] for row in self._rows(query)]
-
-    def _rows(self, query: str) -> Iterator[tuple[str, ...]]:
-        self._needs("execute_query")
-        for row in self._kb.execute_query(query).rows:
-            yield tuple("" if cell is None else cell.entity_id or cell.value for cell in row)
-
-    def _items(self, ids: Iterable[str]) -> list[str]:
-        nodes = list(dict.fromkeys(ids))
-        _check(nodes, _ITEM, "an item, as Q42")
-        return nodes
-
-    def _few(self, ids: Iterable[str], capability: Capability) -> list[str]:
-        self._needs(capability)
-        nodes = self._items(ids)
-        if len(nodes) > _ONE_BY_ONE:
-            raise BadArguments(f"{len(nodes)} items, {_ONE_BY_ONE} are allowed at once here")
-        return nodes
-
-    def _needs(self, capability: Capability) -> None:
-        if capability not in self._kb.capabilities:
-            raise NotHere(f"{self._kb.name} cannot do this: it has no {capability}")
-
-
-def _check(ids: Iterable[str], form: re.Pattern[str], what: str) -> None:
-    wrong = next((one for one in ids if not form.fullmatch(one)), None)
-    if wrong is not None:
-        raise BadArguments(f"{wrong[:80]!r} is not the id of {what}")
-
-
-def _batches(items: Sequence[str]) -> Iterator[Sequence[str]]:
-    for first in range(0, len(items), _BATCH):
-        yield items[first : first + _BATCH]
-
-
-def _path(relation: str) -> str:
-    name = relation.removeprefix(INVERSE)
-    return f"^wdt:{name}" if relation.startswith(INVERSE) else f"wdt:{name}"
-
-
-def _values(items: Iterable[str]) -> str:
-    return f"VALUES ?x {{ {' '.join(f'wd:{item}' for item in items)} }}"
