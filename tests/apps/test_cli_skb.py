@@ -151,16 +151,6 @@ def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path
     assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["9"]
 
 
-def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
-    names = 'rdfs:label "Mere"@en, "Meer"@de'
-    (tmp_path / "lakes.ttl").write_text(TURTLE.replace('rdfs:label "Mere"', names))
-    rdf = ["build", "--from", "rdf", "lakes.ttl", "--encoder", "none", "--no-sparql", "--language", "de"]
-    assert kbnav("skb", *rdf, "--out", "l.skb")[0] == 0
-    code, out, _ = kbnav("ask", "--kb", "l.skb", "--json", "--quiet", "What is in the Meer?")
-    assert code == 0
-    assert json.loads(out)["ranking"][0]["name"] == "Deep"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
