@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path as File
@@ -16,24 +16,19 @@ from pathlib import Path as File
 from kbnav.agents.common.state import LIMITS
 from kbnav.agents.offline.question import Kind as QuestionKind
 from kbnav.agents.offline.question import read_question
-from kbnav.answers.lexicon import Asks
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
-from kbnav.knowledge.sparql.syntax import Filter, Path, Query, Triples, Values, groups_of, parse_query
+from kbnav.knowledge.sparql.syntax import Filter, Query, Triples, parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
-from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, entity_ids, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, vocabulary_of
 from kbnav.runs.trajectory import Doubt, Kind, Outcome
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context
 
-ENDINGS = ("P582", "P576", "P570", "P585")
-"""Properties, by Wikidata's ids, that say when something ended or when it was so."""
-NAMES = ("rdfs:label", "skos:altLabel", "schema:description")
 _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bleast of\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
-_DATED = re.compile(r"\d{4}")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _COMPARED = ("ORDER BY", "HAVING")
@@ -46,7 +41,7 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     """The outcome with its doubts; one without an answer, or whose answer is no query's result, has none."""
     if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
         return outcome
-    found = find_doubts(question, outcome.query, outcome.table, context)
+    found = check_answer(question, context.language, outcome.query, outcome.table)
     first = outcome.table.rows[0] if outcome.table.rows else ()
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
@@ -55,25 +50,14 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     return replace(outcome, doubts=(*outcome.doubts, *found))
 
 
-def find_doubts(question: str, query: str, table: AnswerTable, context: Context) -> tuple[Doubt, ...]:
-    """What the rules find, with the ids of the knowledge base that the query is for."""
-    endings = vocabulary_of(asked_by(context.kb, query)).each(ENDINGS)
-    return check_answer(question, context.language, query, table, endings)
-
-
-def check_answer(
-    question: str, language: str, query: str, table: AnswerTable, endings: Collection[str] = ENDINGS
-) -> tuple[Doubt, ...]:
-    """What speaks against a table as the answer to a question; nothing where the query cannot be read.
-
-    ``endings`` are the knowledge base's own ids of ``ENDINGS``.
-    """
+def check_answer(question: str, language: str, query: str, table: AnswerTable) -> tuple[Doubt, ...]:
+    """What speaks against a table as the answer to a question; nothing where the query cannot be read."""
     try:
-        read, tokens = parse_query(query), tuple(tokenize(query))
+        parse_query(query)
+        one = _Checked(question, read_wanted(question, language), query, tuple(tokenize(query)), table)
     except QuerySyntaxError:
         return ()
-    one = _Checked(question, read_wanted(question, language), query, read, tokens, table, endings)
-    return tuple(Doubt(kind, about) for kind, about in (*_of_form(one), *_of_query(one), *_of_rows(one)))
+    return tuple(Doubt(kind, about) for kind, about in (*_of_form(one), *_of_query(one)))
 
 
 # What a question wants, read off its words
@@ -83,19 +67,17 @@ def check_answer(
 class Wanted:
     """What a question wants.
 
-    ``choice``: one of the things that it names. ``only``, ``sorted``, ``exception`` and ``now`` are the words that ask
-    for one thing, for an end of an order, for leaving something out, and for what is so now; empty where there are
-    none. ``numbers`` are those of two digits or more.
+    ``choice``: one of the things that it names. ``only``, ``sorted`` and ``exception`` are the words that ask
+    for one thing, for an end of an order, and for leaving something out; empty where there are none. ``numbers`` are
+    those of two digits or more.
     """
 
     kind: QuestionKind
-    asks: Asks
     year: bool = False
     choice: bool = False
     only: str = ""
     sorted: str = ""
     exception: str = ""
-    now: str = ""
     numbers: tuple[str, ...] = ()
 
 
@@ -117,13 +99,11 @@ def read_wanted(question: str, language: str) -> Wanted:
     choice = bool(pattern("or") and word("more"))
     return Wanted(
         "values" if choice else read.kind,
-        read.asks,
         year=bool(pattern("year")),
         choice=choice,
         only="" if pattern("several", bare) else word("only", bare),
         sorted=word("sorted", bare),
         exception=pattern("except"),
-        now=word("now"),
         numbers=tuple(dict.fromkeys(_NUMBER.findall(read.text))),
     )
 
@@ -143,10 +123,8 @@ class _Checked:
     question: str
     wanted: Wanted
     text: str
-    read: Query
     tokens: tuple[Token, ...]
     table: AnswerTable
-    endings: Collection[str]
 
     @property
     def found(self) -> tuple[Cell, ...]:
@@ -179,12 +157,6 @@ def _of_form(one: _Checked) -> Found:
         yield "zero", ""
     if wanted.year and any(_WHOLE_DATE.match(cell.value) for cell in cells):
         yield "year", ""
-    dated = any(cell.type == "literal" and _DATED.search(cell.value) for cell in cells)
-    if wanted.asks == "time" and values and one.table.rows and not dated:
-        yield "time", ""
-    things = any(cell.type != "literal" or not _NUMERIC.fullmatch(cell.value) for cell in cells)
-    if wanted.asks in ("person", "place") and values and len(one.table) and not things:
-        yield "thing", ""
     if values and len(found) > 1 and wanted.choice:
         yield "choice", str(len(found))
     if values and len(found) > 1 and not wanted.choice and wanted.only:
@@ -210,32 +182,7 @@ def _of_query(one: _Checked) -> Found:
         yield "number", ", ".join(missing)
     if wanted.exception and not one.says("MINUS", "NOT", "!=", "!", "OFFSET"):
         yield "exception", wanted.exception
-    looks = set(one.endings) & set(entity_ids(one.text)) or one.says("ORDER", "MAX")
-    if wanted.now and not looks and (len(one.found) > 1 or wanted.kind == "count"):
-        yield "now", wanted.now
-    listed = 0 if wanted.choice else _listed(one.read)
-    if listed > 1:
-        yield "listed", str(listed)
-
-
-def _listed(read: Query) -> int:
-    """How many things are only in VALUES, and in no condition: they are the query writer's own word."""
-    shown = read.select.visible[:1] if read.select else ()
-    if not shown:
-        return 0
-    inside = [element for group in groups_of(read.where) for element in group.elements]
-    rows = max((one.rows for one in inside if isinstance(one, Values) and shown[0] in one.variables), default=0)
-    patterns = [pattern for one in inside if isinstance(one, Triples) for pattern in one.patterns]
-    names = [isinstance(one.verb, Path) and one.verb.name in NAMES for one in patterns]
-    looked_up = any(shown[0] in one.variables and not name for one, name in zip(patterns, names, strict=True))
-    return 0 if looked_up else rows
-
-
-def _of_rows(one: _Checked) -> Found:
-    rows = one.table.rows
-    if repeated := len(rows) - len(set(rows)):
-        yield "repeats", str(repeated)
-    limit = outer_limit(one.text)
+    rows, limit = one.table.rows, outer_limit(one.text)
     reached = limit is not None and limit >= 2 and len(rows) == limit and not one.says("ORDER")
     if limit is not None and reached and not asked_limit(one.question, limit):
         yield "limit", str(limit)

@@ -55,8 +55,9 @@ class Asked:
         run = visit.answered(self.session, POLONIUM)
         self.run, self.saved, self.result = run["id"], run["answer"]["run"], run["answer"]["result"]["id"]
         share = visit("POST", f"/api/runs/{self.run}/share").json()["share"]
-        runs = [f"/api/runs/{self.run}/{what}" for what in ("evidence?row=0", "dates", "events")]
-        forms = [f"/api/sessions/{self.session}/{form}" for form in ("json", "md", "ipynb", "html")]
+        runs = [f"/api/results/{self.run}/{what}" for what in ("evidence?row=0", "dates")]
+        runs.append(f"/api/runs/{self.run}/events")
+        forms = [f"/api/sessions/{self.session}/{form}" for form in ("json", "html")]
         self.files = [f"/api/results/{self.result}/{form}" for form in ("csv", "json", "tsv", "nt", "xlsx")]
         self.files.append(f"/api/shared/{share}/csv")
         shared = [f"/api/shared/{share}{what}" for what in ("", "/evidence?row=0", "/rows")]

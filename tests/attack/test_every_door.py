@@ -36,8 +36,8 @@ KINDS = {
     "collect": (login_router, collect, explore),
     "judge": (login_router, judge),
 }
-PROBES = {"/health", "/ready", "/metrics"}
-"""Asked by the address; ``/metrics`` by a token of its own."""
+PROBES = {"/health", "/ready"}
+"""Asked by the address."""
 OPEN = (*PROBES, "/login", "/share/", "/api/shared/")
 """What anybody may read, as SECURITY.md has it."""
 TOLD = CORPUS[0]

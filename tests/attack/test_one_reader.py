@@ -86,22 +86,18 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert second.ended(runs[2]["id"])["status"] == "done"
 
 
-def test_a_download_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini")) as server, ThreadPoolExecutor(2) as threads:
-        server.app.state.parts.service.downloads = Limiter(fair_queue(1, False))
-        visit, other, pool = Visit(server.url), Visit(server.url), server.app.state.parts.service.downloads
+def test_a_download_waits_for_its_turn(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini")) as server, ThreadPoolExecutor(1) as threads:
+        pool = server.app.state.parts.service.downloads = Limiter(fair_queue(1, False))
+        visit = Visit(server.url)
         result = query(visit, "SELECT * { ?a wdt:P61 ?b } LIMIT 3").json()["result"]["id"]
         place = pool._queue.join("somebody who reads slowly")
         assert pool._queue.begin() is place
-        sent = []
-        for name in ("first", "second"):
-            sent.append(threads.submit(visit, "GET", f"/api/results/{result}/csv?name={name}"))
-            until(lambda name=name: visit("GET", f"/api/downloads/{name}").status_code == 200)
-        assert [visit("GET", f"/api/downloads/{name}").json()["before"] for name in ("first", "second")] == [0, 1]
-        assert other("GET", "/api/downloads/second").status_code == 404
+        sent = threads.submit(visit, "GET", f"/api/results/{result}/csv")
+        until(lambda: pool._jobs)
+        assert not sent.done()
         server.app.state.parts.queue._loop.call_soon_threadsafe(pool._leave, Job(place))
-        assert [one.result().text.count("\r\n") for one in sent] == [4, 4]
-        until(lambda: visit("GET", "/api/downloads/second").status_code == 404)
+        assert sent.result().text.count("\r\n") == 4
 
 
 def test_questions_of_a_knowledge_base_that_went_away_put_it_out_of_service_and_no_others(fresh_home: Path):

@@ -26,7 +26,6 @@ def body_of(schema: dict[str, Any], spoken: dict[str, Any]) -> dict[str, Any] | 
     known = {
         "question": POLONIUM,
         "query": "ASK {}",
-        "thumb": "up",
         "model": "mini",
         "messages": [],
         "title": "A title",
@@ -116,7 +115,7 @@ def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_ho
                 ("/v1/chat/completions", {"model": kb, "messages": [{"role": "user", "content": POLONIUM}]}),
             ):
                 assert visit("POST", path, body).status_code in (404, 422), (path, kb)
-            for path in ("/entry/{}/Q1", "/explore/{}", "/api/entities/{}/Q1", "/api/examples/{}"):
+            for path in ("/entry/{}/Q1", "/explore/{}", "/api/entities/{}/Q1"):
                 assert visit("GET", path.format(quote(kb, safe=""))).status_code in (404, 422), (path, kb)
         with pytest.raises(BlockingIOError):  # nobody has come
             listener.accept()

@@ -99,9 +99,9 @@ def _reads_elsewhere(one: str, two: str, database: str) -> None:
     run = visit.answered(session, MARIE)
     share = visit("POST", f"/api/runs/{run['id']}/share").json()["share"]
     paths = [
-        f"/api/runs/{run['id']}/evidence?row=0",
+        f"/api/results/{run['id']}/evidence?row=0",
         f"/api/shared/{share}/evidence?row=1",
-        *(f"/api/sessions/{session}/{form}" for form in ("html", "md", "ipynb")),
+        *(f"/api/sessions/{session}/{form}" for form in ("html", "json")),
         *(f"/api/results/{run['id']}/{form}" for form in ("csv", "tsv", "json", "xlsx")),
         f"/share/{share}",
     ]

@@ -22,7 +22,6 @@ KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
 EXAMPLES = {
     "KBNAV_WEB__TOKENS": '{"alice": "alice-has-nevertobeleft"}',
     "KBNAV_WEB__HOSTS": '["ask.example.org"]',
-    "KBNAV_WEB__LOG": "json",
 }
 
 
@@ -78,7 +77,7 @@ def test_the_settings_in_the_manifests_are_settings(monkeypatch: pytest.MonkeyPa
     (config,) = [one for one in yaml.safe_load_all(KUBERNETES.read_text()) if one["kind"] == "ConfigMap"]
     (tmp_path / "kbnav.toml").write_text(config["data"]["kbnav.toml"])
     monkeypatch.chdir(tmp_path)
-    assert Settings().web.log == "json"
+    assert Settings().web.hosts == ("ask.example.org",)
     assert container()["workingDir"] == "/etc/kbnav"
 
 

@@ -31,16 +31,11 @@ DOUBTED = [
     ("count", "How many brothers of Messner live?", PLAIN, rows(ONE, TWO)),
     ("zero", "How many rivers flow through Paris?", COUNTED, rows(Term("literal", "0", NUMBER))),
     ("year", "What year did the wall fall?", PLAIN, rows(Term("literal", "1989-11-09T00:00:00Z", DATE))),
-    ("time", "When was Ada Lovelace born?", PLAIN, rows(ONE)),
-    ("thing", "Who wrote Dune?", COUNTED, rows(Term("literal", "3", NUMBER))),
     ("choice", "Who is older, Messi or Ronaldo?", SORTED, rows(ONE, TWO)),
     ("one", "Which mountain is the highest?", SORTED, rows(ONE, TWO)),
     ("order", "Which mountain is the highest?", PLAIN, rows(ONE)),
     ("number", "Which albums came out in 1969?", PLAIN, rows(ONE)),
     ("exception", "Which other books did he write?", PLAIN, rows(ONE)),
-    ("now", "Who is currently president?", PLAIN, rows(ONE, TWO)),
-    ("listed", "Which films star him?", "SELECT ?x WHERE { VALUES ?x { wd:Q1 wd:Q2 } }", rows(ONE, TWO)),
-    ("repeats", "Which films star him?", PLAIN, rows(ONE, TWO, ONE)),
     ("limit", "Which films star him?", PLAIN + " LIMIT 3", rows(ONE, TWO, THREE)),
 ]
 TRUE = AnswerTable(boolean=True)
@@ -48,7 +43,6 @@ FINE = [
     ("Did Roland produce synthesizers?", "ASK { wd:Q1 wdt:P31 wd:Q2 }", TRUE),
     ("How many brothers of Messner live?", COUNTED, rows(Term("literal", "5", NUMBER))),
     ("What year did the wall fall?", PLAIN, rows(Term("literal", "1989", NUMBER))),
-    ("When was Ada Lovelace born?", PLAIN, rows(Term("literal", "1815-12-10T00:00:00Z", DATE))),
     ("Who wrote Dune?", PLAIN, rows(ONE, TWO)),
     ("Who is older, Messi or Ronaldo?", SORTED + " LIMIT 1", rows(ONE)),
     ("Which mountain is the highest?", SORTED + " LIMIT 1", rows(ONE)),
@@ -57,8 +51,6 @@ FINE = [
     ("Which teams played the 2020 final?", PLAIN, rows(ONE, labels={"Q9": "2020 final"})),
     ("Which universities have more than 200,000 students?", SORTED + " # 200000", rows(ONE)),
     ("Which other books did he write?", "SELECT ?x { wd:Q9 wdt:P50 ?x FILTER(?x != wd:Q3) }", rows(ONE)),
-    ("Who is currently president?", "SELECT ?x { wd:Q9 wdt:P50 ?x MINUS { ?x wdt:P570 ?d } }", rows(ONE, TWO)),
-    ("Which films star him?", "SELECT ?x { VALUES ?x { wd:Q1 wd:Q2 } ?x wdt:P161 wd:Q5 }", rows(ONE, TWO)),
     ("Which 3 films star him?", PLAIN + " LIMIT 3", rows(ONE, TWO, THREE)),
     ("Did at least two of them win?", "ASK { wd:Q1 wdt:P31 wd:Q2 }", TRUE),
 ]
@@ -79,7 +71,6 @@ def test_an_answer_of_the_form_that_is_asked_for_raises_none(question: str, quer
     [
         ("de", "Wer ist älter, Messi oder Ronaldo?", "choice"),
         ("fr", "Combien de frères a Messner ?", "count"),
-        ("es", "¿Quién es actualmente presidente?", "now"),
         ("de", "Welche anderen Bücher schrieb er außer diesem?", "exception"),
         ("zh", "莱因霍尔德有多少兄弟？", "count"),
     ],

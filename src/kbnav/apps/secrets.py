@@ -41,7 +41,7 @@ class Secrets:
 def secrets_of(settings: Settings) -> Secrets:
     """All that the settings hold, with what stands before the host of an address, plain and as it is sent."""
     web = settings.web
-    kept = (settings.shared, settings.journal, web.database, web.metrics_token)
+    kept = (settings.shared, settings.journal, web.database)
     held = (settings.api_key, settings.access_token, settings.bot.password, *kept, *web.tokens.values())
     users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, *settings.kb.split(SEPARATOR))]
     sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]

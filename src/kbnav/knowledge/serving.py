@@ -57,6 +57,11 @@ _GRAPH_FORMS: Mapping[str, Form] = {
     **dict.fromkeys(("application/rdf+xml", "rdf", "xml"), "rdfxml"),
 }
 _EXECUTION = "java.util.concurrent.ExecutionException: "
+_EXCEPTIONS: Mapping[str, str] = {
+    "timeout": "java.util.concurrent.TimeoutException: ",
+    "memory": f"{_EXECUTION}java.lang.OutOfMemoryError: ",
+    "syntax": f"{_EXECUTION}org.openrdf.query.MalformedQueryException: ",
+}
 
 
 class Listening:
@@ -220,29 +225,15 @@ def _answered(
     form, graph_form = _choose(_ROW_FORMS, accept, "xml"), _choose(_GRAPH_FORMS, accept, "rdfxml")
     try:
         result = run_query(pool, query, prefixes, form=form, graph_form=graph_form, graph=graph, gone=gone)
-    except (QuerySyntaxError, QueryRefused) as error:
-        return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
-    except QueryError as error:
-        return _query_error(query, error)
+    except (QuerySyntaxError, QueryRefused, QueryError) as error:
+        reason = error.reason if isinstance(error, QueryError) else "syntax"
+        if reason == "broken":  # without the query, which is not at fault
+            return failure(500, f"the mirror failed: {error}")
+        if reason == "busy":
+            return failure(503, str(error))
+        said = f"SPARQL-QUERY: queryStr={query}\n{_EXCEPTIONS.get(reason, _EXECUTION)}{error}\n"
+        return PlainTextResponse(said.encode(errors="replace"), 400 if reason == "syntax" else 500)
     return Response(result.body, media_type=result.media_type)
-
-
-def _query_error(query: str, error: QueryError) -> Response:
-    if error.reason == "broken":  # without the query, which is not at fault
-        return failure(500, f"the mirror failed: {error}")
-    if error.reason == "busy":
-        return failure(503, str(error))
-    if error.reason == "timeout":
-        return _error(500, query, f"java.util.concurrent.TimeoutException: {error}")
-    if error.reason == "memory":
-        return _error(500, query, f"{_EXECUTION}java.lang.OutOfMemoryError: {error}")
-    if error.reason == "syntax":
-        return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
-    return _error(500, query, f"{_EXECUTION}{error}")
-
-
-def _error(status: int, query: str, trace: str) -> Response:
-    return PlainTextResponse(f"SPARQL-QUERY: queryStr={query}\n{trace}\n".encode(errors="replace"), status)
 
 
 def _accepted(accept: str) -> list[str]:
@@ -290,46 +281,33 @@ def load(files: Sequence[Path], folder: Path) -> Loaded:
     Raises UsageError for a file that is absent or of an unknown kind, or a disk that is full, DataError for one that
     does not read, with its line where that is known.
     """
-    store = Store(str(folder))
-    load_into(store, files)
-    store.flush()
-    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
-
-
-def load_into(store: Store, files: Sequence[Path]) -> None:
-    """Read files into a store. Raises as ``load``."""
+    formats: dict[Path, RdfFormat] = {}
     for file in files:
-        _format(file)
+        suffix = Path(file.name.lower().removesuffix(".gz")).suffix
+        if suffix not in FORMATS:
+            known = " ".join(sorted(FORMATS))
+            raise UsageError(f"{file}: unknown kind of file; these are read, with or without .gz: {known}")
         if not file.is_file():
             raise UsageError(f"{file}: no such file")
-    for file in files:
-        _load(store, file)
-
-
-def _format(file: Path) -> RdfFormat:
-    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
-    if suffix not in FORMATS:
-        raise UsageError(
-            f"{file}: unknown kind of file; these are read, with or without .gz: {' '.join(sorted(FORMATS))}"
-        )
-    return FORMATS[suffix]
-
-
-def _load(store: Store, file: Path) -> None:
-    packed = file.suffix.lower() == ".gz"
-    # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
-    base = f"file:///{file.name.removesuffix('.gz')}"
-    try:
-        with cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb") as opened:
-            store.bulk_load(opened, _format(file), base_iri=base)
-    except SyntaxError as error:
-        raise DataError(f"{file}:{error.lineno or 0}: {error.msg}") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: the compressed data is damaged: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{file}: {error}") from error
-    except OSError as error:
-        raise UsageError(f"{file} cannot be loaded: {error}") from error
+        formats[file] = FORMATS[suffix]
+    store = Store(str(folder))
+    for file, form in formats.items():
+        packed = file.suffix.lower() == ".gz"
+        # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
+        base = f"file:///{file.name.removesuffix('.gz')}"
+        try:
+            with cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb") as opened:
+                store.bulk_load(opened, form, base_iri=base)
+        except SyntaxError as error:
+            raise DataError(f"{file}:{error.lineno or 0}: {error.msg}") from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"{file}: the compressed data is damaged: {error}") from error
+        except ValueError as error:
+            raise DataError(f"{file}: {error}") from error
+        except OSError as error:
+            raise UsageError(f"{file} cannot be loaded: {error}") from error
+    store.flush()
+    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
 
 
 class RdfServer(Listening):

@@ -216,13 +216,8 @@ class Web(Strict):
     """What one question may cost, where the model's price is among ``prices``."""
     datasets: dict[str, str] = {}
     """Names of data sets in the Text2SPARQL API, and the knowledge base of each."""
-    metrics_token: SecretStr = SecretStr("")
-    """What Prometheus sends to read ``/metrics``, at least 16 characters; empty: nothing is counted."""
-    log: Literal["text", "json"] = "text"
-    """The server's log: lines for people, or one JSON object a line."""
     tiles: str = ""
     """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
-    tiles_credit: str = ""
     images: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
     """Sites that pictures are shown from, each as ``https://NAME``, with those they lead on to; empty: links."""
 

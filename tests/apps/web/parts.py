@@ -183,12 +183,6 @@ class Server(Served):
     ) -> None:
         super().__init__(make_app(settings, pause=pause), http, socket=socket or http is not Deadlines)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.app.state.parts.queue.hang_up()
-        super().__exit__(kind, error, trace)
-
 
 def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something to be true."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli.runs import runs
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
 from tests.apps.web.parts import Server, Visit, web_settings
@@ -78,7 +76,7 @@ def test_a_ranking_is_downloaded_as_csv_and_json(visit: Visit):
     assert next(csv.DictReader(io.StringIO(text)))["id"] == "instrument:the-brown-eye"
     assert visit("GET", f"{result}/json").json()[0]["name"] == "The Brown Eye"
     first = visit("GET", f"{result}/rows").json()["rows"][0]
-    assert first[1]["href"] == f"/entry/demo/instrument%3Athe-brown-eye?run={answer['result']['id']}"
+    assert first[1]["href"] == "/entry/demo/instrument%3Athe-brown-eye"
 
 
 def test_rows_are_sorted_by_value_and_paged(visit: Visit):
@@ -111,23 +109,6 @@ def test_a_deleted_session_is_forgotten(server: Server, visit: Visit):
         assert visit("GET", path).status_code == 404
     assert not saved.exists()
     assert session not in [one["id"] for one in visit("GET", "/api/sessions").json()]
-
-
-def test_opinions_are_kept_and_exported(fresh_home: Path, monkeypatch, capsys):
-    monkeypatch.setenv("KBNAV_HOME", str(fresh_home))
-    runs(opinions=True)
-    assert capsys.readouterr().out == ""
-    with Server(web_settings(fresh_home)) as server:
-        visit = Visit(server.url)
-        run = visit.answered(visit.session(), "Who discovered polonium?")["id"]
-        for thumb, note in (("up", ""), ("down", "first names are missing \x00")):
-            assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": thumb, "note": note}).status_code == 204
-        assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": "sideways"}).status_code == 422
-    runs(opinions=True)
-    (record,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (record["thumb"], record["note"]) == ("down", "first names are missing ")
-    assert (record["question"], record["kb"], record["run"]) == ("Who discovered polonium?", "mini", run)
-    assert "wdt:P61" in record["answer"]["query"]
 
 
 def test_the_text2sparql_interface_gives_the_query(visit: Visit):

@@ -9,7 +9,6 @@ import openai
 import pytest
 
 from tests.apps.web.parts import MARIE, Explorer, Server, until, web_settings
-from tests.apps.web.test_waiting import SENTENCE, Writer
 
 
 @pytest.fixture
@@ -87,30 +86,6 @@ def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: opena
     content = "".join(delta.content or "" for delta in deltas)
     assert content.startswith("Marie Curie, Pierre Curie\n")
     assert chunks[-1].usage.total_tokens == 0  # the offline policy asks no model
-
-
-def test_what_a_model_writes_is_streamed_while_it_writes(fresh_home: Path):
-    with (
-        Writer() as model,
-        Server(
-            web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None), socket=True
-        ) as server,
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
-    ):
-        stream = client.chat.completions.create(
-            model="mini", messages=[{"role": "user", "content": MARIE}], stream=True
-        )
-        content = reasoning = ""
-        for chunk in stream:
-            delta = chunk.choices[0].delta
-            content += delta.content or ""
-            reasoning += delta.model_extra.get("reasoning_content") or ""
-            if "polonium and" in content and not model.go_on.is_set():
-                assert "1898" not in content
-                model.go_on.set()
-        assert content.startswith(f"{SENTENCE}\n\n| element |")
-        assert content.count("Marie Curie discovered") == 1
-        assert reasoning.count("Ask for what she found.") == 1
 
 
 def test_a_stream_that_is_closed_stops_the_run(fresh_home: Path):

@@ -22,7 +22,7 @@ def said(document: dict, row: int = 0) -> list[tuple[str, str, str]]:
 def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(), POLONIUM)
-    path = f"/api/runs/{run['id']}/evidence"
+    path = f"/api/results/{run['id']}/evidence"
     both = visit("GET", f"{path}?row=0&row=1").json()
     claim = ("polonium", "discoverer or inventor")
     assert [said(both, row) for row in (0, 1)] == [[(*claim, "Marie Curie")], [(*claim, "Pierre Curie")]]
@@ -48,19 +48,16 @@ def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
 
 def test_a_changed_query_has_statements_of_its_own(server: Server):
     visit = Visit(server.url)
-    run = visit.answered(visit.session(), POLONIUM)
-    path = f"/api/runs/{run['id']}/evidence?edited=true&row=0"
-    assert visit("GET", path).status_code == 404
-    changed = {"kb": "mini", "query": "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }", "run": run["id"]}
-    assert visit("POST", "/api/queries", changed).status_code == 200
-    found = said(visit("GET", path).json())
+    changed = {"kb": "mini", "query": "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }"}
+    result = visit("POST", "/api/queries", changed).json()["result"]["id"]
+    found = said(visit("GET", f"/api/results/{result}/evidence?row=0").json())
     assert sorted(subject for subject, _, _ in found) == ["polonium", "radium"]
 
 
 def test_a_node_of_an_skb_has_edges_and_a_sentence(server: Server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(kb="demo"), LITTLE_MEW)
-    (told,) = visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"]
+    (told,) = visit("GET", f"/api/results/{run['id']}/evidence?row=0").json()["rows"]
     assert [one["source"] for one in told] == ["graph", "document"]
     assert (told[0]["property"]["text"], told[0]["value"]["text"]) == ("born in", "Little Mew")
     assert told[0]["value"]["href"].startswith("/entry/demo/")
@@ -69,7 +66,7 @@ def test_a_node_of_an_skb_has_edges_and_a_sentence(server: Server):
 def test_a_run_without_rows_has_none(server: Server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(), "Xyzzy?")
-    assert visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"] == []
+    assert visit("GET", f"/api/results/{run['id']}/evidence?row=0").status_code == 404
 
 
 def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(page: Page, server: Server):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import runpy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,40 +56,20 @@ def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Pa
         until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
 
 
-def test_a_session_is_taken_along_as_json_markdown_and_a_notebook(visit: Visit):
+def test_a_session_is_taken_along_as_json_and_html(visit: Visit):
     session = visit.session(kb="mini")
     visit.answered(session, MARIE)
     visit("PATCH", f"/api/sessions/{session}", {"title": "Élements `x`"})
     whole = visit("GET", f"/api/sessions/{session}/json")
     assert "filename*=UTF-8''%C3%89lements%20x.json" in whole.headers["content-disposition"]
     assert whole.json()["runs"][0]["answer"]["text"] == "polonium, radium"
-    text = visit("GET", f"/api/sessions/{session}/md").text
-    assert text.startswith("# Élements `x`\n\nmini · spinach · offline · ")
-    assert f"## {MARIE}\n\npolonium, radium" in text
-    assert "```sparql\nSELECT" in text
-    notebook = visit("GET", f"/api/sessions/{session}/ipynb").json()
-    assert (notebook["nbformat"], [cell["cell_type"] for cell in notebook["cells"]]) == (
-        4, ["markdown", "code", "markdown", "code"]
-    )  # fmt: skip
     assert visit("GET", f"/api/sessions/{session}/exe").status_code == 422
     shared = visit("GET", f"/api/sessions/{session}/html")
     assert shared.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "<article" in shared.text
     assert visit("GET", f"/api/sessions/{visit.session()}/html").status_code == 404
-    assert Visit(visit.url)("GET", f"/api/sessions/{session}/md").status_code == 404
+    assert Visit(visit.url)("GET", f"/api/sessions/{session}/html").status_code == 404
     assert Visit(visit.url)("PATCH", f"/api/sessions/{session}", {"title": "mine"}).status_code == 404
-
-
-def test_the_cells_of_a_notebook_run_the_queries_again(visit: Visit, web_home: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("KBNAV_HOME", str(web_home))
-    session = visit.session(kb="mini")
-    visit.answered(session, MARIE)
-    notebook = json.loads(visit("GET", f"/api/sessions/{session}/ipynb").text)
-    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    (tmp_path / "cells.py").write_text("\n".join(code))
-    names = runpy.run_path(str(tmp_path / "cells.py"))
-    assert [row["answer"] for row in names["table"].records()] == ["Q979", "Q1128"]
-    names["kb"].close()
 
 
 @pytest.mark.slow

@@ -160,21 +160,6 @@ def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server
     page.wait_for_selector(".sparql th[aria-sort=descending]")
 
 
-def test_an_skb_answers_with_nodes_that_have_their_pages(page: Page, server: Server):
-    page.goto(server.url)
-    page.select_option("#kb", "demo")
-    page.click("text=Which instrument made by somebody from Little Mew")
-    wait_for_the_end(page)
-    assert page.inner_text(".answer .text").startswith("The Brown Eye")
-    with page.expect_popup() as opened:
-        page.click(".rows a >> nth=0")
-    entry = opened.value
-    entry.wait_for_selector("h2")
-    assert "love letter" in entry.inner_text("main")
-    entry.click(".kin a >> nth=0")
-    entry.wait_for_url("**/entry/demo/material**")
-
-
 def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server, Explorer]):
     server, model = held_server
     page.goto(server.url)

@@ -124,15 +124,13 @@ def test_names_and_numbers_become_bars_and_dates_and_numbers_a_line_in_time():
     assert charts(table_result(AnswerTable(("e", "n"), ((item(1), integer(5)),)))) == []
 
 
-def test_bars_of_one_name_are_one_as_long_as_their_mean_and_two_numbers_are_dots():
+def test_bars_of_one_name_are_one_as_long_as_their_mean():
     table = AnswerTable(
         ("e", "n", "m"),
         ((item(1), integer(5), integer(1)), (item(1), integer(9), integer(2)), (item(2), integer(3), integer(3))),
     )
-    bars, dots = charts(table_result(table))
+    (bars,) = charts(table_result(table))
     assert bars["points"] == [{"text": "Q1", "y": 7.0, "of": 2}, {"text": "Q2", "y": 3.0}]
-    assert (dots["kind"], dots["x"], dots["y"]) == ("dots", "n", "m")
-    assert [(dot["x"], dot["y"]) for dot in dots["points"]] == [(5.0, 1.0), (9.0, 2.0), (3.0, 3.0)]
 
 
 def test_whole_numbers_in_a_column_of_years_are_times_with_a_line_for_each_name():
@@ -210,7 +208,6 @@ def test_any_table_is_kept_sorted_and_drawn(rows, descending):
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     charts(result)
     points(result)
-    events(result)
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 

@@ -37,7 +37,7 @@ def test_a_saved_run_is_forgotten_with_its_question_even_if_no_answer_names_it(t
         run = StoredRun(
             "run-1", of, "alice", "mini", "spinach", "m", "?", "running", "w", 0.0, False, None, 1.0, None
         )  # fmt: skip
-        assert store.add_run(run, at_once=1, a_day=1) is None
+        store.add_run(run, at_once=1, a_day=1)
         for number in (1, 2):  # that of a server that died before it told the answer, and the next one's
             store.save("run-1", record(f"record-{number}"))
         store.end("run-1", "w", "done", {"text": "", "run": "record-2"})

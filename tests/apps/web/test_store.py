@@ -5,38 +5,38 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
+from kbnav.errors import LimitReached, NotOffered
 
 
-def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
+def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path: Path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         (tmp_path / "saved plain.json").touch()
         (tmp_path / "saved shared.json").touch()
         store = Store(database, tmp_path)
         store.set_up()
-        ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
+        ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "under way": 2.0, "of a session": 2.0}
         for name, days in ages.items():
             session = store.add_session("alice", "mini", "spinach", "m").id if name == "of a session" else ""
             run = StoredRun(
                 name, session, "alice", "mini", "spinach", "m", "Who?", "running", "w", 0.0, False, None,
                 time.time() - days * DAY, None,
             )  # fmt: skip
-            assert store.add_run(run, at_once=10, a_day=10) is None
+            store.add_run(run, at_once=10, a_day=10)
             assert store.add_event(name, "w", {"kind": "started"})
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
         store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
-        store.set_opinion("judged", "up", "")
         store.delete_old(DAY)
         assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
         assert [name for name in ages if not store.events(name)] == ["plain"]
         assert store.results.owner("plain") == "alice"
-        assert store.add_run(
-            StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None),
-            at_once=10,
-            a_day=2,
-        ) is None  # of those, one was asked in the last 24 hours  # fmt: skip
+        store.may_ask("alice", 2)  # of those, one was asked in the last 24 hours
+        with pytest.raises(LimitReached, match="you have asked 1 questions"):
+            store.may_ask("alice", 1)
 
 
 def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_path: Path):
@@ -48,23 +48,8 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_pat
         run = StoredRun(
             "n", session.id, "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None
         )  # fmt: skip
-        assert store.add_run(run, at_once=10, a_day=10) == "session gone"
-        assert store.run("n") is None
-
-
-def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
-    with open_sqlite(tmp_path / "web.sqlite") as database:
-        store = Store(database)
-        store.set_up()
-        run = StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, 1.0, None)
-        assert store.add_run(run, at_once=1, a_day=1) is None
-        store.end("n", "w", "done", {"text": ""})
-        store.set_opinion("n", "up", "good")
-        store.set_opinion("n", "", "good")
-        assert [(one["thumb"], one["note"]) for one in store.opinions()] == [("", "good")]
-        store.set_opinion("n", "", "")
-        assert (store.opinions(), store.opinion("n")) == ([], ("", ""))
-        store.delete_old(DAY)
+        with pytest.raises(NotOffered):
+            store.add_run(run, at_once=10, a_day=10)
         assert store.run("n") is None
 
 
@@ -97,7 +82,7 @@ def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path: Path):
         store.set_up()
         asked = store.add_session("alice", "mini", "s", "m")
         run = StoredRun("n", asked.id, "alice", "mini", "s", "m", "?", "done", "w", 0.0, False, None, 1.0, None)
-        assert store.add_run(run, at_once=1, a_day=9) is None
+        store.add_run(run, at_once=1, a_day=9)
         sessions = [store.add_session("alice", "mini", "s", "m").id for _ in range(30)]
         assert [store.session(one) is not None for one in sessions] == [False] * 10 + [True] * 20
         assert store.session(asked.id) is not None

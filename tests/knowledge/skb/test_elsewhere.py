@@ -32,7 +32,7 @@ class Backwards:
         self.encoders: list[Letters] = []
 
     def encoded(
-        self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
+        self, texts: Texts, encoder: Encoder, windows: Iterable[Window], *, folder: Path, previous: Path | None
     ) -> Iterator[Made]:
         self.encoders.append(Letters())
         encoding = Encoding(texts, lambda: self.encoders[-1], previous)

@@ -53,24 +53,3 @@ def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(explore
     assert sorted(one.id for page in pages for one in page.nodes) == symptoms
     with pytest.raises(UnknownId):
         explorer.around("Disease::none", 3)
-
-
-def test_the_shortest_ways_are_as_long_as_breadth_first_search_says_and_made_of_edges(explorer: Explorer, edges):
-    known = set(edges)
-    far = distances(edges, MS)
-    ends = sorted(far, key=lambda node: (far[node], node))
-    for end in [*ends[1:4], *ends[len(ends) // 2 :][:4], *ends[-4:]]:
-        found = explorer.ways(MS, end, 3)
-        assert found.hops == far[end], end
-        assert 0 < len(found.ways) <= 3
-        assert len({tuple(tie.node.id for tie in way) for way in found.ways}) == len(found.ways)
-        for way in found.ways:
-            at = MS
-            for tie in way:
-                for relation in tie.relations:
-                    name = relation.removeprefix("^")
-                    edge = (tie.node.id, name, at) if relation.startswith("^") else (at, name, tie.node.id)
-                    assert edge in known
-                at = tie.node.id
-            assert at == end
-    assert explorer.ways(MS, MS, 3).ways == ((),)

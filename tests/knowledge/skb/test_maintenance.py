@@ -12,7 +12,7 @@ from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.maintenance import check, info, update
+from kbnav.knowledge.skb.maintenance import check, update
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.knowledge.skb.store import SKB
 from tests.knowledge.skb.sources import BARE, small, write_jsonl
@@ -54,19 +54,6 @@ def test_a_flipped_byte_in_meta_json_a_cut_off_file_and_a_missing_one(tmp_path: 
     assert check(path) == [f"{meta.data}/graph/out-nodes.npy: No such file or directory"]
 
 
-@pytest.mark.slow
-def test_info_of_hetionet(hetionet_path: Path, hetionet_edges: list[tuple[str, str, str]]) -> None:
-    found = info(hetionet_path)
-    ends = [end for source, _, target in hetionet_edges for end in (source, target)]
-    assert found.isolated == 47_031 - len(set(ends))
-    assert ends.count(found.largest_degree_node) == found.largest_degree
-    assert found.meta.dropped["columns that are not kept (columns)"].examples == (
-        "edges.tsv.gz: origin",
-        "edges.tsv.gz: license",
-    )
-    assert set(found.bytes) == {"graph", "nodes", "documents"}
-
-
 def test_an_update_replaces_adds_and_keeps(tmp_path: Path) -> None:
     path = tmp_path / "s.skb"
     build(small(tmp_path), path, BARE, name="ring")
@@ -97,29 +84,13 @@ def test_an_update_replaces_adds_and_keeps(tmp_path: Path) -> None:
         assert skb.documents[skb.number("n2")] == {"text": "first"}
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "tsv"])
-def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path: Path, suffix: str) -> None:
+def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.skb"
     build(small(tmp_path, 8), path, BARE)
     before = read_meta(path).data
-    nodes, edges = tmp_path / f"gone.{suffix}", tmp_path / f"cut.{suffix}"
-    if suffix == "jsonl":
-        write_jsonl(
-            nodes, [{"id": "n3", "deleted": True}, {"id": "n99", "deleted": True}, {"id": "n4", "name": "Four"}]
-        )
-        write_jsonl(
-            edges,
-            [
-                {"source": "n0", "relation": "next", "target": "n1", "deleted": True},
-                {"source": "n0", "relation": "next", "target": "n5", "deleted": True},
-                {"source": "n5", "relation": "next", "target": "n0", "deleted": False},
-            ],
-        )
-    else:
-        nodes.write_text("id\tname\tdeleted\nn3\t\ttrue\nn99\t\ttrue\nn4\tFour\t\n")
-        edges.write_text(
-            "source\trelation\ttarget\tdeleted\nn0\tnext\tn1\ttrue\nn0\tnext\tn5\tTRUE\nn5\tnext\tn0\tfalse\n"
-        )
+    nodes, edges = tmp_path / "gone.jsonl", tmp_path / "cut.tsv"
+    write_jsonl(nodes, [{"id": "n3", "deleted": True}, {"id": "n99", "deleted": True}, {"id": "n4", "name": "Four"}])
+    edges.write_text("source\trelation\ttarget\tdeleted\nn0\tnext\tn1\ttrue\nn0\tnext\tn5\tTRUE\nn5\tnext\tn0\tfalse\n")
     meta = update(path, TableSource([nodes], [edges]), BARE)
     assert {reason: (dropped.count, dropped.examples) for reason, dropped in meta.dropped.items()} == {
         "deletion of a node that does not exist": (1, ("n99",)),

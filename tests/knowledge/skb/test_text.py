@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import shutil
 import stat
@@ -168,14 +166,14 @@ def test_indexes_are_built_and_opened_side_by_side_and_leave_nothing_behind(tmp_
 
     def build_and_open(number: int) -> list[str]:
         folder = tmp_path / str(number)
-        for _ in range(6):
+        for _ in range(3):
             assert numbers(built(folder, [node(0, "oak")]).search("oak")) == [0]
             left = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".lock")
             shutil.rmtree(folder)
         return left
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(build_and_open, range(16))) == [[]] * 16
+        assert list(threads.map(build_and_open, range(8))) == [[]] * 8
 
 
 def test_no_nodes_empty_names_and_a_document_of_five_megabytes(tmp_path: Path) -> None:
@@ -202,20 +200,6 @@ def test_what_is_not_an_index_is_refused_with_its_folder(tmp_path: Path) -> None
         text.open(tmp_path / "index")
 
 
-def test_wordnet_definitions_are_found_by_their_words(shared_data: Path, tmp_path: Path) -> None:
-    with gzip.open(shared_data / "wn18rr" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
-        records = [json.loads(line) for line in file]
-    index = built(tmp_path, [node(i, row["name"], row["description"]) for i, row in enumerate(records)])
-    sample = range(7, len(records), 200)
-
-    first = sum(
-        numbers(index.search(f"{records[i]['name']}: {records[i]['description']}", limit=1)) == [i] for i in sample
-    )
-
-    assert index.nodes == 40_943
-    assert first / len(sample) > 0.97
-
-
 def test_fusion_sums_reciprocal_ranks() -> None:
     fused = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a"], []])
 
@@ -240,8 +224,3 @@ def test_fusion_by_scores_keeps_how_far_ahead_the_first_are() -> None:
     assert cut_off == [("a", 1.0), ("b", 0.5), ("c", 0.0)], "of a ranking that was cut off the last counts nothing"
     assert relative_score_fusion([[("a", 2.0), ("b", 2.0)]], weights=[1], depth=2) == [("a", 1.0), ("b", 1.0)]
     assert relative_score_fusion([[], []], weights=[1, 1], depth=3) == []
-
-
-scored = st.dictionaries(st.integers(0, 9), st.floats(-1, 50), max_size=8).map(
-    lambda scores: sorted(scores.items(), key=lambda pair: -pair[1])
-)

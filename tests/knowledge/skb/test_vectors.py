@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -114,13 +113,6 @@ def test_an_update_encodes_only_what_changed(tmp_path: Path) -> None:
     assert (index.vectors == built(tmp_path / "fresh", changed, Letters()).vectors).all()
 
 
-def test_another_encoder_takes_nothing_over(tmp_path: Path) -> None:
-    built(tmp_path / "old", ["a", "b"], Letters())
-    encoder = Letters("others")
-    built(tmp_path / "new", ["a", "b"], encoder, previous=tmp_path / "old")
-    assert sorted(encoder.seen) == ["a", "b"]
-
-
 def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
     vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
 
@@ -189,13 +181,6 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="not a vector index"):
             vectors.open(tmp_path)
     (tmp_path / "vectors.npy").write_bytes(whole)
-    meta = json.loads((tmp_path / "vectors.json").read_text())
-    (tmp_path / "vectors.json").write_text(json.dumps(meta | {"format": 2}))
-    with pytest.raises(DataError, match="format 2"):
-        vectors.open(tmp_path)
-    (tmp_path / "vectors.json").write_text(json.dumps(meta | {"nodes": 3}))
-    with pytest.raises(DataError, match="not float32"):
-        vectors.open(tmp_path)
 
 
 TREES = ["oak tree bark", "elm tree leaf", "acorn of oak", "stock market", "bond market", "stock and bond"]

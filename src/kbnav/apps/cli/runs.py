@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,10 +37,6 @@ def show(
 
 def runs(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
-    opinions: Annotated[
-        bool,
-        typer.Option("--opinions", help="Print what readers of the page thought of answers, a JSON record a line."),
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """List saved runs: id, how each ended, and what was asked; files that cannot be read are named."""
@@ -51,23 +45,11 @@ def runs(
     from kbnav.apps.console import print_runs, run_line
     from kbnav.runs.trajectory import load_runs, saved_runs
 
-    if opinions:
-        _print_opinions(load())
-        return
     found = load_runs(saved_runs(load().home / "runs")[-limit:], print_error)
     if as_json:
         print_json([*map(run_line, found)])
     else:
         print_runs(Console(), found)
-
-
-def _print_opinions(settings: Settings) -> None:
-    from kbnav.apps.web.server import open_store
-
-    with ExitStack() as stack:
-        store, _ = open_store(settings, stack)
-        for record in store.opinions():
-            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def export(

@@ -20,7 +20,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.rendering import refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import UsageError
@@ -44,8 +43,8 @@ MOST_CLIENTS = 10_000
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN = ("/health", "/ready", "/static/", "/login", "/share/", "/api/shared/")
 """What needs no identity: nothing of anybody's is behind it but what was shared."""
-_PROBES = frozenset({"/health", "/ready", "/metrics"})
-"""Asked by the address, and not by a name. ``/metrics`` looks at a token of its own."""
+_PROBES = frozenset({"/health", "/ready"})
+"""Asked by the address, and not by a name."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger("kbnav.web")
 
@@ -215,14 +214,13 @@ def cookie_header(value: str, *, secure: bool) -> str:
 class Gate:
     """The ASGI middleware in front of everything."""
 
-    def __init__(self, app: ASGIApp, web: Web, logouts: Logouts | None = None, metrics: Metrics | None = None) -> None:
+    def __init__(self, app: ASGIApp, web: Web, logouts: Logouts | None = None) -> None:
         self._app = app
         self._wrong = WrongTokens()
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
         self._identities = Identities(web, logouts or logouts_in_memory())
         self._policy = content_policy(web.tiles, web.images)
-        self._metrics = metrics or Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with ``scope["state"]["visitor"]`` set."""
@@ -259,9 +257,7 @@ class Gate:
         route: Any = scope.get("route")
         path = getattr(route, "path", "-")  # the address itself may hold ids and questions
         method, seconds = scope["method"], time.monotonic() - began
-        self._metrics.request(method, path, status, seconds)
-        fields = {"method": method, "route": path, "status": status, "ms": round(1e3 * seconds)}
-        _LOG.info("%s %s %d %d ms", *fields.values(), extra={"request": fields})
+        _LOG.info("%s %s %d %d ms", method, path, status, round(1e3 * seconds))
 
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""

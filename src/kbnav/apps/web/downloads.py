@@ -9,14 +9,12 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
-from kbnav.apps.web.store import Session, StoredRun
 from kbnav.errors import UsageError
 
 T = TypeVar("T")
@@ -30,17 +28,14 @@ MEDIA: Mapping[Form, str] = {
     "nt": "application/n-triples",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-SessionForm = Literal["json", "md", "ipynb", "html"]
+SessionForm = Literal["json", "html"]
 SESSION_MEDIA: Mapping[SessionForm, str] = {
     "json": "application/json",
-    "md": "text/markdown; charset=utf-8",
-    "ipynb": "application/x-ipynb+json",
     "html": "text/html; charset=utf-8",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
-_NOT_IRI = re.compile(r"[<>\s]")
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
@@ -134,21 +129,8 @@ def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
             yield "\t".join(tidy(re.sub(r"[\t\r\n]", " ", value)) for value in row) + "\n"
         return
     yield "\t".join(f"?{name}" for name in result.columns) + "\n"
-    for rows in _batches(result.rows()):
-        yield "".join("\t".join(_turtle(cell, tidy) for cell in row) + "\n" for row in rows)
-
-
-def _turtle(cell: Cell, tidy: Callable[[str], str]) -> str:
-    if cell is None:
-        return ""
-    if cell.type == "uri":
-        return f"<{_NOT_IRI.sub('', cell.value)}>"
-    if cell.type == "bnode":
-        return f"_:{cell.value}"
-    if number(cell) is not None:
-        return cell.value
-    tag = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
-    return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
+    for cells in result.rows():
+        yield "\t".join(one.value if one and number(one) is not None else _term(one, tidy) for one in cells) + "\n"
 
 
 def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
@@ -169,17 +151,19 @@ def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - 
 def _triples(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
     for row in result.rows():
         if all(cell is not None for cell in row):
-            yield " ".join(map(_n_triple_term, row)) + " .\n"
+            yield " ".join(map(_term, row)) + " .\n"
 
 
-def _n_triple_term(cell: Cell) -> str:
-    assert cell is not None
+def _term(cell: Cell, tidy: Callable[[str], str] = str) -> str:
+    """A term of N-Triples; nothing for an unbound one."""
+    if cell is None:
+        return ""
     if cell.type == "uri":
         return f"<{_iri(cell.value)}>"
     if cell.type == "bnode":
         return f"_:b{_BAD_LABEL.sub('x', cell.value)}"
     tag = f"@{cell.language}" if cell.language else f"^^<{_iri(cell.datatype)}>" if cell.datatype else ""
-    return f'"{cell.value.translate(_TSV)}"{tag}'
+    return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
 
 
 def _iri(text: str) -> str:
@@ -222,57 +206,3 @@ def _batches(rows: Iterable[T]) -> Iterator[list[T]]:
     left = iter(rows)
     while batch := list(islice(left, PART)):
         yield batch
-
-
-def markdown(session: Session, runs: Sequence[tuple[StoredRun, str]]) -> str:
-    """Questions, answers and queries as their reader left them, oldest first."""
-    blocks = [f"# {_one_line(session.title)}", _about(session)]
-    for run, query in runs:
-        blocks += [f"## {_one_line(run.question)}", _answer(run), *([fenced(query)] if query else [])]
-    return "\n\n".join(blocks) + "\n"
-
-
-def notebook(session: Session, runs: Sequence[tuple[StoredRun, str]]) -> str:
-    """The same as a Jupyter notebook (format 4.5), whose cells run the queries again with kbnav."""
-    cells: list[dict[str, Any]] = []
-
-    def add(kind: str, source: str) -> None:
-        code: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
-        lines = source.splitlines(keepends=True)
-        cells.append({"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": lines, **code})
-
-    add("markdown", f"# {_one_line(session.title)}\n\n{_about(session)}")
-    add("code", f"import kbnav\n\nkb = kbnav.open({session.kb!r})")
-    for run, query in runs:
-        add("markdown", f"## {_one_line(run.question)}\n\n{_answer(run)}")
-        if query:
-            add("code", f"table = kb.query({_python_string(query)})\ntable.records()")
-    language = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    document = {"nbformat": 4, "nbformat_minor": 5, "metadata": language, "cells": cells}
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-
-
-def fenced(query: str) -> str:
-    """A query as a block of Markdown, whose fence is longer than any in it."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", query)), default=0))
-    return f"{fence}sparql\n{query}\n{fence}"
-
-
-def _about(session: Session) -> str:
-    made = datetime.fromtimestamp(session.made, UTC).strftime("%Y-%m-%d %H:%M")
-    return f"{session.kb} · {session.system} · {session.model} · {made} UTC"
-
-
-def _answer(run: StoredRun) -> str:
-    texts = [str((run.answer or {}).get(part) or "") for part in ("text", "note")]
-    return "\n\n".join(filter(None, texts)) or f"({run.status})"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _python_string(query: str) -> str:
-    """Over several lines where the query has some."""
-    plain = "\n" in query and '"""' not in query and "\\" not in query and not query.endswith('"')
-    return f'"""\n{query}\n"""' if plain else repr(query)

@@ -90,12 +90,6 @@ class FairQueue:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
 
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """How many wait, and how many are at work."""
-        with self._lock:
-            return len(self._waiting), len(self._at_work)
-
     def before(self, ticket: Ticket) -> int:
         """How many of those that wait come first; 0 for one at work."""
         with self._lock:

@@ -12,15 +12,13 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
@@ -28,7 +26,6 @@ from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
 from kbnav.apps.web.limiter import Ticket, fair_queue
-from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
@@ -41,13 +38,13 @@ from kbnav.apps.web.store import (
     StoredRun,
     unguessable,
 )
-from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.errors import DataError, KbnavError, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.attempt import attempt as retrieve
-from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
+from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
 from kbnav.settings.model import OFFLINE
 
@@ -79,7 +76,7 @@ _LOG = logging.getLogger("kbnav.web")
 class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
-    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, and ``record`` when it ends.
+    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
     ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
     """
 
@@ -90,7 +87,6 @@ class _Live:
     deadline: float = float("inf")
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
-    record: Run | None = None
     draft: Draft | None = None
     version: int = 0
     stored: int = 0
@@ -105,18 +101,10 @@ class _Live:
 class RunQueue:
     """Answers questions on a few threads, which begin with ``running``."""
 
-    def __init__(
-        self,
-        service: Service,
-        store: Store,
-        saver: BaseCheckpointSaver[Any],
-        hide: Secrets,
-        metrics: Metrics | None = None,
-    ) -> None:
+    def __init__(self, service: Service, store: Store, saver: BaseCheckpointSaver[Any], hide: Secrets) -> None:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
-        self._metrics, self._limits = metrics or Metrics(), service.settings.web
+        self._limits = service.settings.web
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
-        self.closing = asyncio.Event()
         self._queue = fair_queue(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
         self._changed = threading.Condition()
         """Notified when somebody joins or leaves the queue."""
@@ -124,7 +112,7 @@ class RunQueue:
         self._broken: set[str] = set()
         """Runs that broke off because the database failed, and are to end as soon as it takes that."""
         self._well, self._trouble = time.monotonic(), ""
-        self._listeners: dict[tuple[str, bool], set[asyncio.Event]] = {}
+        self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         """The server's own; ``_models`` runs in a thread and makes the calls of models."""
@@ -145,44 +133,12 @@ class RunQueue:
             threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
             for name, target in (("models", self._models.run_forever), ("beat", self._look_after), *workers)
         ]
-        with self._hanging_up_at_signals():
-            for thread in threads:
-                thread.start()
-            try:
-                yield self
-            finally:
-                await asyncio.to_thread(self._close, *threads)
-
-    def hang_up(self) -> None:
-        """End every stream, whose client will come back; from any thread."""
-
-        def end() -> None:
-            self.closing.set()
-            for key in list(self._listeners):
-                self._wake(key)
-
-        self._loop.call_soon_threadsafe(end)
-
-    @contextmanager
-    def _hanging_up_at_signals(self) -> Iterator[None]:
-        """Streams end with the first signal, or the server would wait for them."""
-        usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
-
-        def end(number: int, frame: FrameType | None) -> None:
-            self.hang_up()
-            usual[number](number, frame)
-
-        if threading.current_thread() is threading.main_thread():
-            for number in (int(signal.SIGINT), int(signal.SIGTERM)):
-                known = signal.getsignal(number)
-                if callable(known):
-                    usual[number] = known
-                    signal.signal(number, end)
+        for thread in threads:
+            thread.start()
         try:
-            yield
+            yield self
         finally:
-            for number, handler in usual.items():
-                signal.signal(number, handler)
+            await asyncio.to_thread(self._close, *threads)
 
     def _close(self, models: threading.Thread, *others: threading.Thread) -> None:
         self._over.set()
@@ -223,35 +179,14 @@ class RunQueue:
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
-        refused = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
-        if refused == "too many at once":
-            raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
-        if refused == "too many a day":
-            raise self._spent()
-        if refused == "session gone":
-            raise NotOffered("you have no such session")
-        if refused:
-            raise Busy("this session is still at another question")
+        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
         self._put(run, history)
         return run
 
-    def _spent(self) -> LimitReached:
-        return LimitReached(f"you have asked {self._limits.questions_per_day} questions in 24 hours")
-
-    def count(self, owner: str) -> None:
-        """Count a call of a model outside of any run as a question. Raises LimitReached."""
-        if not self._store.count_question(owner, a_day=self._limits.questions_per_day):
-            raise self._spent()
-
-    def may_ask(self, owner: str) -> None:
-        """Raise LimitReached where a user has asked all that they may in 24 hours."""
-        if self._store.asked_today(owner) >= self._limits.questions_per_day:
-            raise self._spent()
-
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
-        if self._store.end_queued(run.id, {**failed_answer(ON_REQUEST), "status": "stopped"}):
-            self._notify(run.id, over=True)
+        if self._store.end(run.id, "", "stopped", {**failed_answer(ON_REQUEST), "status": "stopped"}):
+            self._notify(run.id)
         elif live := self._live.get(run.id):
             live.cancellation.stop()
         elif run.under_way:
@@ -282,12 +217,15 @@ class RunQueue:
         """
         live: _Live | None = None
         with self._listening(run_id) as news:
-            while not self.closing.is_set():
+            while True:
                 news.clear()
-                live = self._find(run_id, live)
+                # One that is answered here, or was to its end.
+                live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
-                    events, over = await asyncio.to_thread(self._since, run_id, after)
+                    # Looked at first, so that no event is missed.
+                    over = not await asyncio.to_thread(self._store.under_way, run_id)
+                    events = await asyncio.to_thread(self._store.events, run_id, after)
                 else:
                     events, over = live.since(after)
                 for event in events:
@@ -297,38 +235,6 @@ class RunQueue:
                     return
                 async for draft in self._drafts(live, stored, news):
                     yield draft
-
-    async def ending(self, run_id: str) -> AsyncGenerator[dict[str, Any] | None]:
-        """The answer of a run once it has ended, and None now and then before; what else happens is not looked at."""
-        live: _Live | None = None
-        with self._listening(run_id, to_its_end=True) as news:
-            while not self.closing.is_set():
-                news.clear()
-                live = self._find(run_id, live)
-                if live and live.ended:
-                    yield live.ended.data["answer"]
-                    return
-                if live is None or live.events is None:
-                    found = await asyncio.to_thread(self._store.run, run_id)
-                    if found is None or not found.under_way:
-                        if found and found.answer is not None:
-                            yield dict(found.answer)
-                        return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(TICK):
-                        await news.wait()
-                        while run_id in self._live:
-                            news.clear()
-                            await news.wait()
-                yield None
-
-    def _find(self, run_id: str, before: _Live | None) -> _Live | None:
-        """A run that is answered here, or was to its end; ``before`` is what this gave before."""
-        return self._live.get(run_id) or (before if before and before.ended else None)
-
-    def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
-        over = not self._store.under_way(run_id)  # looked at first, so that no event is missed
-        return self._store.events(run_id, after), over
 
     async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
         """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
@@ -348,26 +254,26 @@ class RunQueue:
                 await asyncio.sleep(DRAFT_SECONDS)
 
     @contextmanager
-    def _listening(self, run_id: str, *, to_its_end: bool = False) -> Iterator[asyncio.Event]:
-        """An event that is set whenever a run of this process has news, or only ``to_its_end``."""
-        event, key = asyncio.Event(), (run_id, to_its_end)
-        self._listeners.setdefault(key, set()).add(event)
+    def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever a run of this process has news."""
+        event = asyncio.Event()
+        self._listeners.setdefault(run_id, set()).add(event)
         try:
             yield event
         finally:
-            self._listeners[key].discard(event)
-            if not self._listeners[key]:
-                del self._listeners[key]
+            self._listeners[run_id].discard(event)
+            if not self._listeners[run_id]:
+                del self._listeners[run_id]
 
-    def _notify(self, run_id: str, *, over: bool = False) -> None:
+    def _notify(self, run_id: str) -> None:
         """Wake who follows a run, from any thread; the loop is left alone where nobody does."""
-        for key in ((run_id, False), (run_id, True)) if over else ((run_id, False),):
-            if key in self._listeners and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._wake, key)
 
-    def _wake(self, key: tuple[str, bool]) -> None:
-        for event in self._listeners.get(key, ()):
-            event.set()
+        def wake() -> None:
+            for event in self._listeners.get(run_id, ()):
+                event.set()
+
+        if run_id in self._listeners and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(wake)
 
     # Answering
 
@@ -381,11 +287,7 @@ class RunQueue:
         cancellation = Cancellation(self._models, limit if price else None)
         with self._changed:
             self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
-            self._queue_changed()
-
-    def _queue_changed(self) -> None:
-        self._metrics.queue(*self._queue.lengths)
-        self._changed.notify_all()
+            self._changed.notify_all()
 
     def _work(self) -> None:
         """One of the threads that answer."""
@@ -400,15 +302,14 @@ class RunQueue:
                 with self._changed:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
-                    self._queue_changed()
-                self._notify(live.run.id, over=True)
+                    self._changed.notify_all()
+                self._notify(live.run.id)
 
     def _next(self) -> _Live | None:
         """The question whose turn it is; None once the server ends."""
         with self._changed:
             while not self._over.is_set():
                 if (ticket := self._queue.begin()) is not None:
-                    self._metrics.queue(*self._queue.lengths)
                     return next(live for live in self._live.values() if live.ticket is ticket)
                 self._changed.wait()
         return None
@@ -425,7 +326,11 @@ class RunQueue:
         calls = max((event.data.get("call", 0) for event in before), default=0)
         recorder = Recorder(lambda data: self._record(live, data), calls)
         try:
-            _check_resumptions(before)
+            if sum(event.data["kind"] == "resumed" for event in before) >= RESUMPTIONS:  # waiting does not count
+                raise StopRun(
+                    f"The server ended {RESUMPTIONS + 1} times while this question was being answered; "
+                    "it is not tried again."
+                )
             status, answer = self._ended_as(live, self._attempt(live, recorder))
         except CancelledError:
             self._delete_if_gone(run)
@@ -440,7 +345,6 @@ class RunQueue:
         live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
-        self._metrics.question(run, status, time.time() - run.made, live.record)
 
     def _delete_if_gone(self, run: StoredRun, saved_id: str = "") -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
@@ -475,14 +379,13 @@ class RunQueue:
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
-        live.record = ended.run
         if isinstance(ended.failure, DataError):
             served.breaker.damaged(ended.failure)
         self._store.save(run.id, ended.run)
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
-            result = result.first(self._store.results.keep(head, result, self._limits.result_bytes))
+            result = self._store.results.keep(head, result, self._limits.result_bytes)
         status: Status = "done"
         if ended.failure:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
@@ -534,7 +437,7 @@ class RunQueue:
         for run_id in list(self._broken):
             self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
             self._broken.discard(run_id)
-            self._notify(run_id, over=True)
+            self._notify(run_id)
         if often:
             self._store.alive(self.worker)
             home = self._service.settings.home
@@ -565,13 +468,6 @@ def is_dead(worker: str, seen: float) -> bool:
     except OSError as error:
         return isinstance(error, ProcessLookupError)
     return False
-
-
-def _check_resumptions(events: Sequence[StoredEvent]) -> None:
-    """Raise StopRun for a run that has been begun and left in the middle too often; waiting does not count."""
-    if sum(event.data["kind"] == "resumed" for event in events) >= RESUMPTIONS:
-        times = RESUMPTIONS + 1
-        raise StopRun(f"The server ended {times} times while this question was being answered; it is not tried again.")
 
 
 def _draft_data(draft: Draft) -> dict[str, Any]:

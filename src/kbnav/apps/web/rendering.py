@@ -1,15 +1,14 @@
 """Pages and refusals in each reader's language: one JSON file of texts a language under ``locale``.
 
 A text is a string with ``{names}`` for values, or one string for each plural form of its value ``n``. kbnav says
-everything in English, wherever it is used. The texts whose keys begin with ``said.`` are what readers of the page meet
-of it: the English one is the form by which a text is recognised.
+everything in English, wherever it is used.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -41,15 +40,10 @@ HERE = Path(__file__).parent
 COOKIE = "kbnav_language"
 """What a reader chose on the page; without it, what the browser asks for counts."""
 FIRST = "en"
-OF_SERVER = "said."
-"""What keys of texts begin with that the server says by itself."""
-LONGEST = 2_000
-"""Characters of a text that is looked at; kbnav's own are shorter."""
 Book = Mapping[str, str | Mapping[str, str]]
 """Texts of one language by their keys."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
 _NAME = re.compile(r"\{(\w+)\}")
-_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _STATUS = (
     (NotOffered, 404),
     (UnknownId, 404),
@@ -96,8 +90,6 @@ class Texts:
 
     def __init__(self, language: str) -> None:
         self.language, self.book = language, books()[language]
-        self.on_page = {key: text for key, text in self.book.items() if not key.startswith(OF_SERVER)}
-        """The texts that the page's scripts need."""
         self.names = {code: book["language.name"] for code, book in books().items()}
         """Languages to choose from, by their own names."""
 
@@ -113,49 +105,6 @@ def number_text(value: object) -> str:
     """A value as text; the digits of a large number in groups, by a space that every language understands."""
     large = isinstance(value, int) and abs(value) >= 10_000
     return f"{value:,}".replace(",", "\u202f") if large else str(value)
-
-
-def translated(text: str, language: str) -> str:
-    """A text of kbnav's in a language of the page; sentences that are not known stay as they are."""
-    if language == FIRST or len(text) > LONGEST:
-        return text
-    whole = _translation(text, language)
-    if whole is not None:
-        return whole
-    sentences, done = _SENTENCES.split(text), []
-    while sentences:
-        for length in (2, 1):  # a known text has one sentence or two
-            some = " ".join(sentences[:length])
-            if (known := _translation(some, language)) is not None or length == 1:
-                done.append(some if known is None else known)
-                del sentences[:length]
-                break
-    return " ".join(done)
-
-
-def translated_answer(answer: Mapping[str, Any], language: str) -> dict[str, Any]:
-    """An answer with its note, and a text that is not a writer's, in the reader's language."""
-    return {**answer, **{name: translated(answer[name], language) for name in ("note", "text") if answer.get(name)}}
-
-
-def _translation(text: str, language: str) -> str | None:
-    for form, key in _forms():
-        if found := form.fullmatch(text):
-            values = {
-                name: translated(value, language) if name == "why" else value  # the one value that is a text itself
-                for name, value in found.groupdict().items()
-            }
-            return Texts(language)(key, **values)
-    return None
-
-
-@cache
-def _forms() -> Sequence[tuple[re.Pattern[str], str]]:
-    """How the English texts are recognised, those with the most words of their own first."""
-    texts = {key: str(text) for key, text in books()[FIRST].items() if key.startswith(OF_SERVER)}
-    longest = sorted(texts, key=lambda key: -len(_NAME.sub("", texts[key])))
-    value = re.compile(r"\\\{(\w+)\\\}")
-    return [(re.compile(value.sub(r"(?P<\1>.+?)", re.escape(texts[key])), re.DOTALL), key) for key in longest]
 
 
 @cache
@@ -176,20 +125,18 @@ def page(request: Request, name: str, status: int = 200, /, **values: object) ->
 def refusal(request: Request, status: int, why: str, **more: Any) -> Response:
     """What is answered to what is refused or went wrong: a page to people, a line of JSON to programs.
 
-    Both say why in the reader's language; ``more`` is for programs.
+    ``more`` is for programs.
     """
-    path, language = request.url.path, language_of(request.headers)
-    text = translated(why, language)
+    path = request.url.path
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        document: dict[str, Any] = {"detail": text}
+        document: dict[str, Any] = {"detail": why}
         if path.startswith("/v1"):  # OpenAI's form
             kind = "invalid_request_error" if status < 500 else "server_error"
-            document = {"error": {"message": text, "type": kind, "param": None, "code": None}}
+            document = {"error": {"message": why, "type": kind, "param": None, "code": None}}
         return JSONResponse({**document, **more}, status)
     missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
     head, body = missing if status == 404 else ("problem.other", "problem.other_why")
-    spoken = language if text != why else FIRST
-    return page(request, "problem.html", status, head=head, body=body, why=text, spoken=spoken)
+    return page(request, "problem.html", status, head=head, body=body, why=why)
 
 
 def add_refusals(app: FastAPI) -> None:

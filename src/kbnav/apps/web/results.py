@@ -58,11 +58,6 @@ class Result:
         head = _adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
         return {"head": head, "total": self.total}
 
-    def first(self, rows: int) -> Result:
-        """The same with fewer rows; ``total`` stays."""
-        few = rows < len(self.table.rows) and self.ranking is None
-        return replace(self, table=replace(self.table, rows=self.table.rows[:rows])) if few else self
-
     def parts(self) -> Iterator[str]:
         """The rows of a table, ``PART`` at a time, each as ``read_part`` reads it; a ranking has none."""
         if self.ranking is None:
@@ -264,8 +259,28 @@ def position(cell: Cell) -> tuple[float, float] | None:
     return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
 
 
+def _kinds(table: AnswerTable) -> list[str]:
+    """Of each column what all its cells are: ``date``, ``year``, ``number`` or ``name``; empty where two are not."""
+    kinds = []
+    for place, column in enumerate(table.columns):
+        bound = [row[place] for row in table.rows if row[place] is not None]
+        numbers = [value for cell in bound if (value := number(cell)) is not None]
+        dates = sum(bool(date_of(cell)) for cell in bound)
+        if len(bound) < 2:
+            kinds.append("")
+        elif len(numbers) == len(bound):
+            whole = all(value % 1 == 0 for value in numbers)
+            kinds.append("year" if whole and column.casefold().endswith(_YEARS) else "number")
+        elif dates == len(bound):
+            kinds.append("date")
+        else:
+            named = not numbers and not dates and all(cell and cell.datatype != WKT for cell in bound)
+            kinds.append("name" if named else "")
+    return kinds
+
+
 def charts(result: Result) -> list[dict[str, Any]]:
-    """Every chart that fits, the likeliest first: a line over time, bars by name, dots by two numbers.
+    """Every chart that fits, the likeliest first: a line over time, bars by name.
 
     Each has ``kind``, ``x`` and ``y`` (names of columns) and ``points``. Of bars, those of one name are one, as long as
     their mean; ``of`` says of how many.
@@ -273,39 +288,55 @@ def charts(result: Result) -> list[dict[str, Any]]:
     table = result.table
     if result.ranking is not None or len(table.rows) < 2:
         return []
-    dated = _column(table, lambda cell: bool(date_of(cell)))
-    if dated is None:
-        dated = _years(table)
-    measures = [place for place in _columns(table, lambda cell: number(cell) is not None) if place != dated]
-    if not measures:
+    kinds = _kinds(table)
+    dated = next((place for kind in ("date", "year") for place, one in enumerate(kinds) if one == kind), None)
+    measured = next((place for place, one in enumerate(kinds) if one in ("number", "year") and place != dated), None)
+    named = kinds.index("name") if "name" in kinds else None
+    if measured is None:
         return []
-    named = _name_column(table)
-    found = [
-        _line(table, dated, measures[0], named) if dated is not None else None,
-        _bars(table, named, measures[0]) if named is not None else None,
-        _dots(table, measures[0], measures[1], named) if len(measures) > 1 else None,
-    ]
-    return [one for one in found if one is not None and len(one["points"]) > 1]
+    found: list[dict[str, Any]] = []
+    if dated is not None:
+        line = [
+            {"x": _time(row[dated]), "y": number(row[measured]), "text": row[dated].value}  # type: ignore[union-attr]
+            | ({"series": text_of(row[named], table)} if named is not None else {})
+            for row in sorted(table.rows, key=lambda row: _time(row[dated]) or 0.0)
+            if row[dated] and row[measured]
+        ]
+        found.append({"kind": "line", "x": table.columns[dated], "points": line[:MOST_POINTS]})
+    if named is not None:
+        groups: dict[str, list[float]] = {}
+        for row in table.rows:
+            if row[named] is not None and (value := number(row[measured])) is not None:
+                groups.setdefault(text_of(row[named], table), []).append(value)
+        bars = [
+            {"text": text, "y": fmean(values)} | ({"of": len(values)} if len(values) > 1 else {})
+            for text, values in list(groups.items())[:MOST_BARS]
+        ]
+        found.append({"kind": "bars", "x": table.columns[named], "points": bars, "total": len(groups)})
+    return [{**one, "y": table.columns[measured]} for one in found if len(one["points"]) > 1]
 
 
 def points(result: Result) -> list[dict[str, Any]]:
     """Latitude, longitude and name of the rows that are somewhere on Earth."""
     table = result.table
     for place in range(len(table.columns)):
-        found = [(position(row[place]), row) for row in table.rows[:MOST_POINTS]]
-        if any(where for where, _ in found):
+        found = [(where, row) for row in table.rows[:MOST_POINTS] if (where := position(row[place]))]
+        if found:
+            texts = [[text_of(cell, table) for at, cell in enumerate(row) if at != place] for _, row in found]
             return [
-                {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
+                {"lat": lat, "lon": lon, "text": next(filter(None, names), "")}
+                for ((lat, lon), _), names in zip(found, texts, strict=True)
             ]
     return []
 
 
 def events(result: Result) -> list[dict[str, Any]]:
     """Names with a date, or with a first and a last one, in their order; empty where there are numbers to draw."""
-    table = result.table
-    named, dated = _name_column(table), _columns(table, lambda cell: bool(date_of(cell)))
-    if named is None or not dated or charts(result):
+    table, kinds = result.table, _kinds(result.table)
+    dated = [place for place, one in enumerate(kinds) if one == "date"]
+    if "name" not in kinds or not dated or charts(result):
         return []
+    named = kinds.index("name")
     found = [
         {"text": text_of(row[named], table), "from": _time(row[dated[0]]), "to": _time(row[dated[-1]])}
         for row in table.rows[:MOST_EVENTS]
@@ -314,83 +345,7 @@ def events(result: Result) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: one["from"])
 
 
-def _line(table: AnswerTable, dated: int, measured: int, named: int | None) -> dict[str, Any]:
-    rows = [row for row in table.rows if row[dated] and row[measured]]
-    line = [
-        {
-            "x": _time(row[dated]),
-            "y": number(row[measured]),
-            "text": row[dated].value,  # type: ignore[union-attr]
-            **({"series": text_of(row[named], table)} if named is not None else {}),
-        }
-        for row in sorted(rows, key=lambda row: _time(row[dated]) or 0.0)
-    ]
-    return {"kind": "line", "x": table.columns[dated], "y": table.columns[measured], "points": line[:MOST_POINTS]}
-
-
-def _bars(table: AnswerTable, named: int, measured: int) -> dict[str, Any]:
-    groups: dict[str, list[float]] = {}
-    for row in table.rows:
-        if row[named] is not None and (value := number(row[measured])) is not None:
-            groups.setdefault(text_of(row[named], table), []).append(value)
-    bars = [
-        {"text": text, "y": fmean(values), **({"of": len(values)} if len(values) > 1 else {})}
-        for text, values in list(groups.items())[:MOST_BARS]
-    ]
-    return {
-        "kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars, "total": len(groups)
-    }  # fmt: skip
-
-
-def _dots(table: AnswerTable, across: int, up: int, named: int | None) -> dict[str, Any]:
-    dots = [
-        {
-            "x": number(row[across]),
-            "y": number(row[up]),
-            "text": text_of(row[named], table) if named is not None else "",
-        }
-        for row in table.rows[:MOST_POINTS]
-        if row[across] and row[up]
-    ]
-    return {"kind": "dots", "x": table.columns[across], "y": table.columns[up], "points": dots}
-
-
 def _time(cell: Cell) -> float | None:
     """Years, with the month and the day as a fraction."""
     day = date_of(cell)
     return day[0] + (day[1] - 1) / 12 + (day[2] - 1) / 365 if day else number(cell)
-
-
-def _years(table: AnswerTable) -> int | None:
-    """The column of whole numbers that are years, by its name."""
-    for place in _columns(table, lambda cell: number(cell) is not None):
-        values = [number(row[place]) for row in table.rows if row[place] is not None]
-        called = table.columns[place].casefold()
-        if called.endswith(_YEARS) and all(value is not None and value % 1 == 0 for value in values):
-            return place
-    return None
-
-
-def _name_column(table: AnswerTable) -> int | None:
-    return _column(
-        table,
-        lambda cell: cell is not None and number(cell) is None and not date_of(cell) and cell.datatype != WKT,
-    )
-
-
-def _columns(table: AnswerTable, fits: Callable[[Cell], bool]) -> list[int]:
-    """The columns all of whose bound cells fit, if two are."""
-    found = []
-    for place in range(len(table.columns)):
-        bound = [row[place] for row in table.rows if row[place] is not None]
-        if len(bound) > 1 and all(fits(cell) for cell in bound):
-            found.append(place)
-    return found
-
-
-def _column(table: AnswerTable, fits: Callable[[Cell], bool]) -> int | None:
-    return next(iter(_columns(table, fits)), None)
-
-
-def _name(row: Sequence[Cell], place: int, table: AnswerTable) -> str:
-    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, table))), "")

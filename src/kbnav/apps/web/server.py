@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.auth import Gate, checked
-from kbnav.apps.web.metrics import open_metrics, shared_by_processes
 from kbnav.apps.web.rendering import HERE, add_refusals
 from kbnav.apps.web.service import PAUSE, Service, open_service
 from kbnav.apps.web.store import PostgresDatabase, Store, open_sqlite
@@ -67,9 +64,9 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     with ExitStack() as opened:
         store, saver = open_store(settings, opened)
         service = opened.enter_context(open_service(settings, pause=pause))
-        hide, metrics = secrets_of(settings), open_metrics(settings.web)
-        queue = RunQueue(service, store, saver, hide, metrics)
-        parts = ChatParts(settings, service, hide, store, queue, metrics)
+        hide = secrets_of(settings)
+        queue = RunQueue(service, store, saver, hide)
+        parts = ChatParts(settings, service, hide, store, queue)
         stack = opened.pop_all()
 
     @asynccontextmanager
@@ -86,7 +83,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    return _with_routes(app, ROUTERS, parts, Gate, logouts=store.logouts, metrics=metrics)
+    return _with_routes(app, ROUTERS, parts, Gate, logouts=store.logouts)
 
 
 def small_app(
@@ -128,11 +125,7 @@ def serve(settings: Settings, *, ready: Ready) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    with (
-        listening(web.host, web.port) as listener,
-        shared_by_processes(web),
-        suppress(KeyboardInterrupt),
-    ):
+    with listening(web.host, web.port) as listener, suppress(KeyboardInterrupt):
         ready(_address(web.host, listener))
         config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
         Multiprocess(config, sockets=[listener]).run()
@@ -142,7 +135,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     """Run an application until interrupted, in this process. Raises StopRun as ``make``, and where it cannot listen."""
     import uvicorn
 
-    _prepare_process(web)
+    _prepare_process()
     with listening(web.host, web.port) as listener, suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
@@ -150,7 +143,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
 
 
 def _worker_app(settings: Settings) -> FastAPI:
-    _prepare_process(settings.web)
+    _prepare_process()
     try:
         return make_app(settings)
     except StopRun as error:
@@ -174,30 +167,9 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class JsonFormatter(logging.Formatter):
-    """A record as JSON: time, level, logger, message, what is known of a request, and the trace that it belongs to."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, Any] = {"time": time, "level": record.levelname, "logger": record.name}
-        line |= {"message": record.getMessage(), **getattr(record, "request", {})}
-        trace: Any = sys.modules.get("opentelemetry.trace")
-        context = trace.get_current_span().get_span_context() if trace else None
-        if context is not None and context.is_valid:
-            line["trace_id"] = trace.format_trace_id(context.trace_id)
-            line["span_id"] = trace.format_span_id(context.span_id)
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
-
-
-def _prepare_process(web: Web) -> None:
+def _prepare_process() -> None:
     """Log to standard error, and open as many files as the system lets this process, each connection being one."""
-    handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if web.log == "json" else plain)
-    logging.basicConfig(handlers=[handler])
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger(LOGGER).setLevel(logging.INFO)
     if sys.platform != "win32":
         import resource

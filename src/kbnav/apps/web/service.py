@@ -38,18 +38,6 @@ PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
 """Seconds between two tries."""
-EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "mini": (
-        "Which elements were discovered by Marie Curie?",
-        "Who discovered polonium?",
-        "What is the atomic number of tungsten?",
-    ),
-    "demo": (
-        "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
-        "Which person was born in Little Mew?",
-    ),
-}
-"""Questions that the bundled knowledge bases can answer."""
 
 
 @dataclass(frozen=True)
@@ -82,37 +70,27 @@ class Served:
         own = self.settings.model_copy(update={"model": model})
         return asking(own, system, alone=len(self.systems) == 1)
 
-    def link(self, entity_id: str, run: str = "") -> str:
-        """The address of an entity's page; of an SKB's node, one that says why it is an answer of a ``run``."""
+    def link(self, entity_id: str) -> str:
+        """The address of an entity's page."""
         if self.has_pages:
-            why = f"?run={quote(run, safe='')}" if run and self.is_skb else ""
-            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}{why}"
+            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
 
-    def explore(self, **of: str) -> str:
-        """The address of the page on which one looks around in it; ``of`` says what is to be seen."""
-        return f"/explore/{quote(self.key, safe='')}{'?' if of else ''}{urlencode(of)}"
-
-    def explore_neighbors(self, node_id: str, relation: str) -> str:
-        """The address of a page with a node's neighbours by one relation."""
-        return f"/explore/{quote(self.key, safe='')}/neighbors?{urlencode({'node': node_id, 'relation': relation})}"
-
-    def explore_way(self, start_id: str = "", end_id: str = "") -> str:
-        """The address of the page on the ways between two nodes."""
-        between = f"?{urlencode({'from': start_id, 'to': end_id})}" if start_id else ""
-        return f"/explore/{quote(self.key, safe='')}/path{between}"
+    def explore(self, page: str = "", **of: str) -> str:
+        """The address of a page on which one looks around in it; ``of`` says what is to be seen."""
+        return f"/explore/{quote(self.key, safe='')}{page}{'?' if of else ''}{urlencode(of)}"
 
     def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
         """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
         return self.kb.labels(missing_labels(rows, head), language=language)
 
     def cells(
-        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str], run: str = ""
+        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str]
     ) -> list[list[dict[str, str] | None]]:
-        """Some rows of a table for the page, entities with their labels, ``more`` of them; ``run`` as of ``link``."""
+        """Some rows of a table for the page, entities with their labels, ``more`` of them."""
         labelled = replace(head, labels={**head.labels, **more})
-        return [[cell_data(cell, labelled, partial(self.link, run=run)) for cell in row] for row in rows]
+        return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
 
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:
@@ -205,7 +183,8 @@ class Service:
         self.downloads = Limiter(fair_queue(DOWNLOADS, False))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
-        self._examples: dict[str, tuple[str, ...]] = {}
+        self.examples: dict[str, list[str]] = {}
+        """Questions that a knowledge base answers, by its key, once they were asked for."""
         self._lock = threading.Lock()
 
     @property
@@ -233,14 +212,6 @@ class Service:
     def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
         return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
-
-    def examples(self, key: str) -> Sequence[str]:
-        """Questions that a knowledge base can answer: given for a bundled one, made of its data for another."""
-        return EXAMPLES.get(key) or self._examples.get(key, ())
-
-    def keep_examples(self, key: str, questions: Sequence[str]) -> None:
-        """Keep what was made of its data."""
-        self._examples[key] = tuple(questions)
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
         """A choice with what was left open filled in: the first of each.

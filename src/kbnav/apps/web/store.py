@@ -17,7 +17,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import Busy, DataError, LimitReached, NotOffered, UsageError
 from kbnav.runs.database import Rows, execute
 from kbnav.runs.database import Run as Execute
 from kbnav.runs.journal import LARGEST, private_file, unpacked
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
-Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]
 DAY = 24 * 3600.0
 EMPTY_SESSIONS = 20
 """Sessions of one owner in which nothing was asked; of more, the oldest go."""
@@ -71,9 +70,6 @@ _SCHEMA = (
         result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
         bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
-    """CREATE TABLE IF NOT EXISTS web_opinions (
-        run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
-    "CREATE TABLE IF NOT EXISTS web_edits (run TEXT PRIMARY KEY, document TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_saved (id TEXT PRIMARY KEY, run TEXT NOT NULL, document BYTEA NOT NULL)",
     "CREATE INDEX IF NOT EXISTS web_saved_run ON web_saved (run)",
@@ -280,43 +276,39 @@ class Store:
 
     # Runs
 
-    def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> Refusal | None:
-        """Keep a new run; why not, where its owner has reached a limit, or its session is gone or at another question.
+    def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> None:
+        """Keep a new run.
 
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
-        at the same moment, and of however many servers, no more are kept.
+        at the same moment, and of however many servers, no more are kept. Raises LimitReached, NotOffered where its
+        session is gone, Busy where that is at another question.
         """
         with self._transaction(f"owner {new.owner}") as run:
             if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (new.owner,))[0][0] >= at_once:
-                return "too many at once"
-            if _asked_today(run, new.owner) >= a_day:
-                return "too many a day"
+                raise LimitReached(f"{at_once} of your questions are being answered; wait for one")
+            _check_day(run, new.owner, a_day)
             if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
-                return "session gone"
-            new = replace(new, made=_after_the_last(run, new))
-            row = {**vars(new), "stopping": int(new.stopping), "answer": json.dumps(new.answer)}
+                raise NotOffered("you have no such session")
+            # After its session's others, which are listed in that order, whatever the clock says.
+            rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else [(None,)]
+            made = new.made if rows[0][0] is None else max(new.made, rows[0][0] + 0.001)
+            row = {**vars(new), "made": made, "stopping": int(new.stopping), "answer": json.dumps(new.answer)}
             places = ", ".join("?" * len(row))
-            added = run(
-                f"INSERT INTO web_runs ({_RUN}) VALUES ({places}) ON CONFLICT DO NOTHING RETURNING id",
-                tuple(row.values()),
-            )
-            if not added:
-                return "session busy"
+            statement = f"INSERT INTO web_runs ({_RUN}) VALUES ({places}) ON CONFLICT DO NOTHING RETURNING id"
+            if not run(statement, tuple(row.values())):
+                raise Busy("this session is still at another question")
             run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (new.question[:200], new.session))
-            run(_COUNT_QUESTION, (new.owner, new.made))
-        return None
+            run(_COUNT_QUESTION, (new.owner, made))
 
-    def asked_today(self, owner: str) -> int:
-        """How many questions an owner has asked in 24 hours."""
-        return _asked_today(self._run, owner)
+    def may_ask(self, owner: str, a_day: int) -> None:
+        """Raise LimitReached where an owner has asked all that they may in 24 hours."""
+        _check_day(self._run, owner, a_day)
 
-    def count_question(self, owner: str, *, a_day: int) -> bool:
-        """Count what costs as much as a question; False where its owner has asked ``a_day`` in 24 hours."""
+    def count_question(self, owner: str, a_day: int) -> None:
+        """Count what costs as much as a question. Raises LimitReached."""
         with self._transaction(f"owner {owner}") as run:
-            free = _asked_today(run, owner) < a_day
-            if free:
-                run(_COUNT_QUESTION, (owner, time.time()))
-        return free
+            _check_day(run, owner, a_day)
+            run(_COUNT_QUESTION, (owner, time.time()))
 
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
@@ -347,21 +339,16 @@ class Store:
         )
 
     def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone."""
-        return self._end(run_id, status, answer, "worker = ?", worker)
+        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone.
 
-    def end_queued(self, run_id: str, answer: Mapping[str, Any]) -> bool:
-        """Stop a run that has not begun; False where it has."""
-        return self._end(run_id, "stopped", answer, "status = ?", "queued") is not None
-
-    def _end(
-        self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str
-    ) -> StoredEvent | None:
-        """Both at once: whoever sees the last event finds the run ended, and can ask the next question."""
+        Without a worker, one that has begun is not ended. Both at once: whoever sees the last event finds the run
+        ended, and can ask the next question.
+        """
+        where = "worker = ?" if worker else "status = ?"
         with self._transaction(run_id) as run:
             ended = run(
                 f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
-                (status, json.dumps(answer), run_id, value),
+                (status, json.dumps(answer), run_id, worker or "queued"),
             )
             if not ended:
                 return None
@@ -423,46 +410,6 @@ class Store:
 
     # What belongs to a run
 
-    def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
-        """Keep what a reader thinks of an answer, instead of what they thought before; nothing where both are empty."""
-        if not thumb and not note:
-            self._run("DELETE FROM web_opinions WHERE run = ?", (run_id,))
-            return
-        self._run(
-            "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
-            "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
-            (run_id, thumb, note, time.time()),
-        )
-
-    def opinion(self, run_id: str) -> tuple[str, str]:
-        """Thumb and note on a run; empty ones where nobody has given any."""
-        rows = self._run("SELECT thumb, note FROM web_opinions WHERE run = ?", (run_id,))
-        return (rows[0][0], rows[0][1]) if rows else ("", "")
-
-    def opinions(self) -> list[dict[str, Any]]:
-        """Every opinion with the question and the answer it is on, oldest first."""
-        rows = self._run(
-            "SELECT r.id, r.kb, r.system, r.model, r.question, r.answer, o.thumb, o.note, o.made "
-            "FROM web_opinions o JOIN web_runs r ON r.id = o.run ORDER BY o.made"
-        )
-        names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
-        records = [dict(zip(names, row, strict=True)) for row in rows]
-        return [{**record, "answer": _json(record["answer"], dict, NoneType)} for record in records]
-
-    def keep_edit(self, run_id: str, document: Mapping[str, Any]) -> None:
-        """Keep the answer's query as its reader changed it, with its result's head, instead of the one before."""
-        self._run(
-            "INSERT INTO web_edits (run, document) VALUES (?, ?) "
-            "ON CONFLICT (run) DO UPDATE SET document = excluded.document",
-            (run_id, json.dumps(document)),
-        )
-
-    def edit(self, run_id: str) -> dict[str, Any] | None:
-        """The changed query that is kept with a run; None where the answer's own is unchanged."""
-        rows = self._run("SELECT document FROM web_edits WHERE run = ?", (run_id,))
-        document: dict[str, Any] | None = _json(rows[0][0]) if rows else None
-        return document
-
     def save(self, run_id: str, record: Run) -> None:
         """Save the whole run that a question ended with. Raises UsageError where files cannot be written."""
         if self._folder:
@@ -498,11 +445,10 @@ class Store:
     def delete_old(self, age: float) -> None:
         """Delete, after ``age`` seconds, counts of questions, and questions without a session and their results.
 
-        Those that are shared, or that somebody has an opinion of, are kept.
+        Those that are shared are kept.
         """
         before = time.time() - age
-        kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
-        old = f"session = '' AND made < ? AND id NOT IN ({kept})"
+        old = "session = '' AND made < ? AND id NOT IN (SELECT id FROM web_runs WHERE share IS NOT NULL)"
         with self._transaction("what is old") as run:
             _delete_results(run, old, before)
             run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", (before,))
@@ -513,7 +459,7 @@ class Store:
     def _delete_traces(self, run: Execute, runs: Rows) -> None:
         """Delete what belongs to deleted runs, of rows of id and answer, which names the file of a whole run."""
         for run_id, answer in runs:
-            for table in ("web_events", "web_opinions", "web_edits", "web_saved"):
+            for table in ("web_events", "web_saved"):
                 run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             if self._folder and (saved := _saved_id(answer)):
                 (self._folder / f"{saved}.json").unlink(missing_ok=True)
@@ -524,12 +470,16 @@ class Results:
 
     def __init__(self, database: Database) -> None:
         self._run, self._transaction = database.run, database.transaction
-        self._order = lru_cache(16)(self._sort)
+        self.order = lru_cache(16)(self._sort)
+        """The numbers of a result's rows, sorted by a column, or descending. Raises KeyError where it is gone."""
 
-    def keep(self, head: StoredResult, result: Result, most: int) -> int:
-        """Keep a result; how many of its rows were, where an owner's results may take ``most`` bytes."""
-        rows = len(result.table.rows) if result.ranking is None else 0
-        return self.add(head, result.parts(), rows=rows, most=most)
+    def keep(self, head: StoredResult, result: Result, most: int) -> Result:
+        """Keep a result; what of it was kept, where an owner's results may take ``most`` bytes."""
+        if result.ranking is not None:
+            self.add(head, most=most)
+            return result
+        count = self.add(head, result.parts(), rows=len(result.table.rows), most=most)
+        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
 
     def add(self, head: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = RESULT_BYTES) -> int:
         """Keep a table or ranking, whose ``rows`` rows come in ``parts``; one of the same id is replaced.
@@ -545,19 +495,28 @@ class Results:
                 break
             self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (head.id, number, part))
             number, size = number + 1, size + len(part)
-        count = min(rows, number * PART)
+        count, now = min(rows, number * PART), time.time()
         last = count - (number - 1) * PART if number else 0
         with self._transaction(f"results of {head.owner}") as run:
             run(
                 "INSERT INTO web_results (id, owner, kb, language, session, made, document) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
-                (head.id, head.owner, head.kb, head.language, head.session, time.time(), document),
+                (head.id, head.owner, head.kb, head.language, head.session, now, document),
             )
             run(
                 "INSERT INTO web_kept (result, owner, parts, last, bytes, made) VALUES (?, ?, ?, ?, ?, ?)",
-                (head.id, head.owner, number, last, size, time.time()),
+                (head.id, head.owner, number, last, size, now),
             )
-            _delete_oldest_rows(run, head.owner, most, but=head.id)
+            kept = run(  # rows go until the others fit: first of results without a session, then the oldest
+                "SELECT k.result, k.bytes FROM web_kept k JOIN web_results r ON r.id = k.result "
+                "WHERE k.owner = ? ORDER BY r.session <> '', k.made",
+                (head.owner,),
+            )
+            size = sum(taken for _, taken in kept)
+            for result_id, taken in kept:
+                if size > most and result_id != head.id:
+                    _delete_rows(run, result_id)
+                    size -= taken
         return count
 
     def owner(self, result_id: str) -> str | None:
@@ -586,10 +545,6 @@ class Results:
         """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""
         rows = self._run("SELECT data FROM web_parts WHERE result = ? AND number = ?", (result_id, number))
         return str(rows[0][0]) if rows else None
-
-    def order(self, result_id: str, column: str, descending: bool) -> Sequence[int]:
-        """The numbers of a result's rows, sorted by a column. Raises KeyError where the result is gone."""
-        return self._order(result_id, column, descending)
 
     def _sort(self, result_id: str, column: str, descending: bool) -> Sequence[int]:
         found = self.find(result_id)
@@ -636,34 +591,12 @@ def _delete_rows(run: Execute, result_id: str) -> None:
     run("DELETE FROM web_kept WHERE result = ?", (result_id,))
 
 
-def _delete_oldest_rows(run: Execute, owner: str, most: int, but: str) -> None:
-    """Delete rows of an owner's results until these take ``most`` bytes or less: first of those without a session."""
-    kept = run(
-        "SELECT k.result, k.bytes FROM web_kept k JOIN web_results r ON r.id = k.result "
-        "WHERE k.owner = ? ORDER BY r.session <> '', k.made",
-        (owner,),
-    )
-    size = sum(size for _, size in kept)
-    for result_id, taken in kept:
-        if size <= most:
-            return
-        if result_id != but:
-            _delete_rows(run, result_id)
-            size -= taken
-
-
-def _asked_today(run: Execute, owner: str) -> int:
+def _check_day(run: Execute, owner: str, a_day: int) -> None:
     """What was asked before the clock was put back by more than a day is not counted until it is that late again."""
     now = time.time()
     where = "owner = ? AND made > ? AND made < ?"
-    return int(run(f"SELECT COUNT(*) FROM web_asked WHERE {where}", (owner, now - DAY, now + DAY))[0][0])
-
-
-def _after_the_last(run: Execute, new: StoredRun) -> float:
-    """When a question was asked, but after its session's others, which are listed in that order, whatever the clock."""
-    rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else []
-    last = rows[0][0] if rows else None
-    return new.made if last is None or new.made > last else last + 0.001
+    if run(f"SELECT COUNT(*) FROM web_asked WHERE {where}", (owner, now - DAY, now + DAY))[0][0] >= a_day:
+        raise LimitReached(f"you have asked {a_day} questions in 24 hours")
 
 
 def _json(text: str, *kinds: type) -> Any:

@@ -37,7 +37,6 @@ from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
-    EXAMPLES,
     FORMAT,
     LSA,
     NAMES,
@@ -121,7 +120,7 @@ class Workers(Protocol):
     """Who renders and encodes texts; the files are written by the process that builds."""
 
     def encoded(
-        self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
+        self, texts: Texts, encoder: Encoder, windows: Iterable[Window], *, folder: Path, previous: Path | None
     ) -> Iterator[Made]:
         """As ``vectors.encode`` gives for each window, in any order.
 
@@ -381,10 +380,6 @@ class _Job:
         folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
         previous = self._previous and self._previous / part
 
-        def elsewhere(encoder: Encoder, windows: Iterable[Window]) -> Iterator[Made]:
-            assert workers is not None
-            return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
-
         vectors.build(
             texts.rendered,
             folder,
@@ -392,7 +387,9 @@ class _Job:
             type_start=self._type_start,
             previous=previous,
             progress=self._progress,
-            elsewhere=elsewhere if workers else None,
+            elsewhere=partial(workers.encoded, texts, folder=folder.resolve(), previous=previous and previous.resolve())
+            if workers
+            else None,
         )
         return {}
 
@@ -548,51 +545,36 @@ class Updated:
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
+        graph, find = self._skb.graph, self._skb.nodes.ids.find
         changed: dict[EdgeRecord, EdgeRecord] = {}
         for item in self._source.edges(losses):
             if isinstance(item, EdgeArrays):
                 raise DataError("an SKB is updated with records, not with arrays of positions")
             changed[item._replace(deleted=False)] = item
-        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
-        yield from (item for item in changed.values() if not item.deleted)
-
-    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
-        graph = self._skb.graph
-        gone = self._edge_numbers(deleted, losses)
+        gone = []
+        for edge in (key for key, item in changed.items() if item.deleted):
+            source, target = find(edge.source), find(edge.target)
+            relation = self.relations.index(edge.relation) if edge.relation in self.relations else -1
+            there = min(source, target, relation) >= 0 and graph.has_edge(source, relation, target)
+            case = f"{edge.source} {edge.relation} {edge.target}"
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            gone += [self._edge_number(source, relation, target)] if there else []
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        numbers = (self._skb.nodes.ids.find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        numbers = (find(one.id) for one in self._changed(Losses()).values() if one.deleted)
         without[[number for number in numbers if number >= 0]] = True
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         _, targets, relations = graph.arrays("out")
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
             keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
-            asked = np.isin(keys, gone)
+            asked = np.isin(keys, np.array(gone, np.int64))
             dangling = (without[sources[part]] | without[targets[part]]) & ~asked
-            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
-                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
-                relation = self.relations[int(relations[part][place])]
-                losses.add("edge of a deleted node", f" {relation} ".join(ends))
-            more = int(dangling.sum()) - EXAMPLES
-            if more > 0:
-                losses.add("edge of a deleted node", "", more)
+            for place in np.flatnonzero(dangling).tolist():
+                one, other = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                losses.add("edge of a deleted node", f"{one} {self.relations[int(relations[part][place])]} {other}")
             kept = ~(asked | dangling)
             yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
-
-    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
-        """The numbers of edges that the SKB has; others are counted."""
-        found = []
-        for edge in edges:
-            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
-            case = f"{edge.source} {edge.relation} {edge.target}"
-            if source < 0 or target < 0 or edge.relation not in self.relations:
-                losses.add("deletion of an edge that does not exist", case)
-                continue
-            relation = self._skb.relation_number(edge.relation)
-            there = self._skb.graph.has_edge(source, relation, target)
-            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
-            found.append(self._edge_number(source, relation, target))
-        return np.array(found, np.int64)
+        yield from (item for item in changed.values() if not item.deleted)
 
     def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
         """One number for an edge, for numbers or for arrays of them."""

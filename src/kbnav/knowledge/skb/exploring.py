@@ -1,4 +1,4 @@
-"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, paths between two nodes, evidence."""
+"""Looking around in an SKB: relations and neighbours of a node, nodes of a type, paths of two hops, evidence."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from kbnav.answers.tables import Term, node_term
-from kbnav.knowledge.base import Entity, Value
+from kbnav.knowledge.base import Value
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 
-LOOKED_AT = 5_000_000
-"""Edges that are looked at for a path; behind hubs there may be more."""
 _ANY = Hop()
 _LONGEST = 3
 """Edges of a path that is evidence."""
@@ -52,18 +50,6 @@ class PathHop:
     node: Value
 
 
-@dataclass(frozen=True)
-class ShortestPaths:
-    """The shortest paths from one node to another, those over nodes with few edges first; none where there is none.
-
-    ``hops`` are theirs; ``cut`` says that too many edges were in the way, so that there may be one all the same.
-    """
-
-    ways: tuple[tuple[PathHop, ...], ...]
-    hops: int
-    cut: bool = False
-
-
 class Explorer:
     """What can be seen from each place of an SKB; threads may share it."""
 
@@ -92,14 +78,6 @@ class Explorer:
         numbers = range(*self.skb.type_range(kind))
         return NodePage(tuple(map(self.value, numbers[start : start + count])), len(numbers))
 
-    def find(self, text: str) -> list[Entity]:
-        """What is meant by an id or a name: one node, or those that it may be. Raises BadArguments for no text."""
-        if self.skb.nodes.ids.find(text) >= 0:
-            return list(self.kb.entities([text]).values())
-        found = self.kb.search_entities(text, kind="item")
-        named = [one for one in found.entities if one.label.casefold() == text.strip().casefold()]
-        return named if len(named) == 1 else list(found.entities)
-
     def two_hops(self, node_id: str, count: int, seed: str = "") -> list[tuple[PathHop, ...]]:
         """Paths of two hops from a node, each by another pair of relations, drawn with ``seed``. Raises UnknownId."""
         node, chance = self.skb.number(node_id), random.Random(seed)
@@ -111,12 +89,6 @@ class Explorer:
                 path = self._path((node, near, far))
                 found.setdefault(tuple(hop.relations for hop in path), path)
         return list(found.values())[:count]
-
-    def ways(self, start_id: str, end_id: str, limit: int) -> ShortestPaths:
-        """The shortest paths between two nodes, whatever the direction of their edges. Raises UnknownId."""
-        layers, cut = _layers(self.skb.graph, [self.skb.number(start_id)], [self.skb.number(end_id)], LOOKED_AT)
-        walks = islice(_walks(self.skb.graph, layers), limit)
-        return ShortestPaths(tuple(map(self._path, walks)), max(len(layers) - 1, 0), cut)
 
     def _step(self, node: int, chance: random.Random, but: set[int]) -> int | None:
         """A neighbour by a relation drawn first, so that those of few edges are met as well."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -126,13 +127,7 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """Position of a string, the first where it is there more than once, or -1: a binary search over the map."""
         wanted = text.encode(errors="replace")
-        low, high = 0, len(self._order)
-        while low < high:
-            middle = (low + high) // 2
-            if self._bytes(self._order[middle]) < wanted:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_left(self._order, wanted, key=self._bytes)
         if low < len(self._order) and self._bytes(self._order[low]) == wanted:
             return int(self._order[low])
         return -1

@@ -86,7 +86,7 @@ class OnRay:
     """Makes an encoder of a name anew."""
 
     def encoded(
-        self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
+        self, texts: Texts, encoder: Encoder, windows: Iterable[Window], *, folder: Path, previous: Path | None
     ) -> Iterator[Made]:
         """See ``Workers``. Raises what workers raised, and ServiceError where one died too often."""
         rows = [{"item": pickle.dumps(window)} for window in windows]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -49,7 +48,6 @@ Hashes = npt.NDArray[np.bytes_]
 Numbers = npt.NDArray[np.int64]
 _Rows = slice | Numbers
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
 
 
 class VectorSearch(ABC):
@@ -135,9 +133,18 @@ class VectorSearch(ABC):
     ) -> list[Hit]:
         """See ``nearest``."""
 
-    @abstractmethod
     def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
-        """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1, to be called often."""
+        """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1; a vector is read once."""
+        query = self._query(vector)
+        known = np.full(self.count, np.nan, np.float32)
+
+        def score(nodes: npt.NDArray[np.integer]) -> Vectors:
+            new = np.unique(nodes[np.isnan(known[nodes])])
+            known[new] = np.vecdot(self.rows(new), query)
+            found: Vectors = known[nodes]
+            return found
+
+        return score
 
     def _query(self, vector: Vectors) -> Vectors:
         if vector.shape != (self.dimensions,):
@@ -178,13 +185,6 @@ class VectorIndex(VectorSearch):
 
         hits = chain.from_iterable(self._each(score, self._parts(ranges, wanted)))
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
-
-    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
-        """See ``VectorSearch``: all cosines are computed at once."""
-        query, vectors = self._query(vector), np.asarray(self.vectors)
-        parts = self._each(lambda rows: np.asarray(np.vecdot(vectors[rows], query)), self._parts(None, None))
-        scores = np.concatenate([np.zeros(0, np.float32), *parts])
-        return lambda nodes: scores[nodes]
 
     def _parts(self, ranges: Sequence[Range] | None, wanted: Numbers | None) -> list[_Rows]:
         """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""

@@ -134,14 +134,14 @@ def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) 
     for limit in (4_096, 200_000, 2_000_000):
         script = (
             "import resource, sys; from pathlib import Path\n"
-            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
             "from kbnav.errors import UsageError\n"
             "from kbnav.knowledge.wikidata.mirror.build import _put_in_place, build_mirror\n"
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
             "try: build_mirror([Path(sys.argv[1])], Path(sys.argv[2]))\n"
             "except UsageError as error: print(error); sys.exit(error.exit_code)\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path / "big.nt"), str(old)], capture_output=True, text=True
+            [sys.executable, "-B", "-c", script, str(tmp_path / "big.nt"), str(old)], capture_output=True, text=True
         )
         assert done.returncode == 2, done.stderr
         assert "the mirror that was there is unchanged" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 from pyoxigraph import BlankNode, NamedNode, Quad, RdfFormat, Store, parse
 
 from kbnav.knowledge.wikidata.mirror.api import Documents
-from kbnav.knowledge.wikidata.mirror.rdf import BadValue, entity_quads, site_host, site_of
+from kbnav.knowledge.wikidata.mirror.rdf import BadValue, entity_quads, site_host
 
 PROP = "http://www.wikidata.org/prop/"
 COMPARED = [
@@ -25,9 +25,6 @@ COMPARED = [
     "http://schema.org/description",
     "http://schema.org/about",
     "http://wikiba.se/ontology#rank",
-    "http://wikiba.se/ontology#lemma",
-    "http://wikiba.se/ontology#grammaticalFeature",
-    "http://www.w3.org/ns/lemon/ontolex#representation",
 ]
 TWICE = {"zh-classical", "lzh"}
 
@@ -90,14 +87,12 @@ def comparable(snak: dict[str, Any]) -> Any:
 @pytest.mark.slow
 def test_every_entity_document_survives_the_way_to_rdf_and_back(entity_lines: list[dict[str, Any]]) -> None:
     counted: Counter[str] = Counter()
-    for document in entity_lines[::5]:
+    for document in [one for one in entity_lines[::5] if one["type"] in ("item", "property")]:
         store = Store()
         store.bulk_extend(entity_quads(document))
         made = Documents(store).document(document["id"])
-        assert made is not None
         assert made["type"] == document["type"]
-        assert made.get("sitelinks", {}).keys() == (document.get("sitelinks") or {}).keys()
-        for field in ("labels", "descriptions", "lemmas"):
+        for field in ("labels", "descriptions"):
             # Old documents have zh-classical, a code that RDF writes as lzh, which some have as well.
             ours, theirs = (
                 {code: text["value"] for code, text in (one.get(field) or {}).items() if code not in TWICE}
@@ -137,9 +132,8 @@ def test_what_is_not_an_entity_document_is_refused(document: dict[str, Any]) -> 
         ("commonswiki", "commons.wikimedia.org"),
     ],
 )
-def test_sites_and_hosts_are_told_from_each_other(site: str, host: str) -> None:
+def test_the_host_of_a_site(site: str, host: str) -> None:
     assert site_host(site) == host
-    assert site_of(f"https://{host}/wiki/Page") == site
 
 
 def documents(turtle: str) -> Documents:
@@ -154,7 +148,6 @@ def documents(turtle: str) -> Documents:
 
 def test_truthy_triples_without_a_statement_node_become_statements() -> None:
     made = documents("wd:Q1 :P1 s:Q1-abc ; wdt:P1 wd:Q2, wd:Q3 . s:Q1-abc ps:P1 wd:Q2 ; pq:P2 'x' .").document("Q1")
-    assert made is not None
     first, second = made["claims"]["P1"]
     assert first["id"] == "Q1$abc"
     assert first["mainsnak"]["datavalue"]["value"]["id"] == "Q2"
@@ -165,7 +158,6 @@ def test_truthy_triples_without_a_statement_node_become_statements() -> None:
 
 def test_a_statement_node_without_a_value_is_left_out() -> None:
     made = documents("wd:Q1 :P39 s:Q1-abc . s:Q1-abc pq:P580 'x' .").document("Q1")
-    assert made is not None
     assert made["claims"] == {}
 
 
@@ -179,7 +171,6 @@ def test_redirects_are_followed_and_circles_end() -> None:
 
 def test_what_the_query_service_makes_of_unknown_values_is_unknown_too() -> None:
     made = documents("wd:Q1 wdt:P1 <http://www.wikidata.org/.well-known/genid/abc> .").document("Q1")
-    assert made is not None
     assert made["claims"]["P1"][0]["mainsnak"] == {"snaktype": "somevalue", "property": "P1"}
 
 
@@ -189,5 +180,4 @@ def test_ids_of_statements_on_forms_are_told_from_their_guid() -> None:
     store.add(Quad(NamedNode("http://www.wikidata.org/entity/Q16"), NamedNode(f"{PROP}P1"), statement))
     store.add(Quad(statement, NamedNode(f"{PROP}statement/P1"), NamedNode("http://www.wikidata.org/entity/Q2")))
     made = Documents(store).document("Q16")
-    assert made is not None
     assert made["claims"]["P1"][0]["id"] == "Q16$F6278343-B3CA-4333-A855-98DC0E90D2D0"

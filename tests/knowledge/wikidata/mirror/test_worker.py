@@ -76,22 +76,6 @@ def test_the_start_of_its_process_is_not_counted_as_the_querys_time(mini: Path, 
     pool.close()
 
 
-def test_where_many_ask_the_next_process_is_there_before_its_query(mini: Path):
-    pool = QueryPool(mini / TRIPLES, size=4, timeout=30, memory_limit=1 << 30)
-    gone = threading.Event()
-    with ThreadPoolExecutor(1) as threads:
-        heavy = threads.submit(failing, pool, HEAVY, gone=gone.is_set)
-        while not pool._idle:
-            time.sleep(0.01)
-        (spare,) = pool._idle
-        assert pool.query(QUICK, "json", "json").body == b'{"head":{},"boolean":true}'
-        assert spare._ready
-        gone.set()
-        assert heavy.result().reason == "stopped"
-    pool.close()
-    assert spare._process.poll() is not None
-
-
 @pytest.mark.parametrize("form", ["json", "csv", "xml", "tsv"])
 def test_a_result_is_stopped_while_it_is_written(one: QueryPool, form):
     began = time.monotonic()

@@ -14,9 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.auth import Visitor
-from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.queue import RunQueue
-from kbnav.apps.web.rendering import language_of
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import Session, Store, StoredRun
 from kbnav.errors import Overdue
@@ -40,7 +38,6 @@ class ChatParts(Parts):
 
     store: Store
     queue: RunQueue
-    metrics: Metrics
 
 
 # Coroutines, because FastAPI has plain functions called in another thread, for each request.
@@ -55,18 +52,11 @@ async def _visitor(request: Request) -> Visitor:
     return visitor
 
 
-async def _language(request: Request) -> str:
-    return language_of(request.headers)
-
-
 PartsOf = Annotated[Parts, Depends(_parts)]
 ChatOf = Annotated[ChatParts, Depends(_parts)]
 LOGGED_IN = Depends(_visitor)
 VisitorOf = Annotated[Visitor, LOGGED_IN]
-PageLanguage = Annotated[str, Depends(_language)]
-"""The language of the page that a request is for."""
 Language = Annotated[str, Query(max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")]
-Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 
 
 class Body(BaseModel):
@@ -90,7 +80,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "The request is not as described, or cannot be done."},
     429: {"model": Problem, "description": "A limit is reached."},
     502: {"model": Problem, "description": "A service that is needed failed."},
-    503: {"model": Problem, "description": "The server is shutting down."},
+    503: {"model": Problem, "description": "A knowledge base is out of service."},
 }
 """What every route may answer instead."""
 
@@ -171,10 +161,11 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 async def finished(queue: RunQueue, run: StoredRun, request: Request) -> dict[str, Any]:
     """A run's answer; a client that hangs up meanwhile stops the run."""
-    async with aclosing(queue.ending(run.id)) as news:
-        async for answer in news:
-            if answer is not None:
+    async with aclosing(queue.follow(run.id)) as events:
+        async for event in events:
+            if event is not None and event.data["kind"] == "end":
+                answer: dict[str, Any] = event.data["answer"]
                 return answer
             if await request.is_disconnected():
                 queue.stop_soon(run)
-    raise HTTPException(503, "the server is shutting down")
+    raise HTTPException(409, "the question was deleted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -14,7 +15,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import checked_question
-from kbnav.apps.web.downloads import fenced
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
@@ -94,8 +94,7 @@ def models(parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:  # noqa: ARG001
 async def completions(asked: Conversation, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Answer the last message of the user; earlier ones, and what was answered, are known to the system.
 
-    In a stream, the steps come as ``reasoning_content``, and what a model writes comes while it writes. Hanging up
-    stops the run.
+    In a stream, the steps come as ``reasoning_content``, then the answer. Hanging up stops the run.
     """
     question, history = _conversation(asked.messages)
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
@@ -161,7 +160,6 @@ async def _stream(model: str, run: StoredRun, parts: ChatParts, usage: bool) -> 
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
         return sse_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
-    sent = _Sent()
     try:
         yield chunk({"role": "assistant", "content": ""})
         async with aclosing(parts.queue.follow(run.id)) as events:
@@ -170,52 +168,23 @@ async def _stream(model: str, run: StoredRun, parts: ChatParts, usage: bool) -> 
                     yield ": waiting\n\n"
                 elif event.data["kind"] == "end":
                     answer = event.data["answer"]
-                    yield chunk({"content": sent.rest(await asyncio.to_thread(_markdown, answer, parts))})
+                    yield chunk({"content": await asyncio.to_thread(_markdown, answer, parts)})
                     yield chunk({}, "stop")
                     if usage:
                         yield sse_event({**head, "choices": [], "usage": _usage(answer)})
                     yield sse_event("[DONE]")
-                elif delta := sent.more(event.data):
-                    yield chunk(delta)
+                elif said := _reasoning(event.data):
+                    yield chunk({"reasoning_content": said})
     finally:
         parts.queue.stop_soon(run)
 
 
-class _Sent:
-    """What a stream has sent of a thought or an answer that is being written; the whole of it comes later."""
-
-    def __init__(self) -> None:
-        self._thought = self._answer = ""
-
-    def more(self, event: Mapping[str, Any]) -> dict[str, str]:
-        """What an event adds; nothing for most kinds."""
-        if event["kind"] == "draft":
-            return self._draft(event)
-        if event["kind"] == "call":
-            arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
-            more = _behind(self._thought, f"{event['thought']}\n→ {event['tool']} {arguments}\n", "\n")
-            self._thought = ""
-            return {"reasoning_content": more}
-        return {"reasoning_content": f"{event['observation']}\n\n"} if event["kind"] == "step" else {}
-
-    def rest(self, text: str) -> str:
-        """What of the whole answer was not sent; all of it, where what was sent is none of it."""
-        return _behind(self._answer, text, "\n\n")
-
-    def _draft(self, draft: Mapping[str, Any]) -> dict[str, str]:
-        answer, thought = _sentences(draft["answer"]), draft["thought"]
-        if answer.startswith(self._answer) and answer != self._answer:
-            more, self._answer = answer[len(self._answer) :], answer
-            return {"content": more}
-        if not answer and thought.startswith(self._thought) and thought != self._thought:
-            more, self._thought = thought[len(self._thought) :], thought
-            return {"reasoning_content": more}
-        return {}
-
-
-def _behind(sent: str, whole: str, between: str) -> str:
-    """What follows in a text behind its beginning; the whole on a new line, where that is no beginning of it."""
-    return whole[len(sent) :] if whole.startswith(sent) else f"{between}{whole}"
+def _reasoning(event: Mapping[str, Any]) -> str:
+    """What an event tells of a step; nothing for most kinds."""
+    if event["kind"] == "call":
+        arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
+        return f"{event['thought']}\n→ {event['tool']} {arguments}\n"
+    return f"{event['observation']}\n\n" if event["kind"] == "step" else ""
 
 
 def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
@@ -232,7 +201,9 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
         if table.count > SHOWN_ROWS:
             blocks.append(f"{table.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
-        blocks.append(fenced(answer["query_labelled"]))
+        query = answer["query_labelled"]
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", query)), default=0))  # longer than any in the query
+        blocks.append(f"{fence}sparql\n{query}\n{fence}")
     if answer.get("link"):
         blocks.append(f"[Open the query](<{answer['link']}>)")
     return "\n\n".join(blocks)

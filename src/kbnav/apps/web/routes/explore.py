@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,27 +9,21 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
-from kbnav.apps.web.auth import Visitor
-from kbnav.apps.web.examples import made_examples
+from kbnav.apps.web.examples import EXAMPLES, made_examples
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.results import StoredTable
 from kbnav.apps.web.routes.common import (
     LOGGED_IN,
     REFUSALS,
-    ChatParts,
     Language,
-    Parts,
     PartsOf,
     VisitorOf,
     look_up,
     page_of,
 )
 from kbnav.apps.web.service import Served
-from kbnav.apps.web.store import StoredEvent
 from kbnav.errors import NotOffered
 from kbnav.knowledge.skb.exploring import Explorer, NodePage
 from kbnav.knowledge.skb.kb import as_skb
-from kbnav.knowledge.skb.questions import read
 from kbnav.tools.show import cut
 
 router = APIRouter(include_in_schema=False)
@@ -41,12 +33,6 @@ PAGE = 50
 SHOWN = 10
 """Neighbours by one relation that a node's page shows."""
 FOUND = 20
-EXAMPLES = 20
-WAYS = 10
-EXPLAINED_WAYS = 3
-"""ShortestPaths from each node that the question names, where a node is explained."""
-EXPLAINED_ROWS = 10_000
-"""Rows of a table in which the node is looked for."""
 CARD_SECONDS = 10.0
 EXAMPLE_SECONDS = 60.0
 WIDTH = 160
@@ -98,7 +84,7 @@ def _relation(request: Request, served: Served, explorer: Explorer, relation: st
     number = explorer.kb.relations.number(relation)
     name = explorer.skb.relation_names[number]
     links = sorted((one for one in explorer.skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
-    examples = explorer.kb.get_property_examples(relation, limit=EXAMPLES)
+    examples = explorer.kb.get_property_examples(relation, limit=FOUND)
     shown = explorer.kb.relations.shown[number]
     return page(request, "explore_relation.html", served=served, relation=shown, links=links, examples=examples)
 
@@ -129,112 +115,26 @@ def _listed(request: Request, served: Served, listed: NodePage, start: int, **of
     )
 
 
-@router.get("/explore/{kb}/path")
-async def path(
-    kb: str, request: Request, parts: PartsOf, visitor: VisitorOf,
-    begin: Annotated[str, Query(alias="from", max_length=500)],
-    end: Annotated[str, Query(alias="to", max_length=500)] = "",
-) -> Response:  # fmt: skip
-    """The shortest ways from one node to another, which is given by its id or its name."""
-    served, end = parts.service.kb(kb), end.strip()
-
-    def look() -> Response:
-        explorer = explorer_of(served)
-        start = explorer.value(explorer.skb.number(begin))
-        meant = explorer.find(end) if end else []
-        ways = explorer.ways(begin, meant[0].id, WAYS) if len(meant) == 1 else None
-        return page(request, "explore_path.html", served=served, start=start, asked=end, meant=meant, ways=ways)
-
-    return await page_of(request, parts, visitor, kb, look)
-
-
 @router.get("/entry/{kb}/{entity_id:path}")
-async def entry_page(
-    kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf, run: str = ""
-) -> Response:
-    """All that a knowledge base says of one entity; of an SKB's node also why it is an answer of one's own ``run``."""
+async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """All that a knowledge base says of one entity; of an SKB, a node with its document and neighbours."""
     served = parts.service.kb(kb)
     language = "en" if parts.settings.language == "auto" else parts.settings.language
 
     def look() -> Response:
         if served.is_skb:
-            return _node(request, parts, served, visitor, entity_id, run)
+            explorer = explorer_of(served)
+            if explorer.skb.nodes.ids.find(entity_id) < 0 and explorer.kb.relations.find(entity_id) is not None:
+                return RedirectResponse(served.explore(relation=entity_id), 303)
+            node, around = explorer.value(explorer.skb.number(entity_id)), explorer.around(entity_id, SHOWN)
+            return page(
+                request, "node.html", served=served, node=node, entry=explorer.kb.get_entry(entity_id), around=around
+            )
         entry = served.kb.get_entry(entity_id, language=language)
         incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
         return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
     return await page_of(request, parts, visitor, kb, look)
-
-
-def _node(request: Request, parts: Parts, served: Served, visitor: Visitor, node_id: str, run_id: str) -> Response:
-    """A node: its document, its neighbours by relation, and why it is an answer. Raises UnknownId."""
-    explorer = explorer_of(served)
-    if explorer.skb.nodes.ids.find(node_id) < 0 and explorer.kb.relations.find(node_id) is not None:
-        return RedirectResponse(served.explore(relation=node_id), 303)
-    return page(
-        request,
-        "node.html",
-        served=served,
-        node=explorer.value(explorer.skb.number(node_id)),
-        entry=explorer.kb.get_entry(node_id),
-        around=explorer.around(node_id, SHOWN),
-        why=_explanation(parts, explorer, served.key, visitor, run_id, node_id),
-    )
-
-
-def _explanation(
-    parts: Parts, explorer: Explorer, kb: str, visitor: Visitor, run_id: str, node_id: str
-) -> dict[str, Any] | None:
-    """Why a node is an answer of a run; nothing for another's, or one that has not ended. Raises UnknownId.
-
-    ``named`` are ways to it from the nodes that the question names.
-    """
-    if not isinstance(parts, ChatParts) or not run_id:
-        return None
-    run = parts.store.run(run_id)
-    if run is None or run.owner != visitor.owner or run.kb != kb or run.under_way:
-        return None
-    found, answer = parts.store.results.find(run_id), run.answer or {}
-    node = explorer.skb.number(node_id)
-    reading = read(run.question, explorer.skb, answer.get("language") or "en")
-    starts = dict.fromkeys(one.nodes[0] for one in reading.mentions if node not in one.nodes)
-    return {
-        "run": run,
-        "place": _place(found[1], node_id) if found else None,
-        "query": str(answer.get("query") or ""),
-        "steps": _steps(parts.store.events(run_id), node_id),
-        "sentence": explorer.kb.excerpts([node_id], run.question).get(node_id, ""),
-        "named": [
-            (explorer.value(start), explorer.ways(explorer.skb.id(start), node_id, EXPLAINED_WAYS)) for start in starts
-        ],
-    }
-
-
-def _place(table: StoredTable, node_id: str) -> dict[str, Any] | None:
-    """Where a node stands in an answer: its rank and score, or its row from 1 on and its column, of ``total``."""
-    for rank, one in enumerate(table.ranking.nodes if table.ranking else (), 1):
-        if one.id == node_id:
-            return {"number": rank, "total": table.count, "score": one.score, "column": ""}
-    for number, row in enumerate(table.rows(0, EXPLAINED_ROWS) if not table.ranking else (), 1):
-        for column, cell in zip(table.columns, row, strict=True):
-            if table.head.entity(cell) == node_id:
-                return {"number": number, "total": table.count, "score": None, "column": column}
-    return None
-
-
-def _steps(events: Sequence[StoredEvent], node_id: str) -> list[dict[str, Any]]:
-    """The steps on the path whose observation has the node's id as a word of its own."""
-    shows = re.compile(rf"(?<![\w:-]){re.escape(node_id)}(?![\w-])").search
-    recorded = [one.data for one in events]
-    calls: Mapping[int, Mapping[str, Any]] = {one["call"]: one for one in recorded if one["kind"] == "call"}
-    dropped = {step["call"] for one in recorded if one["kind"] == "dropped" for step in one["steps"]}
-    found = []
-    for one in recorded:
-        if one["kind"] == "step" and one["call"] not in dropped and shows(one["observation"]):
-            call = calls.get(one["call"], {"tool": "", "arguments": {}})
-            values = [str(value) for value in call["arguments"].values() if value]
-            found.append({"number": one["number"], "tool": call["tool"], "arguments": cut(", ".join(values), 200)})
-    return found
 
 
 class Card(BaseModel):
@@ -273,15 +173,12 @@ async def card(
 
 @api_router.get("/examples/{kb}")
 async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> list[str]:
-    """Questions that are known to be answered; where none are given, they are made once of the data, of a mirror's."""
-    served = parts.service.kb(kb)
-    if given := parts.service.examples(kb):
-        return list(given)
-    look = partial(made_examples, served)
-    # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
-    found = await parts.service.pages.run(
-        visitor.owner, kb, look, gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
-        refuse=served.breaker.refuse,
-    )  # fmt: skip
-    parts.service.keep_examples(kb, found)
-    return list(found)
+    """Questions that are known to be answered; where none are given, they are made once of the data."""
+    served, made = parts.service.kb(kb), parts.service.examples
+    if kb not in made:
+        # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
+        made[kb] = list(EXAMPLES.get(kb, ())) or await parts.service.pages.run(
+            visitor.owner, kb, partial(made_examples, served), gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
+            refuse=served.breaker.refuse,
+        )  # fmt: skip
+    return made[kb]

@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
-from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
 from kbnav.runs.trajectory import versions
@@ -109,7 +108,7 @@ def _front_page(
     request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = ""
 ) -> HTMLResponse:
     """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
-    service, web = parts.service, parts.settings.web
+    service = parts.service
     kbs = list(service.kbs.values())
     if not share and not kbs:
         absent = [parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
@@ -119,9 +118,8 @@ def _front_page(
         "models": [],
         "session": session,
         "share": share,
-        "tiles": web.tiles,
-        "tilesCredit": web.tiles_credit,
-        "images": web.images,
+        "tiles": parts.settings.web.tiles,
+        "images": parts.settings.web.images,
     }
     if not share:
         offered["models"] = service.models
@@ -133,7 +131,6 @@ def _front_page(
                     "systems": [one.name for one in systems],
                     "about": {one.name: one.about for one in systems},
                     "rankings": [one.name for one in systems if one.kind == "retriever"],
-                    "examples": service.examples(kb.key),
                     "seconds": kb.settings.limits.query_timeout,
                 }
             )
@@ -152,22 +149,6 @@ def _front_page(
 def api_page(request: Request) -> Response:
     """The REST API, described on a page without files from elsewhere."""
     return page(request, "api.html")
-
-
-@router.get("/metrics")
-def metrics(request: Request, parts: ChatOf) -> Response:
-    """What was counted, for Prometheus; nothing is here unless ``web.metrics_token`` is set."""
-    web = parts.settings.web
-    if not web.metrics_token.get_secret_value():
-        raise HTTPException(404, "Nothing is counted here: the operator sets web.metrics_token.")
-    wrong, client = request.state.wrong, request.state.client
-    wrong.check(client)
-    if not may_read(web, request.headers.get("authorization", "")):
-        wrong.count(client)
-        raise HTTPException(401, "send web.metrics_token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
-    kbs = {key: not served.breaker.problem for key, served in parts.service.kbs.items()}
-    text = parts.metrics.text({**kbs, **dict.fromkeys(parts.service.absent, False)})
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/ready")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -17,8 +17,7 @@ from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.answers.tables import encodable
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.apps.web.auth import NOBODY
-from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment, markdown, notebook
-from kbnav.apps.web.rendering import translated_answer
+from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment
 from kbnav.apps.web.routes.common import (
     REFUSALS,
     Body,
@@ -26,7 +25,6 @@ from kbnav.apps.web.routes.common import (
     ChatParts,
     OwnRun,
     OwnSession,
-    PageLanguage,
     SharedRun,
     VisitorOf,
     finished,
@@ -67,13 +65,6 @@ class SingleQuestion(Choice, Question):
     """A question without a session."""
 
 
-class Opinion(Body):
-    """What a reader thinks of an answer."""
-
-    thumb: Literal["up", "down", ""]
-    note: str = Field("", max_length=2000)
-
-
 class Title(Body):
     """What a session is called."""
 
@@ -97,7 +88,6 @@ class RunData(BaseModel):
     """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first.
 
     ``made``, ``now`` and ``at`` of an event are seconds by the server's clock.
-    ``edited`` is the answer's query as its reader changed and ran it last, as ``POST /api/queries`` gave it.
     """
 
     id: str
@@ -111,9 +101,6 @@ class RunData(BaseModel):
     now: float = Field(default_factory=time.time)
     events: list[dict[str, Any]]
     answer: dict[str, Any] | None
-    edited: dict[str, Any] | None = None
-    thumb: str = ""
-    note: str = ""
     share: str | None = None
     before: int = 0
 
@@ -128,37 +115,9 @@ def _session_data(session: Session) -> SessionData:
     return SessionData.model_validate(session)
 
 
-def _run_data(parts: ChatParts, run: StoredRun, language: str, *, shared: bool = False, before: int = 0) -> RunData:
-    """A run for its owner, or for those it is shared with, who get neither its ids nor opinions."""
-    share = run.share if shared else None
-    thumb, note = ("", "") if share else parts.store.opinion(run.id)
-    edited = parts.store.edit(run.id)
-    if edited and share:
-        edited = {**edited, "result": {**edited["result"], "id": share}}
-    events = [{"id": event.number, **_event(event.data, share, language)} for event in parts.store.events(run.id)]
-    changed: dict[str, Any] = {
-        "id": share or run.id,
-        "session": "" if share else run.session,
-        "events": events,
-        "answer": _answer(run.answer, share, language) if run.answer else None,
-        "edited": edited,
-    }
-    return RunData(**{**vars(run), **changed}, thumb=thumb, note=note, before=before)
-
-
-def _event(data: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
-    """An event; the last one holds the answer."""
-    ends = data.get("kind") == "end"
-    return {**data, "answer": _answer(data["answer"], share, language)} if ends else dict(data)
-
-
-def _answer(answer: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
-    """An answer; one that is shared names neither its run nor its result, whose ids are the owner's."""
-    answer = translated_answer(answer, language)
-    if share is None:
-        return answer
-    result = answer.get("result")
-    return {**answer, "run": "", "result": {**result, "id": share} if result else None}
+def _run_data(parts: ChatParts, run: StoredRun, before: int = 0) -> RunData:
+    events = [{"id": event.number, **event.data} for event in parts.store.events(run.id)]
+    return RunData(**{**vars(run), "events": events, "before": before})
 
 
 @router.get("/options")
@@ -201,13 +160,13 @@ def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionDat
 
 
 @router.get("/sessions/{session_id}")
-def session(found: OwnSession, parts: ChatOf, language: PageLanguage) -> SessionPage:
+def session(found: OwnSession, parts: ChatOf) -> SessionPage:
     """A session with everything that happened in it."""
-    return _session_page(parts, found, language)
+    return _session_page(parts, found)
 
 
-def _session_page(parts: ChatParts, session: Session, language: str) -> SessionPage:
-    runs = [_run_data(parts, run, language) for run in parts.store.runs(session.id)]
+def _session_page(parts: ChatParts, session: Session) -> SessionPage:
+    runs = [_run_data(parts, run) for run in parts.store.runs(session.id)]
     return SessionPage(**_session_data(session).model_dump(), runs=runs)
 
 
@@ -227,39 +186,32 @@ def delete_session(found: OwnSession, parts: ChatOf) -> Response:
 
 
 @router.get("/sessions/{session_id}/{form}", responses=_FILES)
-def export(found: OwnSession, form: SessionForm, parts: ChatOf, language: PageLanguage) -> Response:
-    """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again.
-
-    ``html`` is one page that fetches nothing.
-    """
-    runs = parts.store.runs(found.id)
+def export(found: OwnSession, form: SessionForm, parts: ChatOf) -> Response:
+    """A session as a file: all of it as JSON, or as one page of HTML that fetches nothing."""
     if form == "json":
-        text = _session_page(parts, found, language).model_dump_json(indent=1)
-    elif form == "html":
+        text = _session_page(parts, found).model_dump_json(indent=1)
+    else:
+        runs = parts.store.runs(found.id)
         saved = [parts.store.saved(run.answer["run"]) for run in runs if run.answer and run.answer.get("run")]
         answers = [SharedAnswer(record) for record in saved if record]
         if not answers:
             raise HTTPException(404, "no answer of this session is kept any more")
         text = parts.hide.hidden(shared_page(answers, parts.settings.endpoints.query_page))
-    else:
-        queries = [(parts.store.edit(run.id) or run.answer or {}).get("query") for run in runs]
-        write = markdown if form == "md" else notebook
-        text = write(found, [(run, str(query or "")) for run, query in zip(runs, queries, strict=True)])
     headers = {"Content-Disposition": attachment(found.title, form)}
     return Response(text.encode("utf-8", "replace"), media_type=SESSION_MEDIA[form], headers=headers)
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(found: OwnSession, asked: Next, parts: ChatOf, language: PageLanguage) -> RunData:
+def ask_next(found: OwnSession, asked: Next, parts: ChatOf) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
-    return _run_data(parts, parts.queue.ask(found.owner, asked.question, choice, session=found.id), language)
+    return _run_data(parts, parts.queue.ask(found.owner, asked.question, choice, session=found.id))
 
 
 @router.get("/runs/{run_id}")
-def run(found: OwnRun, parts: ChatOf, language: PageLanguage) -> RunData:
+def run(found: OwnRun, parts: ChatOf) -> RunData:
     """A question with everything that happened so far."""
-    return _run_data(parts, found, language, before=parts.queue.before(found.id))
+    return _run_data(parts, found, parts.queue.before(found.id))
 
 
 @router.get(
@@ -270,7 +222,6 @@ def run(found: OwnRun, parts: ChatOf, language: PageLanguage) -> RunData:
 def events(
     found: OwnRun,
     parts: ChatOf,
-    language: PageLanguage,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
     last_event_id: Annotated[str, Header(max_length=20, pattern=r"^[0-9]{0,9}$")] = "",
 ) -> Response:
@@ -288,7 +239,7 @@ def events(
             async with aclosing(parts.queue.follow(found.id, last)) as following:
                 async for event in following:
                     if event is not None:
-                        yield sse_event(_event(event.data, None, language), event.number or None)
+                        yield sse_event(event.data, event.number or None)
                     else:
                         before = parts.queue.before(found.id)
                         yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
@@ -302,14 +253,6 @@ def events(
 def stop(found: OwnRun, parts: ChatOf) -> Response:
     """End a run at once, also in the middle of a model's call."""
     parts.queue.stop(found)
-    return Response(status_code=204)
-
-
-@router.put("/runs/{run_id}/opinion", status_code=204)
-def set_opinion(found: OwnRun, opinion: Opinion, parts: ChatOf) -> Response:
-    """Say whether an answer was good, instead of what was said before."""
-    note = encodable(opinion.note).replace("\x00", "")
-    parts.store.set_opinion(found.id, opinion.thumb, note)
     return Response(status_code=204)
 
 
@@ -331,6 +274,14 @@ def unshare(found: OwnRun, parts: ChatOf) -> Response:
 
 
 @router.get("/shared/{share_id}")
-def shared(found: SharedRun, parts: ChatOf, language: PageLanguage) -> RunData:
-    """A run that is shared, without what is its owner's alone."""
-    return _run_data(parts, found, language, shared=True)
+def shared(found: SharedRun, parts: ChatOf) -> RunData:
+    """A run that is shared, without what is its owner's alone: ids of the run, its session and its results."""
+    data, share = _run_data(parts, found), found.share or ""
+
+    def hidden(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+        result = answer and answer.get("result")
+        return answer and {**answer, "run": "", "result": {**result, "id": share} if result else None}
+
+    events = [{**one, "answer": hidden(one["answer"])} if one["kind"] == "end" else one for one in data.events]
+    changed = {"id": share, "session": "", "events": events}
+    return data.model_copy(update={**changed, "answer": hidden(data.answer)})

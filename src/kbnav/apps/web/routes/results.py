@@ -25,17 +25,14 @@ from kbnav.apps.web.routes.common import (
     Body,
     ChatOf,
     ChatParts,
-    Edited,
     Language,
     SharedRun,
     VisitorOf,
     look_up,
-    own_run,
     reader_of,
-    shared_run,
 )
 from kbnav.apps.web.service import Served, missing_labels
-from kbnav.apps.web.store import StoredResult, StoredRun, unguessable
+from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
@@ -65,7 +62,6 @@ READ_SECONDS = 30.0
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=500)]
 Name = Annotated[str, Path(max_length=100)]
-FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
 Find = Annotated[str, Query(max_length=200, description="Only rows of which a cell shows this text.")]
 Title = Annotated[str, Query(max_length=200, description="What the file is called after, such as the question.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
@@ -85,11 +81,10 @@ class SparqlQuery(Body):
     query: str = Field(min_length=1, max_length=LONGEST_QUERY)
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
     name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
-    run: str = Field("", max_length=100, description="A run of yours, with which the query and its result are kept.")
 
 
 class Waiting(BaseModel):
-    """How far a query or a download is."""
+    """How far a query is."""
 
     before: int
 
@@ -140,35 +135,32 @@ class Download(StreamingResponse):
 
 @router.post("/queries")
 async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
-    """Run a read-only SPARQL query; its result is kept for a day, or with a run, and it counts as a question.
+    """Run a read-only SPARQL query; its result is kept for a day, and it counts as a question.
 
     Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
     """
     served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    run = await asyncio.to_thread(own_run, asked.run, parts, visitor) if asked.run else None
-    await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
+    await asyncio.to_thread(parts.store.may_ask, visitor.owner, parts.settings.web.questions_per_day)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + parts.service.page_seconds
     return await parts.service.queries.run(
-        visitor.owner, served.key, partial(_run_query, asked, parts, served, visitor.owner, run),
+        visitor.owner, served.key, partial(_run_query, asked, parts, served, visitor.owner),
         gone=request.is_disconnected, seconds=seconds, refuse=served.breaker.refuse,
         name=asked.name,
     )  # fmt: skip
 
 
-def _run_query(
-    asked: SparqlQuery, parts: ChatParts, served: Served, owner: str, run: StoredRun | None
-) -> dict[str, Any]:
+def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str) -> dict[str, Any]:
     """Run a query; one that is refused, or cannot be read, is not counted, because it costs nothing."""
     with served.breaker.watching():
         try:
             table = served.kb.execute_query(asked.query, language=asked.language)
         except (QueryTimeout, StopRun):
-            parts.queue.count(owner)
+            parts.store.count_question(owner, parts.settings.web.questions_per_day)
             raise
-        parts.queue.count(owner)
+        parts.store.count_question(owner, parts.settings.web.questions_per_day)
         base = asked_by(served.kb, asked.query)
         labels = base.labels(ids_in(base, asked.query), language=asked.language)
         nothing = absence_of(base, asked.query, table, asked.language)
@@ -176,17 +168,14 @@ def _run_query(
     labelled = comment_labels(asked.query, table.labels)
     words = verbalize_answer(asked.query, table, asked.language)
     result = table_result(table)
-    session = run.session if run else ""
-    head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())
-    result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
-    document = {
+    kept = {**result.to_document(), "query": asked.query}
+    head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", kept)
+    result = parts.store.results.keep(head, result, parts.settings.web.result_bytes)
+    return {
         **query_data(asked.query, labelled, served),
         "query_words": words.to_document() if words else None,
         "result": result_data(head.id, result, nothing),
     }
-    if run:
-        parts.store.keep_edit(run.id, document)
-    return document
 
 
 @router.get("/queries/{name}")
@@ -200,12 +189,6 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
     return Response(status_code=204)
-
-
-@router.get("/downloads/{name}")
-async def waiting_file(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
-    """How many come before a download of one's own that was given a name; 0: it is sent."""
-    return Waiting(before=parts.service.downloads.before(visitor.owner, name))
 
 
 @router.get("/kbs/{kb}/names")
@@ -249,7 +232,7 @@ def prefixes(kb: str, parts: ChatOf, visitor: VisitorOf) -> Mapping[str, str]:  
     return {**STANDARD_PREFIXES, **own}
 
 
-# Rows and files of a result; evidence and dates of a run's rows: one's own, or what is shared by a link
+# Rows, files, evidence and dates of a result: one's own, or what is shared by a link
 
 
 Stored = tuple[StoredResult, StoredTable]
@@ -263,9 +246,8 @@ def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
     return found
 
 
-def _shared_result(run: SharedRun, parts: ChatOf, edited: Edited = False) -> Stored:
-    edit = parts.store.edit(run.id) if edited else None
-    found = parts.store.results.find(edit["result"]["id"] if edit else run.id)
+def _shared_result(run: SharedRun, parts: ChatOf) -> Stored:
+    found = parts.store.results.find(run.id)
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return found
@@ -297,62 +279,63 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
             labels = partial(served.more_labels, shown, table.head, head.language)
             with suppress(KbnavError):
                 more = dict(await look_up(request, parts, reader, served, labels, LABEL_SECONDS))
-        cells = served.cells(shown, table.head, more, head.id if head.owner == reader else "")
+        cells = served.cells(shown, table.head, more)
         return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)
     async def file(
         form: Form, request: Request, parts: ChatOf, stored: Stored = dependency, exact: Exact = False,
-        name: FileName = "", title: Title = "",
+        title: Title = "",
     ) -> Response:  # fmt: skip
         """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
 
         CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
         """
-        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected, name=name)
+        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected)
         content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
         headers = {"Content-Disposition": attachment(title, form)}
         return Download(content, turn, media_type=MEDIA[form], headers=headers)
 
 
-def _add_run_routes(prefix: str, run: Callable[..., Any]) -> None:
-    """Evidence and dates of rows of what ``run`` finds."""
-    dependency = Depends(run)
+def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
+    """Evidence and dates of rows of what ``result`` finds."""
+    dependency = Depends(result)
 
     @router.get(f"{prefix}/evidence")
-    async def evidence(
-        row: Numbers, request: Request, parts: ChatOf, of: StoredRun = dependency, edited: Edited = False
-    ) -> dict[str, Any]:
-        """The statements that make rows of an answer true, by at most two queries; of an SKB edges and a sentence.
+    async def evidence(row: Numbers, request: Request, parts: ChatOf, stored: Stored = dependency) -> dict[str, Any]:
+        """The statements that make rows of a result true, by at most two queries; of an SKB edges and a sentence.
 
         ``rows`` has for each row its statements: the ends as cells, the property, rank, qualifiers, references, and in
         ``others`` the values beside it of the same rank. ``absent`` is what was looked for and must not be there,
         ``untold`` what was not looked at, ``failed`` why nothing could be found out.
         """
-        served = parts.service.kb(of.kb)
-        prepare = _edit_evidence if edited else _answer_evidence
-        look, table = await asyncio.to_thread(prepare, parts, served, of, row)
+        head = stored[0]
+        served = parts.service.kb(head.kb)
+        look, table = await asyncio.to_thread(_look_for_evidence, parts, served, stored, row)
         seconds = 2 * served.settings.limits.query_timeout
         provenance = await look_up(request, parts, reader_of(request), served, look, seconds)
         return await asyncio.to_thread(_evidence_data, parts, served, provenance or Provenance(), table)
 
     @router.get(f"{prefix}/dates")
     async def dates(
-        row: DateNumbers, request: Request, parts: ChatOf, of: StoredRun = dependency, edited: Edited = False
+        row: DateNumbers, request: Request, parts: ChatOf, stored: Stored = dependency
     ) -> list[dict[str, int]]:
         """For each row, the precision of its dates at the first of a month, by their text: 11 is a day, 9 a year."""
-        served = parts.service.kb(of.kb)
+        head, result = stored
+        served = parts.service.kb(head.kb)
         if kb_kind(served.kb) != "wikibase":
             return [{} for _ in row]
-        look = await asyncio.to_thread(_dates, parts, served, of, row, edited)
+        run = await asyncio.to_thread(parts.store.run, head.id)
+        query = str(head.document.get("query") or ((run and run.answer) or {}).get("query") or "")
+        chosen = await asyncio.to_thread(result.at, [number for number in row if 0 <= number < result.count])
+        look = partial(date_precisions, served.kb, query, result.head, chosen)
         precisions = await look_up(request, parts, reader_of(request), served, look, DATE_SECONDS)
         return [{date.removesuffix("T00:00:00Z"): one for date, one in of.items()} for of in precisions]
 
 
-_add_run_routes("/runs/{run_id}", own_run)
-_add_run_routes("/shared/{share_id}", shared_run)
-_add_result_routes("/results/{result_id}", _own_result)  # last: {form} takes any name
-_add_result_routes("/shared/{share_id}", _shared_result)
+for _prefix, _result in (("/results/{result_id}", _own_result), ("/shared/{share_id}", _shared_result)):
+    _add_evidence_routes(_prefix, _result)
+    _add_result_routes(_prefix, _result)  # last: {form} takes any name
 
 
 def _sorted(
@@ -384,27 +367,22 @@ def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], 
     return labels
 
 
-_Evidence = tuple[Callable[[], Provenance | None], AnswerTable]
-"""What looks evidence up in the knowledge base, and the table that it is of."""
+def _look_for_evidence(
+    parts: ChatParts, served: Served, stored: Stored, rows: Sequence[int]
+) -> tuple[Callable[[], Provenance | None], AnswerTable]:
+    """What looks evidence up in the knowledge base, and the table that it is of.
 
-
-def _answer_evidence(parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int]) -> _Evidence:
-    """Of the answer's own query, or its ranking, as they are in the saved run."""
-    saved = parts.store.saved(run.answer["run"]) if run.answer and run.answer.get("run") else None
+    Of a query typed by hand it is that query's; of an answer that of its saved run.
+    """
+    head, result = stored
+    if query := head.document.get("query"):
+        table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
+        return partial(query_evidence, served.kb, query, table, range(len(table.rows)), head.language), table
+    run = parts.store.run(head.id)
+    saved = parts.store.saved(run.answer["run"]) if run and run.answer and run.answer.get("run") else None
     if saved is None:
         raise HTTPException(404, "this run has no rows, or is not kept any more")
     return partial(run_evidence, served.kb, saved, rows), answer_table(saved.outcome)
-
-
-def _edit_evidence(parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int]) -> _Evidence:
-    """Of the query as its reader changed and ran it."""
-    edit = parts.store.edit(run.id)
-    stored = parts.store.results.find(edit["result"]["id"]) if edit else None
-    if edit is None or stored is None:
-        raise HTTPException(404, "no changed query of this run is kept")
-    head, result = stored
-    table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
-    return partial(query_evidence, served.kb, edit["query"], table, range(len(table.rows)), head.language), table
 
 
 def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: AnswerTable) -> dict[str, Any]:
@@ -444,16 +422,3 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
         for row, records in zip(found.rows, data["rows"], strict=True)
     ]
     return parts.hide.hidden_in({**data, "rows": rows})
-
-
-def _dates(
-    parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int], edited: bool
-) -> Callable[[], Sequence[Mapping[str, int]]]:
-    """What looks the precision of dates up in the knowledge base."""
-    asked = (parts.store.edit(run.id) if edited else run.answer) or {}
-    stored = parts.store.results.find(asked["result"]["id"]) if asked.get("query") and asked.get("result") else None
-    if stored is None:
-        raise HTTPException(404, "you have no such result")
-    result = stored[1]
-    chosen = result.at([number for number in rows if 0 <= number < result.count])
-    return partial(date_precisions, served.kb, str(asked["query"]), result.head, chosen)

@@ -123,14 +123,13 @@ class Chat {
     if (!this.running) this.welcome();
   }
 
-  /** What can be asked; where no questions are given, those that are made of the data come as soon as they are there. */
+  /** What can be asked. */
   welcome() {
     const chosen = this.kb.value;
     const examples = h("ul");
     const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
     runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: chosen })), examples));
-    if (this.base.examples.length) fill(this.base.examples);
-    else call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
+    call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
   }
 
   work(view, close) {

@@ -1,4 +1,4 @@
-// Bars, lines over time and dots, drawn as SVG; the table beside them says the same in text.
+// Bars and lines over time, drawn as SVG; the table beside them says the same in text.
 
 import { h, s } from "./dom.js";
 import { number, t } from "./text.js";
@@ -7,8 +7,8 @@ const WIDTH = 640;
 const HEIGHT = 280;
 const LETTER = 6.8; // width of one, at the size of the figures
 const SERIES = 6; // lines that colours tell apart
-const DRAWN = { line, bars, dots };
-const KINDS = { line: "chart.line", bars: "chart.bars", dots: "chart.dots" };
+const DRAWN = { line, bars };
+const KINDS = { line: "chart.line", bars: "chart.bars" };
 
 /** Figures of a result, one at a time where there are several. */
 export function drawCharts(charts) {
@@ -65,11 +65,6 @@ function line(chart) {
   });
   const legend = apart.length > 1 && h("ul", { class: "legend" }, apart.map(([name], index) => h("li", {}, s("svg", { viewBox: "0 0 10 10", class: "swatch", "aria-hidden": "true" }, s("circle", { cx: 5, cy: 5, r: 4, class: `mark series${index}` })), name)));
   return { parts: [frame.parts, lines.flat(2)].flat(), height: HEIGHT, legend };
-}
-
-function dots(chart) {
-  const frame = axes(chart, readable);
-  return { parts: [frame.parts, chart.points.map((point) => dot(frame, point, "mark"))].flat(), height: HEIGHT };
 }
 
 function dot(frame, point, look) {

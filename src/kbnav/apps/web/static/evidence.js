@@ -5,7 +5,7 @@ import { h, link, s } from "./dom.js";
 import { t } from "./text.js";
 
 /** A button for a row's last cell, which opens and closes a row of statements below it; `base` is their address. */
-export function evidenceButton(base, number, width, { edited = false } = {}) {
+export function evidenceButton(base, number, width) {
   let below = null;
   const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-label": t("evidence.show"), "aria-expanded": "false" }, mark());
   button.addEventListener("click", async () => {
@@ -21,7 +21,7 @@ export function evidenceButton(base, number, width, { edited = false } = {}) {
     row.after(below);
     button.setAttribute("aria-expanded", "true");
     try {
-      const found = await call(`${base}?${new URLSearchParams({ row: number, ...(edited && { edited }) })}`);
+      const found = await call(`${base}?${new URLSearchParams({ row: number })}`);
       told.replaceChildren(...statements(found));
     } catch (error) {
       told.replaceChildren(h("span", { class: "problem" }, error.message));

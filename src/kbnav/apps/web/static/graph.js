@@ -15,17 +15,17 @@ const LAYERS = 5;
 const LETTER = 6.6; // width of one
 const LONGEST = 26; // letters of a name
 
-/** A button that draws the statements behind the rows that are shown, and takes the drawing away again. */
-export function graphButton(evidence, numbers) {
+/** A button that draws the statements behind the rows that are shown, and takes the drawing away again; `base` is their address. */
+export function graphButton(base, numbers) {
   const place = h("div", { "aria-live": "polite" });
   const button = h("button", { type: "button", class: "graph-open", "aria-expanded": "false", onclick: async () => {
     const open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
     if (open) return place.replaceChildren();
     place.replaceChildren(h("p", { class: "soft" }, t("evidence.waiting")));
-    const query = new URLSearchParams([...numbers().slice(0, ROWS).map((row) => ["row", row]), ...(evidence.edited ? [["edited", true]] : [])]);
+    const query = new URLSearchParams(numbers().slice(0, ROWS).map((row) => ["row", row]));
     try {
-      const found = await call(`${evidence.base}?${query}`);
+      const found = await call(`${base}?${query}`);
       if (found.failed) throw new Error(t("evidence.failed", { why: found.failed }));
       place.replaceChildren(drawGraph(found.rows.flat()));
     } catch (error) {

@@ -6,7 +6,7 @@ import { language, t } from "./text.js";
 
 const UNDO = 8000; // milliseconds for which a deleted session can be fetched back
 const SEARCHED = 5; // sessions from which on they can be searched
-const FORMS = { html: "HTML", json: "JSON", md: "Markdown", ipynb: "Jupyter" };
+const FORMS = { html: "HTML", json: "JSON" };
 
 /** The list of sessions; `leave` is called where the one that is shown was deleted, `complain` where something fails. */
 export class History {

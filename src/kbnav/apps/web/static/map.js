@@ -14,13 +14,13 @@ const CLOSEST = { tiles: 10, land: 7 }; // the outline has no more detail
 let land;
 
 /** A figure of points with `lat`, `lon` and `text`. */
-export function drawMap(points, tiles, credit) {
+export function drawMap(points, tiles) {
   const view = fitted(points, tiles ? CLOSEST.tiles : CLOSEST.land);
   const behind = s("g", {}, tiles ? tileImages(view, tiles) : graticule(view));
   if (!tiles) outline().then((rings) => behind.prepend(s("path", { d: rings.map((ring) => shape(view, ring)).join(""), class: "land" })), () => null);
   const marks = merged(points, view);
   const label = t("map.label", { n: points.length });
-  return h("figure", { class: "map" }, h("figcaption", {}, label, credit && tiles ? ` · ${credit}` : ""),
+  return h("figure", { class: "map" }, h("figcaption", {}, label),
     s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, behind, marks.map(circle), names(marks)));
 }
 

@@ -5,10 +5,10 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { evidenceOf, showResult } from "./result.js";
+import { showResult } from "./result.js";
 import { t } from "./text.js";
 
-/** A view of a run's query, or of what its reader made of it; those who read a shared run change nothing. */
+/** A view of a run's query, which can be changed and run again; those who read a shared run change nothing. */
 export class QueryView {
   constructor(run, answer, offered) {
     Object.assign(this, { run, answer, offered });
@@ -20,7 +20,7 @@ export class QueryView {
     this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
     this.original = h("button", { type: "button", class: "original", onclick: () => this.restore() }, t("query.original"));
-    this.editor = new QueryEditor({ kb: run.kb, query: (run.edited || answer).query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
+    this.editor = new QueryEditor({ kb: run.kb, query: answer.query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
     this.button = h("button", { type: "button", class: "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
@@ -28,9 +28,8 @@ export class QueryView {
     this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.inWords, this.meaning, this.editor.element,
       h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
       this.problem, this.shown);
-    this.explain(run.edited || answer);
+    this.explain(answer);
     this.changed();
-    if (run.edited) this.show(run.edited.result);
   }
 
   /** What a query asks, in words, and what its ids mean, which the server has put in front of it as comments. */
@@ -59,8 +58,7 @@ export class QueryView {
   }
 
   show(result) {
-    const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : `/api/results/${encodeURIComponent(result.id)}`;
-    this.shown.replaceChildren(absent(result.absence), showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question, evidence: evidenceOf(this.run, this.offered, true) }));
+    this.shown.replaceChildren(absent(result.absence), showResult(result, `/api/results/${encodeURIComponent(result.id)}`, this.offered, this.run.question));
   }
 
   fail(error) {
@@ -80,8 +78,7 @@ export class QueryView {
     const ticking = this.clock();
     const query = this.editor.value;
     try {
-      const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name, run: this.run.id });
-      this.run.edited = found;
+      const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
       this.explain(found);
       this.show(found.result);
     } catch (error) {

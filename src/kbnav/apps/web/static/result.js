@@ -2,7 +2,7 @@
 
 import { imprecise, showCells } from "./cells.js";
 import { drawCharts } from "./chart.js";
-import { call, freshName } from "./client.js";
+import { call } from "./client.js";
 import { h } from "./dom.js";
 import { evidenceButton } from "./evidence.js";
 import { graphButton } from "./graph.js";
@@ -15,23 +15,14 @@ const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
-/** Where the statements behind a run's rows are: those of its answer, or of its query as it was changed. */
-export function evidenceOf(run, offered, edited = false) {
-  const of = offered.share ? `/api/shared/${encodeURIComponent(offered.share)}` : `/api/runs/${encodeURIComponent(run.id)}`;
-  return { base: `${of}/evidence`, dates: `${of}/dates`, edited };
-}
-
-/**
- * A view of a result. `base` is the address that its rows and files are under, `title` what its files are called after,
- * `edited` says of which of a run that is shared. `evidence` has the address at which the statements behind a row are.
- */
-export function showResult(result, base, offered, options = {}) {
-  return new ResultView(result, base, offered, options).element;
+/** A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are called after. */
+export function showResult(result, base, offered, title) {
+  return new ResultView(result, base, offered, title).element;
 }
 
 class ResultView {
-  constructor(result, base, offered, { edited = false, title = "", evidence = null }) {
-    Object.assign(this, { result, base, offered, title, evidence, more: edited ? { edited } : {} });
+  constructor(result, base, offered, title) {
+    Object.assign(this, { result, base, offered, title });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -52,11 +43,10 @@ class ResultView {
     this.where = h("span", { class: "where", role: "status" });
     this.back = h("button", { type: "button", onclick: () => this.move(-PAGE) }, t("rows.previous"));
     this.on = h("button", { type: "button", onclick: () => this.move(PAGE) }, t("rows.next"));
-    this.told = h("span", { class: "soft", role: "status" });
-    const file = (form) => h("a", { href: this.address(form), download: "", onclick: (event) => this.fetchFile(event.target, form) }, FORMS[form]);
+    const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
     const forms = Object.keys(FORMS).filter((form) => form !== "nt" || result.columns.join() === "subject,predicate,object");
     return h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, this.where, result.rows > PAGE && [this.back, this.on],
-      result.rows >= SEARCHED && this.search(), forms.map(file), this.told);
+      result.rows >= SEARCHED && this.search(), forms.map(file));
   }
 
   search() {
@@ -71,18 +61,18 @@ class ResultView {
 
   /** Charts, a timeline, a map, and the statements as a graph. */
   drawings() {
-    const { result, offered, evidence } = this;
+    const { result, offered } = this;
     const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
     return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
-      result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit),
-      evidence && result.rows > 0 && graphButton(evidence, () => this.numbers ?? [])];
+      result.points.length > 0 && drawMap(result.points, offered.tiles),
+      result.rows > 0 && graphButton(`${this.base}/evidence`, () => this.numbers ?? [])];
   }
 
   async load() {
     const turn = ++this.asked;
     this.element.setAttribute("aria-busy", "true");
     const { start, sort, descending, find } = this.state;
-    const query = new URLSearchParams({ start, count: PAGE, sort, descending, find, ...this.more });
+    const query = new URLSearchParams({ start, count: PAGE, sort, descending, find });
     try {
       const page = await call(`${this.base}/rows?${query}`);
       if (turn !== this.asked) return; // another page was asked for meanwhile
@@ -100,9 +90,8 @@ class ResultView {
   }
 
   show(page) {
-    const { evidence } = this;
     this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
-      if (evidence && cells.length) cells.at(-1).append(evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
+      if (cells.length) cells.at(-1).append(evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length));
       return h("tr", {}, cells);
     }));
     this.pictures.replaceChildren(drawPictures(page.rows, this.offered.images));
@@ -111,9 +100,9 @@ class ResultView {
   /** The first of a month or of a year may stand for the whole: what is stated of it says how precise it is. */
   async date(page, turn) {
     const rows = page.numbers.filter((_, place) => page.rows[place].some(imprecise));
-    if (!this.evidence || !rows.length) return;
-    const query = new URLSearchParams([...rows.map((row) => ["row", row]), ...(this.evidence.edited ? [["edited", true]] : [])]);
-    const found = await call(`${this.evidence.dates}?${query}`).catch(() => null);
+    if (!rows.length) return;
+    const query = new URLSearchParams(rows.map((row) => ["row", row]));
+    const found = await call(`${this.base}/dates?${query}`).catch(() => null);
     if (!found || turn !== this.asked) return;
     rows.forEach((row, at) => page.rows[page.numbers.indexOf(row)].forEach((value) => {
       if (imprecise(value)) value.precision = found[at]?.[value.text];
@@ -142,21 +131,8 @@ class ResultView {
     return result.total > result.rows ? total : t("rows.all", { n: result.rows });
   }
 
-  address(form, name = "") {
-    return `${this.base}/${form}?${new URLSearchParams({ title: this.title.slice(0, 200), ...this.more, ...(name && { name }) })}`;
-  }
-
-  /** Give a download a name, by which it is told how many come first. */
-  async fetchFile(anchor, form) {
-    if (this.offered.share) return;
-    const name = freshName();
-    anchor.href = this.address(form, name);
-    let line;
-    do {
-      await new Promise((done) => setTimeout(done, 1000));
-      line = await call(`/api/downloads/${name}`).catch(() => null);
-      this.told.textContent = line?.before ? t("run.before", { n: line.before }) : "";
-    } while (line?.before);
+  address(form) {
+    return `${this.base}/${form}?${new URLSearchParams({ title: this.title.slice(0, 200) })}`;
   }
 
   change(state) {

@@ -6,11 +6,11 @@ import { Awaited } from "./awaited.js";
 import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
-import { h, s } from "./dom.js";
+import { h } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
 import { doubts, readings, understood } from "./readings.js";
-import { evidenceOf, showResult } from "./result.js";
+import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
 
@@ -111,7 +111,7 @@ export class RunView {
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question, evidence: evidenceOf(this.run, this.offered) }) : "",
+      answer.result ? showResult(answer.result, base, this.offered, this.run.question) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
     return head || t("answer.said", { text: answer.text || answer.note });
@@ -128,33 +128,9 @@ export class RunView {
     return parts.join(" · ");
   }
 
-  /** Thumbs, a note, a link to share. */
+  /** The question again, the answer to copy, a link to share. */
   foot(text) {
     const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
-    const note = h("input", { type: "text", class: "opinion", maxlength: 2000, placeholder: t("opinion.placeholder"), "aria-label": t("opinion.note") });
-    note.value = this.run.note || "";
-    const said = h("span", { class: "soft", role: "status" });
-    let thumb = this.run.thumb || "";
-    let saved = Promise.resolve();
-    const put = async () => {
-      try {
-        await call(`${path}/opinion`, "PUT", { thumb, note: note.value });
-        said.textContent = t("opinion.saved");
-      } catch (error) {
-        said.textContent = error.message;
-      }
-    };
-    // One after another: leaving the note for a thumb saves twice, and the last must win.
-    const save = (value) => {
-      thumb = value;
-      up.setAttribute("aria-pressed", String(thumb === "up"));
-      down.setAttribute("aria-pressed", String(thumb === "down"));
-      said.textContent = "";
-      saved = saved.then(put);
-    };
-    const up = h("button", { type: "button", "aria-label": t("opinion.good"), title: t("opinion.good"), "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
-    const down = h("button", { type: "button", "aria-label": t("opinion.bad"), title: t("opinion.bad"), "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
-    note.addEventListener("change", () => save(thumb));
     const shared = h("span", { class: "share" });
     const share = h("button", { type: "button", title: t("share.about") }, t("share.share"));
     share.addEventListener("click", async () => {
@@ -174,14 +150,8 @@ export class RunView {
         shared.textContent = error.message;
       }
     });
-    return h("div", { class: "foot" }, up, down, note, said, againButtons(this.run, this.offered), text && copyButton(t("copy.answer"), () => text), share, shared);
+    return h("div", { class: "foot" }, againButtons(this.run, this.offered), text && copyButton(t("copy.answer"), () => text), share, shared);
   }
-}
-
-/** A thumb; not every machine has a font with one. */
-function hand(turned) {
-  return s("svg", { viewBox: "0 0 24 24", class: "hand", "aria-hidden": "true" },
-    s("path", { transform: `rotate(${turned} 12 12)`, d: "M2 10h4v11H2z M8 21V10l4-8c2 0 3 1 2.6 3.4L14 9h6c1.5 0 2.2 1 1.9 2.3l-1.7 7.9c-.3 1.2-1.1 1.8-2.2 1.8z" }));
 }
 
 /** What is waited for between the steps: a model, rules in its place, or a ranking, which asks none. */

@@ -35,16 +35,6 @@ NAMES = (
 """Predicates of names, the best first."""
 UNTYPED = "resource"
 """Type of a node without ``rdf:type``."""
-FORMATS = {
-    ".nt": "N_TRIPLES",
-    ".ttl": "TURTLE",
-    ".nq": "N_QUADS",
-    ".trig": "TRIG",
-    ".rdf": "RDF_XML",
-    ".owl": "RDF_XML",
-    ".jsonld": "JSON_LD",
-}
-"""The parser's name of each suffix's format."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _WHOLE = frozenset(_XSD + name for name in ("integer", "int", "long", "short", "nonNegativeInteger", "positiveInteger"))
 _REAL = frozenset(_XSD + name for name in ("decimal", "double", "float"))
@@ -187,10 +177,12 @@ def _parsed(path: Path) -> Iterator[Quad]:
     from pyoxigraph import RdfFormat, parse
 
     packed = path.suffix.lower() == ".gz"
-    suffix = Path(path.stem).suffix if packed else path.suffix
-    if suffix.lower() not in FORMATS:
-        raise UsageError(f"{path}: the format must show in the name: {', '.join(FORMATS)}, or one of these with .gz")
-    file_format: RdfFormat = getattr(RdfFormat, FORMATS[suffix.lower()])
+    suffix = (Path(path.stem) if packed else path).suffix.lower().removeprefix(".")
+    file_format = RdfFormat.from_extension({"owl": "rdf"}.get(suffix, suffix))
+    if file_format is None or suffix == "xml":
+        raise UsageError(
+            f"{path}: the format must show in the name: .nt, .ttl, .nq, .trig, .rdf, .owl or .jsonld, or .gz"
+        )
     try:
         with path.open("rb") as raw:
             file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw

@@ -9,7 +9,7 @@ proposes nodes for searches without a filter.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -135,19 +135,6 @@ class LanceVectors(VectorSearch):
             if found.num_rows < depth or hits[-1][1] > 1 - max(found["_distance"].to_pylist()) + _CLOSE:
                 return hits
             depth *= 4
-
-    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
-        """See ``VectorSearch``; a vector is read when its node is first scored."""
-        query = self._query(vector)
-        known = np.full(self.count, np.nan, np.float32)
-
-        def score(nodes: npt.NDArray[np.integer]) -> Vectors:
-            new = np.unique(nodes[np.isnan(known[nodes])])
-            known[new] = np.vecdot(self.rows(new), query)
-            found: Vectors = known[nodes]
-            return found
-
-        return score
 
     def _found(self, query: Vectors, depth: int, where: str = "", *, approximate: bool = False) -> Table:
         search = self._table.search(query, vector_column_name=self._column).distance_type("dot").limit(depth)

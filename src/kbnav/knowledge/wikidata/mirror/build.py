@@ -10,7 +10,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -67,11 +67,15 @@ def build_mirror(
         raise UsageError("nothing to build a mirror from: name at least one file")
     out = out.absolute()
     _check_target(out)
-    with _failing_clearly(out), work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
-        made = work / MADE
-        made.mkdir()
-        info = _build(sources, made, say, concept_base)
-        _put_in_place(made, out, work / REPLACED)
+    try:
+        with work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
+            made = work / MADE
+            made.mkdir()
+            info = _build(sources, made, say, concept_base)
+            _put_in_place(made, out, work / REPLACED)
+    except (OSError, sqlite3.Error) as error:
+        kept = "; the mirror that was there is unchanged" if (out / META).exists() else ""
+        raise UsageError(f"cannot build {out}: {error}{kept}") from error
     return info
 
 
@@ -79,15 +83,6 @@ def _rescue(left: Path, out: Path) -> None:
     """Put back the mirror that a build had taken away when it was killed before it put its own in place."""
     if not out.exists() and (left / REPLACED).is_dir():
         (left / REPLACED).rename(out)
-
-
-@contextmanager
-def _failing_clearly(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        kept = "; the mirror that was there is unchanged" if (out / META).exists() else ""
-        raise UsageError(f"cannot build {out}: {error}{kept}") from error
 
 
 def _check_target(out: Path) -> None:
@@ -105,35 +100,31 @@ def _check_target(out: Path) -> None:
 def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str) -> MirrorInfo:
     begin = time.monotonic()
     store = Store(str(made / TRIPLES))
-    by_source = {source: _load(store, source, say, concept_base) for source in sources if _is_rdf(source)}
+    by_source = {one: _load(store, one, say, concept_base) for one in sources if _kind(one) in _RDF}
     base = concept_base or _base_of(store) or WIKIDATA
-    by_source |= {source: _load(store, source, say, base) for source in sources if not _is_rdf(source)}
+    by_source |= {one: _load(store, one, say, base) for one in sources if one not in by_source}
     read = [by_source[source] for source in sources]
-    _check_form(store, base, sources)
-    store.bulk_extend(_page_facts(store))
-    store.flush()
-    store.optimize()
-    triples = len(store)
-    say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
-    entities, names = build_index(store, made / NAMES, v.Namespaces.of(base))
-    del store  # closes it
-    info = MirrorInfo(
-        built=datetime.now(UTC), triples=triples, entities=entities, names=names, sources=tuple(read), concept_base=base
-    )
-    (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    say(f"{entities:,} entities with {names:,} names; done in {time.monotonic() - begin:.1f} s")
-    return info
-
-
-def _check_form(store: Store, base: str, sources: Sequence[Path]) -> None:
-    """Raise UsageError where the data says nothing of any entity of a Wikibase: other RDF has no mirror."""
-    found = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
-    if len(store) and not found:
+    of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
+    if len(store) and not of_wikibase:
         names = " ".join(source.name for source in sources)
         raise UsageError(
             f"nothing in these files is in the form of a Wikibase (no subject begins with {base}), so no mirror can be "
             f"made: `kbnav sparql serve {names}` serves any RDF, and --kb with its address asks it"
         )
+    facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
+    store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
+    store.flush()
+    store.optimize()
+    triples = len(store)
+    say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
+    entities, count = build_index(store, made / NAMES, v.Namespaces.of(base))
+    del store  # closes it
+    info = MirrorInfo(
+        built=datetime.now(UTC), triples=triples, entities=entities, names=count, sources=tuple(read), concept_base=base
+    )
+    (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")
+    return info
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:
@@ -155,13 +146,6 @@ def _put_in_place(made: Path, out: Path, aside: Path) -> None:
         raise
 
 
-def _page_facts(store: Store) -> Iterator[Quad]:
-    found = store.query(_PAGE_FACTS)
-    if isinstance(found, QuerySolutions):
-        for row in found:
-            yield Quad(row["entity"], row["p"], row["o"])
-
-
 def _kind(source: Path) -> str:
     """The format by the name: ``.nt`` of ``slice.nt.gz``. Raises UsageError for one that is not read."""
     name = source.name.lower().removesuffix(".gz")
@@ -170,10 +154,6 @@ def _kind(source: Path) -> str:
         known = " ".join(sorted({*_RDF, *_JSON}))
         raise UsageError(f"{source}: unknown kind of file; these are read, with or without .gz: {known}")
     return suffix
-
-
-def _is_rdf(source: Path) -> bool:
-    return _kind(source) in _RDF
 
 
 def _base_of(store: Store) -> str:
@@ -190,10 +170,12 @@ def _load(store: Store, source: Path, say: Progress, base: str) -> Source:
     begin, before = time.monotonic(), len(store)
     with closing(_Lines(source, say)) as lines:
         try:
-            if _is_rdf(source):
-                store.bulk_load(cast(BinaryIO, lines), _RDF[_kind(source)])
+            if (kind := _kind(source)) in _RDF:
+                store.bulk_load(cast(BinaryIO, lines), _RDF[kind])
             else:
-                store.bulk_extend(_document_quads(lines, v.Namespaces.of(base), whole=_kind(source) == ".json"))
+                names = v.Namespaces.of(base)
+                documents = _documents(lines, whole=kind == ".json")
+                store.bulk_extend(quad for document in documents for quad in entity_quads(document, names))
         except SyntaxError as error:
             raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -207,10 +189,6 @@ def _load(store: Store, source: Path, say: Progress, base: str) -> Source:
     return Source(name=source.name, bytes=source.stat().st_size, sha256=digest, triples=added)
 
 
-def _open(source: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(source)) if source.suffix.lower() == ".gz" else source.open("rb")
-
-
 class _Lines:
     """A source as the bytes in it, which counts lines and tells of progress while it is read."""
 
@@ -218,7 +196,8 @@ class _Lines:
         self.count = 0
         self._name, self._say = source.name, say
         self._begin = self._told = time.monotonic()
-        self._file = _open(source)
+        packed = source.suffix.lower() == ".gz"
+        self._file = cast(IO[bytes], gzip.open(source)) if packed else source.open("rb")  # noqa: SIM115
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
@@ -239,11 +218,6 @@ class _Lines:
         if now - self._told >= _REPORT_SECONDS:
             self._told = now
             self._say(f"{self._name}: {self.count:,} lines ({self.count / (now - self._begin):,.0f}/s)")
-
-
-def _document_quads(lines: _Lines, names: v.Namespaces, *, whole: bool) -> Iterator[Quad]:
-    for document in _documents(lines, whole=whole):
-        yield from entity_quads(document, names)
 
 
 def _documents(lines: _Lines, *, whole: bool) -> Iterator[Mapping[str, Any]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kbnav.answers.tables import AnswerTable, encodable
 from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
@@ -42,12 +43,10 @@ MIRROR = replace(
 """What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``worker``."""
 BROKEN = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error)
 """What reading a damaged or vanished store or index may raise, deep in code that is right for a sound one."""
-CACHED_BYTES = 16 << 20
-"""Of results, together. What is looked up of names and common entities is looked up for most questions."""
-LARGEST_CACHED = 1 << 18
+MOST_CACHED, LARGEST_CACHED = 1000, 1 << 14
+"""Results of queries that are kept, and bytes of each."""
 _CHANGING = re.compile(r"\b(?:NOW|RAND|UUID|STRUUID|BNODE)\s*\(", re.IGNORECASE)
 """What a query may hold that gives something else each time."""
-T = TypeVar("T")
 
 
 class Mirror:
@@ -70,13 +69,7 @@ class Mirror:
     def entity_data(self, entity_id: str) -> dict[str, Any] | None:
         """The document of Special:EntityData for an id, redirects followed; None where there is no such entity."""
         target = self.documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
-        document = self.documents.document(target) if target else None
-        return None if document is None else {"entities": {target: document}}
-
-    def entity_turtle(self, entity_id: str) -> bytes | None:
-        """The triples of an entity, without those of its statements' nodes, and the usual prefixes."""
-        target = self.documents.resolve(entity_id)
-        return self.documents.turtle(target, self.prefixes) if target else None
+        return {"entities": {target: self.documents.document(target)}} if target else None
 
     def close(self) -> None:
         """End the queries that run, and let go of the files."""
@@ -104,124 +97,93 @@ def run_query(
     return pool.query(prepared, form, graph_form, graph=graph, gone=gone)
 
 
-class _Recent:
-    """The results that were asked for last, up to so many bytes; threads share it. A mirror's data do not change."""
-
-    def __init__(self, most: int = CACHED_BYTES) -> None:
-        self._most, self._size = most, 0
-        self._lock = threading.Lock()
-        self._results: OrderedDict[object, tuple[int, Any]] = OrderedDict()
-
-    def get(self, key: object, make: Callable[[], T], size: Callable[[T], int]) -> T:
-        """The result of a key; made where it is not here, by several threads where they come at once."""
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-                return self._results[key][1]  # type: ignore[no-any-return]
-        made = make()
-        if (bytes_ := size(made)) <= min(LARGEST_CACHED, self._most):
-            with self._lock:
-                self._size += bytes_ - self._results.pop(key, (0, None))[0]
-                self._results[key] = bytes_, made
-                while self._size > self._most:
-                    self._size -= self._results.popitem(last=False)[1][0]
-        return made
-
-
 class LocalApi(ActionApi):
     """A mirror's action API, asked in this process. Raises ServiceError where the mirror is damaged."""
 
     def __init__(self, mirror: Mirror, namespaces: Mapping[str, str], meter: Meter | None = None) -> None:
         self._mirror, self._namespaces, self._meter = mirror, namespaces, meter
-        self._recent = _Recent()
 
     def metered(self, meter: Meter) -> LocalApi:
         """The same, its requests counted."""
-        other = LocalApi(self._mirror, self._namespaces, meter)
-        other._recent = self._recent
-        return other
+        return LocalApi(self._mirror, self._namespaces, meter)
 
     def call(self, **params: str) -> Mapping[str, Any]:
         """See ``ActionApi``."""
         if self._meter:
             self._meter.count("api")
-        asked = {name: encodable(value) for name, value in params.items()}
-        body, code = self._recent.get(
-            tuple(sorted(asked.items())),
-            lambda: _undamaged(lambda: self._mirror.api.answer({**asked, "format": "json"})),
-            lambda answer: LARGEST_CACHED + 1 if answer[1] else len(json.dumps(answer[0])),
-        )
-        check_run()
+        failure = ""
+        try:
+            body, code = self._mirror.api.answer({name: encodable(value) for name, value in params.items()})
+        except BROKEN as error:
+            failure = f"the mirror failed: {type(error).__name__}: {error}"
+        if failure:
+            raise ServiceError(failure)  # without its cause: what the frames of that hold must not leave this thread
+        _check_run()
         if code:
             raise api_error("the mirror", body["error"])
         return body
 
 
 class LocalQueries:
-    """A mirror's queries, run by this process's own pool; as ``QueryService``."""
+    """A mirror's queries, run by this process's own pool; as ``QueryService``. Threads may share one.
+
+    The results that were asked for last are kept: a mirror's data do not change.
+    """
+
+    engine = DIALECTS["wdqs"].engine
+    """The name of the engine whose language it understands."""
 
     def __init__(self, mirror: Mirror, prefixes: Mapping[str, str], allowed: Collection[str], name: str) -> None:
         self._mirror, self._prefixes, self._allowed, self._name = mirror, prefixes, allowed, name
         self._meter: Meter | None = None
-        self._recent = _Recent()
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def metered(self, meter: Meter) -> LocalQueries:
         """The same, its requests counted."""
-        other = LocalQueries(self._mirror, self._prefixes, self._allowed, self._name)
-        other._meter, other._recent = meter, self._recent
+        other = copy.copy(self)
+        other._meter = meter
         return other
-
-    @property
-    def engine(self) -> str:
-        """The name of the engine whose language it understands."""
-        return DIALECTS["wdqs"].engine
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query. Raises what ``prepare`` raises, QueryTimeout, ServiceError."""
         if self._meter:
             self._meter.count("sparql")
-
-        def make() -> Result:
-            pool, prefixes = self._mirror.pool, self._prefixes
-            return run_query(pool, query, prefixes, language=language, services=self._allowed)
-
-        try:
-            if _CHANGING.search(query):
-                result = make()
-            else:
-                result = self._recent.get((query, language), make, lambda one: len(one.body))
-        except QueryError as error:
-            check_run()
-            raise self._reported(error) from error
-        return AnswerTable.from_sparql_json(json.loads(result.body))
+        with self._lock:
+            body = self._recent.get((query, language))
+        if body is None:
+            pool = self._mirror.pool
+            try:
+                body = run_query(pool, query, self._prefixes, language=language, services=self._allowed).body
+            except QueryError as error:
+                _check_run()
+                raise self._reported(error) from error
+            if len(body) <= LARGEST_CACHED and not _CHANGING.search(query):
+                with self._lock:
+                    self._recent[query, language] = body
+                    if len(self._recent) > MOST_CACHED:
+                        self._recent.popitem(last=False)
+        return AnswerTable.from_sparql_json(json.loads(body))
 
     def select(self, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL that kbnav made itself."""
         return self.run(add_prefixes(query, self._prefixes))
 
     def _reported(self, error: QueryError) -> KbnavError:
-        if error.reason == "timeout":
-            limit = f"the query was stopped after {self._mirror.pool.timeout:g} s, the limit of this copy"
-            return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")
-        if error.reason == "syntax":
-            return QuerySyntaxError(f"syntax error: {error}")
-        if error.reason == "busy":
-            return ServiceError(f"{self._name} does not answer now: {error}; ask again later")
-        if error.reason == "broken":
-            return ServiceError(f"the mirror failed: {error}")
+        match error.reason:
+            case "timeout":
+                limit = f"the query was stopped after {self._mirror.pool.timeout:g} s, the limit of this copy"
+                return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")
+            case "syntax":
+                return QuerySyntaxError(f"syntax error: {error}")
+            case "busy":
+                return ServiceError(f"{self._name} does not answer now: {error}; ask again later")
+            case "broken":
+                return ServiceError(f"the mirror failed: {error}")
         return QueryRefused(f"the query service refuses the query: {error}")
 
 
-def _undamaged(call: Callable[[], T]) -> T:
-    """The result of a call. Raises ServiceError where the mirror is damaged."""
-    try:
-        return call()
-    except BROKEN as error:
-        said = f"the mirror failed: {type(error).__name__}: {error}"
-    raise ServiceError(said)  # without its cause: what the frames of that hold must not leave this thread
-
-
-def check_run() -> None:
+def _check_run() -> None:
     """Raise Stopped, or CancelledError, where the run is over that this code is a part of."""
     if cancellation := current_cancellation():
         cancellation.check()

@@ -43,12 +43,6 @@ _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 """Of a child's own: by default each of its threads sets aside 64 MiB of the address space that is limited."""
 _START = 60.0
 """Seconds that a child may take to start."""
-_IDLE_SECONDS = 30.0
-"""Seconds after which a child that no query needs is ended."""
-_MANY = 4
-"""Queries at once from which on a pool is for many who ask: then a child more than are at work is kept ready."""
-_READY = 2
-"""Children that such a pool keeps although no query has needed them for long."""
 _STOPPED = "the query was stopped"
 _CLOSING = "the server is being stopped"
 
@@ -85,7 +79,7 @@ class QueryPool:
         union: bool = False,
         patience: float | None = None,
     ) -> None:
-        """Keep up to ``size`` children; they start when first needed, or where that is 4 or more, a little before.
+        """Keep up to ``size`` children, which start when they are first needed.
 
         Args:
             store: folder of the store.
@@ -100,7 +94,7 @@ class QueryPool:
         self._patience = timeout if patience is None else patience
         self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(memory_limit)]
         self._turns = threading.Semaphore(size)
-        self._size, self._waiting, self._starting, self._closed = size, 0, False, False
+        self._waiting, self._closed = 0, False
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
@@ -173,39 +167,15 @@ class QueryPool:
             except OSError as error:
                 raise QueryError("broken", f"no process can be started for the query: {error}") from error
             self._busy.add(child)
-            if self._size >= _MANY and not (self._idle or self._starting) and len(self._busy) < self._size:
-                self._starting = True
-                threading.Thread(target=self._start_spare, daemon=True, name="kbnav-spare").start()
             return child
-
-    def _start_spare(self) -> None:
-        """Start a child for who asks next; where none can be started, who needs one is told."""
-        child = None
-        with suppress(OSError):
-            child = _Child(self._command)
-        with self._lock:
-            self._starting = False
-            if child and not self._closed:
-                child.idle_since = time.monotonic()
-                self._idle.insert(0, child)
-                return
-        if child:
-            child.end()
 
     def _give_back(self, child: _Child) -> None:
         with self._lock:
             self._busy.discard(child)
-            now, ended = time.monotonic(), []
-            if child.usable() and not self._closed:
-                child.idle_since = now
+            if kept := child.usable() and not self._closed:
                 self._idle.append(child)
-            else:
-                ended.append(child)
-            least = _READY if self._size >= _MANY else 0
-            while len(self._idle) > least and self._idle[0].idle_since < now - _IDLE_SECONDS:  # the last is taken first
-                ended.append(self._idle.pop(0))
-        for one in ended:
-            one.end()
+        if not kept:
+            child.end()
 
     def close(self) -> None:
         """End all children; a query that one of them runs fails."""
@@ -222,7 +192,6 @@ class _Child:
     """One child process, used by one thread at a time."""
 
     def __init__(self, command: list[str]) -> None:
-        self.idle_since = 0.0
         self._killed = self._gave_way = self._ready = False
         self._connection, its_own = multiprocessing.Pipe()
         try:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
@@ -316,7 +316,6 @@ def _julian_from_days(days: int) -> tuple[int, int, int]:
     return d - 4800 + m // 10, m + 3 - 12 * (m // 10), e - (153 * m + 2) // 5 + 1
 
 
-_N = v.UNPLACED
 _SPECIAL_SITES = {
     "commonswiki": "commons.wikimedia.org",
     "specieswiki": "species.wikimedia.org",
@@ -330,44 +329,24 @@ _SPECIAL_SITES = {
     "foundationwiki": "foundation.wikimedia.org",
     "wikifunctionswiki": "www.wikifunctions.org",
 }
-_SPECIAL_HOSTS = {host: site for site, host in _SPECIAL_SITES.items()}
-_SITE_LANGUAGES = {"be_x_old": "be-tarask"}
-_SITE = re.compile(r"(.+?)(wiki|wikiquote|wikinews|wikisource|wikibooks|wikiversity|wikivoyage|wiktionary)")
-_HOST = re.compile(
-    r"([^.]+)\.(wikipedia|wikiquote|wikinews|wikisource|wikibooks|wikiversity|wikivoyage|wiktionary)\.org"
-)
+_SITE = re.compile(r"(.+?)wiki(|quote|news|source|books|versity|voyage)|(.+?)wiktionary")
+_PREDICATES = {
+    "directClaim": "wdt", "claim": "p", "statementProperty": "ps", "statementValue": "psv", "qualifier": "pq",
+    "qualifierValue": "pqv", "reference": "pr", "referenceValue": "prv", "novalue": "wdno",
+}  # fmt: skip
+"""What a property's page says of its predicates, and the namespace of each."""
 
 
 def entity_quads(document: Mapping[str, Any], names: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
-    """The triples of one entity document, in the default graph. Raises BadValue where it is not one."""
+    """The triples of the document of an item or property; of another entity none. Raises BadValue where it is none."""
     try:
-        yield from map(names.placed, _entity(document))
+        found = str(document["id"])
+        if not v.is_entity_id(found):
+            raise BadValue(f"not an entity's id: {found!r}")
+        if v.entity_kind(found) in v.ENTITY_TYPES:
+            yield from _entity(found, document, names)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadValue(f"not an entity document: {error!r}") from error
-
-
-def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
-    found = str(document["id"])
-    if not v.is_entity_id(found):
-        raise BadValue(f"not an entity's id: {found!r}")
-    subject = NamedNode(_N.wd + found)
-    kind = v.entity_kind(found)
-    if kind in v.ENTITY_TYPES:
-        yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
-    yield from _terms(subject, document)
-    if kind == "property":
-        yield from _property(found, str(document.get("datatype", "")))
-    if kind == "lexeme":
-        yield from _lexeme(subject, document)
-    links = _map(document.get("sitelinks"))
-    for link in links.values():
-        yield from _sitelink(subject, link)
-    claims = _map(document.get("claims"))
-    yield from _claims(subject, claims)
-    yield from _counts(subject, claims, links, document)
-    redirects = _map(document.get("redirects"))
-    if redirects:
-        yield Quad(NamedNode(_N.wd + str(redirects["from"])), v.SAME_AS, subject)
 
 
 def _map(value: Any) -> Mapping[str, Any]:
@@ -375,62 +354,38 @@ def _map(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _terms(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
-    yield from _texts(subject, v.RDFS_LABEL, document.get("labels"))
-    yield from _texts(subject, v.DESCRIPTION, document.get("descriptions"))
-    for predicate in (v.LEMMA, v.RDFS_LABEL):
-        yield from _texts(subject, predicate, document.get("lemmas"))
-    for aliases in _map(document.get("aliases")).values():
-        for alias in aliases:
-            yield from _texts(subject, v.ALT_LABEL, {"": alias})
-
-
-def _texts(subject: NamedNode, predicate: NamedNode, texts: Any) -> Iterator[Quad]:
-    for text in _map(texts).values():
-        encoded = encode("monolingualtext", {"text": text["value"], "language": text["language"]})
-        yield Quad(subject, predicate, encoded.term)
-
-
-def _property(found: str, datatype: str) -> Iterator[Quad]:
-    subject = NamedNode(_N.wd + found)
-    if datatype in v.DATATYPES:
-        yield Quad(subject, v.PROPERTY_TYPE, NamedNode(v.WIKIBASE + v.DATATYPES[datatype]))
-    for name, namespace in (
-        ("directClaim", _N.wdt),
-        ("claim", _N.p),
-        ("statementProperty", _N.ps),
-        ("statementValue", _N.psv),
-        ("qualifier", _N.pq),
-        ("qualifierValue", _N.pqv),
-        ("reference", _N.pr),
-        ("referenceValue", _N.prv),
-        ("novalue", _N.wdno),
-    ):
-        yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(namespace + found))
-
-
-def _lexeme(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
-    for predicate, field in ((v.LANGUAGE, "language"), (v.LEXICAL_CATEGORY, "lexicalCategory")):
-        if document.get(field):
-            yield Quad(subject, predicate, NamedNode(_N.wd + str(document[field])))
-    for form in document.get("forms") or ():
-        node = NamedNode(_N.wd + str(form["id"]))
-        yield Quad(subject, v.LEXICAL_FORM, node)
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}Form"))
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Form"))
-        for predicate in (v.REPRESENTATION, v.RDFS_LABEL):
-            yield from _texts(node, predicate, form.get("representations"))
-        for feature in form.get("grammaticalFeatures") or ():
-            yield Quad(node, v.GRAMMATICAL_FEATURE, NamedNode(_N.wd + str(feature)))
-        yield from _claims(node, _map(form.get("claims")))
-    for sense in document.get("senses") or ():
-        node = NamedNode(_N.wd + str(sense["id"]))
-        yield Quad(subject, v.LEXICAL_SENSE, node)
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}LexicalSense"))
-        yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Sense"))
-        for predicate in (v.GLOSS, v.RDFS_LABEL):
-            yield from _texts(node, predicate, sense.get("glosses"))
-        yield from _claims(node, _map(sense.get("claims")))
+def _entity(found: str, document: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
+    subject, kind = NamedNode(n.wd + found), v.entity_kind(found)
+    yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
+    aliases = (alias for group in _map(document.get("aliases")).values() for alias in group)
+    labels, descriptions = (_map(document.get(name)).values() for name in ("labels", "descriptions"))
+    for predicate, texts in ((v.RDFS_LABEL, labels), (v.DESCRIPTION, descriptions), (v.ALT_LABEL, aliases)):
+        for text in texts:
+            yield Quad(subject, predicate, _text(text["value"], text["language"]))
+    if kind == "property":
+        if (datatype := str(document.get("datatype", ""))) in v.DATATYPES:
+            yield Quad(subject, v.PROPERTY_TYPE, NamedNode(v.WIKIBASE + v.DATATYPES[datatype]))
+        for name, namespace in _PREDICATES.items():
+            yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(getattr(n, namespace) + found))
+    links, claims = _map(document.get("sitelinks")), _map(document.get("claims"))
+    for link in links.values():
+        yield from _sitelink(subject, link)
+    for prop, statements in claims.items():
+        preferred = any(statement.get("rank") == "preferred" for statement in statements)
+        for number, statement in enumerate(statements):
+            yield from _statement(subject, prop, statement, number, n, best="preferred" if preferred else "normal")
+    # Counts are on the entity itself, where the query service has them, and not on its page as in the export.
+    stated = [statement for group in claims.values() for statement in group]
+    identifiers = sum(statement["mainsnak"].get("datatype") == "external-id" for statement in stated)
+    counts = {v.STATEMENTS: len(stated), v.IDENTIFIERS: identifiers}
+    counts |= {v.SITELINKS: len(links)} if kind == "item" else {}
+    counts |= {v.VERSION: int(document["lastrevid"])} if document.get("lastrevid") else {}
+    for predicate, count in counts.items():
+        yield Quad(subject, predicate, Literal(str(count), datatype=_INTEGER))
+    if document.get("modified"):
+        yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME))
+    if redirects := _map(document.get("redirects")):
+        yield Quad(NamedNode(n.wd + str(redirects["from"])), v.SAME_AS, subject)
 
 
 def site_host(site: str) -> str:
@@ -440,129 +395,72 @@ def site_host(site: str) -> str:
     match = _SITE.fullmatch(site)
     if match is None:
         return ""
-    language = _SITE_LANGUAGES.get(match[1], match[1].replace("_", "-"))
-    return f"{language}.{'wikipedia' if match[2] == 'wiki' else match[2]}.org"
-
-
-def site_of(article: str) -> str:
-    """The site id of an article's address; empty where the host is not that of a known wiki."""
-    host = urlsplit(article).hostname or ""
-    if host in _SPECIAL_HOSTS:
-        return _SPECIAL_HOSTS[host]
-    match = _HOST.fullmatch(host)
-    if match is None:
-        return ""
-    names = {language: name for name, language in _SITE_LANGUAGES.items()}
-    return f"{names.get(match[1], match[1].replace('-', '_'))}{'wiki' if match[2] == 'wikipedia' else match[2]}"
-
-
-def article_title(article: str) -> str:
-    """The title in an article's address."""
-    return unquote(urlsplit(article).path.removeprefix("/wiki/")).replace("_", " ")
+    family = "wiktionary" if match[3] else f"wiki{match[2] or 'pedia'}"
+    language = (match[1] or match[3]).replace("_", "-")
+    return f"{'be-tarask' if language == 'be-x-old' else language}.{family}.org"
 
 
 def _sitelink(subject: NamedNode, link: Mapping[str, Any]) -> Iterator[Quad]:
-    host = site_host(str(link["site"]))
+    host, title = site_host(str(link["site"])), str(link["title"])
     if not host:
         return
-    title = str(link["title"])
     article = NamedNode(f"https://{host}/wiki/{quote(title.replace(' ', '_'), safe='-_.~:/!$()*,;@')}")
-    code = host.split(".")[0] if _HOST.fullmatch(host) else "en"
+    code = "en" if str(link["site"]) in _SPECIAL_SITES else host.split(".")[0]
     language = v.LANGUAGE_CODES.get(code, code)
     yield Quad(article, v.RDF_TYPE, v.ARTICLE)
     yield Quad(article, v.ABOUT, subject)
     yield Quad(article, v.IN_LANGUAGE, Literal(language))
     yield Quad(article, v.IS_PART_OF, NamedNode(f"https://{host}/"))
-    yield from _texts(article, v.NAME, {"": {"value": title, "language": language}})
-    for badge in link.get("badges") or ():
-        yield Quad(article, v.BADGE, NamedNode(_N.wd + str(badge)))
-
-
-def _counts(
-    subject: NamedNode, claims: Mapping[str, Any], links: Mapping[str, Any], document: Mapping[str, Any]
-) -> Iterator[Quad]:
-    """What the query service keeps on the entity itself, not on its page as the export does."""
-    statements = [statement for group in claims.values() for statement in group]
-    identifiers = sum(statement["mainsnak"].get("datatype") == "external-id" for statement in statements)
-    counts = {v.STATEMENTS: len(statements), v.IDENTIFIERS: identifiers}
-    if v.entity_kind(str(document["id"])) == "item":
-        counts[v.SITELINKS] = len(links)
-    if document.get("lastrevid"):
-        counts[v.VERSION] = int(document["lastrevid"])
-    for predicate, count in counts.items():
-        yield Quad(subject, predicate, Literal(str(count), datatype=_INTEGER))
-    if document.get("modified"):
-        yield Quad(subject, v.DATE_MODIFIED, Literal(str(document["modified"]), datatype=_DATE_TIME))
-
-
-def _claims(subject: NamedNode, claims: Mapping[str, Any]) -> Iterator[Quad]:
-    for prop, statements in claims.items():
-        ranks = {statement.get("rank", "normal") for statement in statements}
-        best = "preferred" if "preferred" in ranks else "normal"
-        for number, statement in enumerate(statements):
-            yield from _statement(subject, prop, statement, number, best=best)
+    yield Quad(article, v.NAME, _text(title, language))
 
 
 def _statement(
-    subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, *, best: str
+    subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, n: v.Namespaces, *, best: str
 ) -> Iterator[Quad]:
-    entity = subject.value.removeprefix(_N.wd)
-    name = str(statement.get("id") or f"{entity}${_digest([prop, number, statement['mainsnak']])}")
-    node = NamedNode(_N.wds + name.replace("$", "-", 1))
-    rank = statement.get("rank", "normal")
-    yield Quad(subject, NamedNode(_N.p + prop), node)
+    main, rank = statement["mainsnak"], statement.get("rank", "normal")
+    name = str(statement.get("id") or f"{subject.value.removeprefix(n.wd)}${_digest([prop, number, main])}")
+    node = NamedNode(n.wds + name.replace("$", "-", 1))
+    yield Quad(subject, NamedNode(n.p + prop), node)
     yield Quad(node, v.RDF_TYPE, v.STATEMENT)
     yield Quad(node, v.RANK, v.RANKS[rank])
-    yield from _snak(node, prop, statement["mainsnak"], _N.ps, _N.psv)
+    yield from _snak(node, prop, main, n.ps, n.psv, n)
     if rank == best:
         yield Quad(node, v.RDF_TYPE, v.BEST_RANK)
-        yield from _truthy(subject, prop, statement["mainsnak"])
-    for snak in _snaks(statement.get("qualifiers")):
-        yield from _snak(node, str(snak["property"]), snak, _N.pq, _N.pqv)
+        yield from _snak(subject, prop, main, n.wdt, "", n)
+    for group in _map(statement.get("qualifiers")).values():
+        for snak in group:
+            yield from _snak(node, str(snak["property"]), snak, n.pq, n.pqv, n)
     for reference in statement.get("references") or ():
-        snaks = _snaks(reference["snaks"])
-        source = NamedNode(_N.wdref + str(reference.get("hash") or _digest(snaks)))
+        snaks = [snak for group in _map(reference["snaks"]).values() for snak in group]
+        source = NamedNode(n.wdref + str(reference.get("hash") or _digest(snaks)))
         yield Quad(node, v.DERIVED_FROM, source)
         yield Quad(source, v.RDF_TYPE, v.REFERENCE)
         for snak in snaks:
-            yield from _snak(source, str(snak["property"]), snak, _N.pr, _N.prv)
+            yield from _snak(source, str(snak["property"]), snak, n.pr, n.prv, n)
 
 
-def _snaks(groups: Any) -> Sequence[Mapping[str, Any]]:
-    return [snak for group in _map(groups).values() for snak in group]
-
-
-def _truthy(subject: NamedNode, prop: str, snak: Mapping[str, Any]) -> Iterator[Quad]:
-    if snak["snaktype"] == "value":
-        yield Quad(subject, NamedNode(_N.wdt + prop), _encoded(snak).term)
-    elif snak["snaktype"] == "somevalue":
-        yield Quad(subject, NamedNode(_N.wdt + prop), BlankNode())
-    else:
-        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
-
-
-def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str) -> Iterator[Quad]:
-    """One snak as the simple triple and, where its value has a node, the triple to that and the node's own."""
+def _snak(
+    subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str, n: v.Namespaces
+) -> Iterator[Quad]:
+    """One snak as the simple triple and, where its value has a node and ``full`` a name, the triple to that too."""
     if snak["snaktype"] == "somevalue":
         yield Quad(subject, NamedNode(simple + prop), BlankNode())
-    elif snak["snaktype"] == "novalue":
-        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
-    else:
-        encoded = _encoded(snak)
-        yield Quad(subject, NamedNode(simple + prop), encoded.term)
-        if encoded.node:
-            node = NamedNode(_N.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
-            yield Quad(subject, NamedNode(full + prop), node)
-            yield Quad(node, v.RDF_TYPE, NamedNode(v.WIKIBASE + encoded.node_type))
-            for name, term in encoded.node:
-                yield Quad(node, NamedNode(v.WIKIBASE + name), term)
-
-
-def _encoded(snak: Mapping[str, Any]) -> Encoded:
+        return
+    if snak["snaktype"] == "novalue":
+        yield Quad(subject, v.RDF_TYPE, NamedNode(n.wdno + prop))
+        return
     value = snak["datavalue"]["value"]
     if isinstance(value, Mapping) and "entity-type" in value:
-        return Encoded(NamedNode(_N.wd + entity_id(value)))
-    return encode(str(snak.get("datatype", "")), value)
+        yield Quad(subject, NamedNode(simple + prop), NamedNode(n.wd + entity_id(value)))
+        return
+    encoded = encode(str(snak.get("datatype", "")), value)
+    yield Quad(subject, NamedNode(simple + prop), encoded.term)
+    if encoded.node and full:
+        node = NamedNode(n.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
+        yield Quad(subject, NamedNode(full + prop), node)
+        yield Quad(node, v.RDF_TYPE, NamedNode(v.WIKIBASE + encoded.node_type))
+        for name, term in encoded.node:
+            yield Quad(node, NamedNode(v.WIKIBASE + name), term)
 
 
 def _digest(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The index of names and texts beside the store: one SQLite file, built once, opened in a millisecond.
 
-Names (labels, aliases, lemmas) are found by their beginning, without case and accents, as wbsearchentities does; texts
+Names (labels, aliases) are found by their beginning, without case and accents, as wbsearchentities does; texts
 (names and descriptions) by all of their words, as the full-text search does, or, where a script has no spaces between
 words, by parts of them: Chinese characters and kana are indexed in pairs. Equal matches are ordered by prominence:
 how many truthy statements an entity has and is the value of, and how many sitelinks.
@@ -13,13 +13,13 @@ import re
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from math import log2
 from pathlib import Path
+from typing import Any
 
-from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
+from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, Store
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
@@ -66,63 +66,23 @@ def any_of(text: str) -> str:
     return " OR ".join(some for part in _OR.split(text) if (some := " ".join(phrases(part))))
 
 
-def as_phrase(text: str) -> str:
-    """The query for the words of a text one behind the other; empty where it has none."""
-    words = [phrase.strip('"* ') for phrase in phrases(text)]
-    return f'"{" ".join(words)}"' if words else ""
-
-
-SCHEMA = """
-CREATE TABLE value (number INTEGER PRIMARY KEY, entity TEXT NOT NULL);
-CREATE VIRTUAL TABLE value_words USING fts5 (text, content='', tokenize='unicode61 remove_diacritics 2');
-"""
-_TEXTS = frozenset(f"{v.WIKIBASE}{v.DATATYPES[name]}" for name in ("string", "monolingualtext"))
+_TEXTS = [NamedNode(f"{v.WIKIBASE}{v.DATATYPES[name]}") for name in ("string", "monolingualtext")]
 """Types of properties whose values are words; identifiers, formulas and names of files are none."""
 
 
-def index_values(store: Store, predicates: Iterable[str], index: sqlite3.Connection, here: v.Namespaces) -> int:
-    """Write the index of the values of a store with these predicates; returns how many there are."""
-    index.executescript(SCHEMA)
-    found = dict.fromkeys(_values(store, _properties(store, predicates, here), here))
-    rows = [(number, entity, split(text)) for number, (entity, text) in enumerate(found, 1)]
-    index.executemany("INSERT INTO value VALUES (?, ?)", (row[:2] for row in rows))
-    index.executemany("INSERT INTO value_words (rowid, text) VALUES (?, ?)", ((one, text) for one, _, text in rows))
-    index.execute("INSERT INTO value_words (value_words) VALUES ('optimize')")
-    return len(rows)
-
-
-def _values(store: Store, properties: Iterable[str], here: v.Namespaces) -> Iterator[tuple[str, str]]:
-    """Entity and text of every value, the same one perhaps as the value of a statement and as truthy."""
-    for property_id in properties:
-        for form in (here.wdt, here.ps, here.pq):
+def _values(store: Store, here: v.Namespaces) -> Iterator[tuple[str, str]]:
+    """Entity and text of every statement and qualifier whose value is a text; the same one perhaps twice."""
+    for described in (quad for kind in _TEXTS for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None)):
+        property_id = here.local_id(described.subject.value) if isinstance(described.subject, NamedNode) else ""
+        for form in (here.wdt, here.ps, here.pq) if property_id else ():
             for quad in store.quads_for_pattern(None, NamedNode(form + property_id), None, None):
-                if not isinstance(quad.object, Literal) or not isinstance(quad.subject, NamedNode):
-                    continue
-                text = quad.object.value
-                if not text or not (quad.object.language or quad.object.datatype.value == f"{v.XSD}string"):
-                    continue
-                entity = here.local_id(quad.subject.value) if form == here.wdt else _subject(store, quad.subject, here)
-                if entity:
-                    yield entity, text
-
-
-def _properties(store: Store, predicates: Iterable[str], here: v.Namespaces) -> list[str]:
-    """The properties whose values may be texts: those of that type, and those whose type is not known."""
-    known: dict[str, str] = {}
-    for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, None, None):
-        if isinstance(quad.subject, NamedNode) and isinstance(quad.object, NamedNode):
-            known[here.local_id(quad.subject.value)] = quad.object.value
-    names = (one.removeprefix(form) for one in predicates for form in (here.wdt, here.ps, here.pq))
-    used = {one for one in names if v.is_entity_id(one)}
-    return sorted(one for one in used if known.get(one, next(iter(_TEXTS))) in _TEXTS)
-
-
-def _subject(store: Store, statement: NamedNode, here: v.Namespaces) -> str:
-    """The entity that a statement is about."""
-    for quad in store.quads_for_pattern(None, None, statement, None):
-        if quad.predicate.value.startswith(here.p) and isinstance(quad.subject, NamedNode):
-            return here.local_id(quad.subject.value)
-    return ""
+                owners: Iterable[Quad] = [quad]
+                if form != here.wdt:  # of a statement, whose entity is what points at it
+                    pointing = store.quads_for_pattern(None, None, quad.subject, None)
+                    owners = (one for one in pointing if one.predicate.value.startswith(here.p))
+                for owner in owners:
+                    if isinstance(owner.subject, NamedNode) and isinstance(quad.object, Literal) and quad.object.value:
+                        yield here.local_id(owner.subject.value), quad.object.value
 
 
 _SCHEMA = """
@@ -130,37 +90,45 @@ CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT
 CREATE TABLE name (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL, label INTEGER NOT NULL,
     text TEXT NOT NULL);
 CREATE TABLE description (entity INTEGER NOT NULL, text TEXT NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5 (names, descriptions, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE value (entity INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5 (
+    names, descriptions, texts, content='', tokenize='unicode61 remove_diacritics 2');
 """
 _FINISH = """
 CREATE INDEX name_folded ON name (folded);
-INSERT INTO words (rowid, names, descriptions)
+CREATE INDEX name_entity ON name (entity);
+CREATE INDEX description_entity ON description (entity);
+CREATE INDEX value_entity ON value (entity);
+INSERT INTO words (rowid, names, descriptions, texts)
     SELECT number,
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM name WHERE entity = number))),
-        split((SELECT group_concat(text, ' ') FROM description WHERE entity = number))
+        split((SELECT group_concat(text, ' ') FROM description WHERE entity = number)),
+        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM value WHERE entity = number)))
     FROM entity;
 DROP TABLE description;
+DROP TABLE value;
 DROP INDEX name_entity;
 INSERT INTO words (words) VALUES ('optimize');
 """
 # An exact match goes before every longer name; a label is worth four times the prominence of an alias, and a name in a
 # language that was not asked for an eighth.
 _PREFIX = """
-SELECT e.id, n.language, n.label, n.text,
-    MAX((n.folded = :query) * 1000 + e.weight + n.label * 2 - (n.language NOT IN ({languages})) * 3) AS score
+SELECT e.id, n.text,
+    MAX((n.folded = :query) * 1000 + e.weight + n.label * 2
+        - (n.language NOT IN (SELECT value FROM json_each(:languages))) * 3) AS score
 FROM name n JOIN entity e ON e.number = n.entity
-WHERE n.folded >= :query AND n.folded < :end AND e.kind = :kind {strict}
-GROUP BY e.number ORDER BY score DESC, e.number LIMIT :limit OFFSET :offset
+WHERE n.folded >= :query AND n.folded < :end AND e.kind = :kind
+GROUP BY e.number ORDER BY score DESC, e.number LIMIT :limit
 """
 _WORDS = """
 SELECT e.id FROM words JOIN entity e ON e.number = words.rowid
-WHERE words MATCH :query AND e.kind IN ({kinds})
-ORDER BY bm25(words, 4.0, 1.0) - e.weight, e.number LIMIT :limit OFFSET :offset
+WHERE words MATCH :query AND e.kind IN (SELECT value FROM json_each(:kinds))
+ORDER BY bm25(words, 4.0, 1.0, 0.0) - e.weight, e.number LIMIT :limit
 """
 _ALIKE = """
 SELECT n.folded, n.text, e.weight FROM name n JOIN entity e ON e.number = n.entity
 WHERE n.folded >= :begin AND n.folded < :end AND LENGTH(n.folded) BETWEEN :length - :off AND :length + :off
-    AND e.kind IN ({kinds})
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
 """
 BEGINNING = 2
 """Letters that a name shares with its misspelling."""
@@ -170,27 +138,11 @@ LONGER = 2
 """Letters by which the two may differ in length."""
 ALIKE = 80
 """How like two names must be, of 100 (twice what they share, by the length of both)."""
-_RANKED = """
-SELECT id FROM entity WHERE id IN (SELECT value FROM json_each(:ids)) AND kind IN ({kinds})
-ORDER BY weight DESC, number
-"""
-_VALUES = """
-SELECT DISTINCT v.entity FROM value_words JOIN value v ON v.number = value_words.rowid WHERE value_words MATCH :query
-"""
-_COUNT = """
-SELECT COUNT(*) FROM words JOIN entity e ON e.number = words.rowid WHERE words MATCH :query AND e.kind IN ({kinds})
-"""
+_INSOURCE = re.compile(r'(?<!\S)insource:\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Match:
-    """An entity that a search by name found, and the name that matched."""
-
-    id: str
-    type: str
-    """``label`` or ``alias``."""
-    language: str
-    text: str
+class BadKeyword(ValueError):
+    """A keyword that cannot be searched for here."""
 
 
 def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) -> tuple[int, int]:
@@ -200,7 +152,7 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
         index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
         numbers: dict[str, int] = {}
         names = 0
-        for predicate, label in ((v.RDFS_LABEL, 1), (v.LEMMA, 1), (v.ALT_LABEL, 0)):
+        for predicate, label in ((v.RDFS_LABEL, 1), (v.ALT_LABEL, 0)):
             names += index.executemany(
                 "INSERT INTO name VALUES (?, ?, ?, ?, ?)",
                 (
@@ -218,11 +170,11 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
         )
-        index.executescript(
-            "CREATE INDEX name_entity ON name (entity); CREATE INDEX description_entity ON description (entity);"
-            + _FINISH
+        index.executemany(
+            "INSERT INTO value VALUES (?, ?)",
+            ((numbers[entity], text) for entity, text in _values(store, here) if entity in numbers),
         )
-        index_values(store, predicates, index, here)
+        index.executescript(_FINISH)
         index.commit()
         index.execute("VACUUM")
     return len(numbers), max(names, 0)
@@ -232,8 +184,7 @@ def _texts(store: Store, predicate: NamedNode, here: v.Namespaces) -> Iterator[t
     """Entity, text and language of every triple with the predicate."""
     for quad in store.quads_for_pattern(None, predicate, None, None):
         entity = here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
-        # Forms and senses of lexemes have labels too, and are no entities of their own to a search.
-        if entity and "-" not in entity and isinstance(quad.object, Literal):
+        if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
             yield entity, quad.object.value, quad.object.language or "und"
 
 
@@ -284,102 +235,50 @@ class Index:
         with self._lock:
             self._sqlite.close()
 
-    def by_name(
-        self,
-        text: str,
-        kind: str,
-        languages: Sequence[str],
-        *,
-        strict: bool = False,
-        limit: int = 7,
-        offset: int = 0,
-    ) -> list[Match]:
-        """Entities of one kind with a name that begins with the text, best first.
-
-        ``languages`` are those asked for, fallbacks included; names in others are found too, unless ``strict``.
-        """
-        query = fold(text)
-        if not query:
-            return []
-        slots = {f"language{number}": language for number, language in enumerate(languages)}
-        listed = ", ".join(f":{slot}" for slot in slots)
-        sql = _PREFIX.format(languages=listed, strict=f"AND n.language IN ({listed})" if strict else "")
-        values = {"query": query, "end": query + "\U0010ffff", "kind": kind, "limit": limit, "offset": offset}
+    def _rows(self, sql: str, **values: object) -> list[Any]:
         with self._lock:
-            rows = self._sqlite.execute(sql, values | slots).fetchall()
-        return [Match(row[0], "label" if row[2] else "alias", row[1], row[3]) for row in rows]
+            return self._sqlite.execute(sql, values).fetchall()
+
+    def by_name(self, text: str, kind: str, languages: Sequence[str], *, limit: int = 7) -> list[tuple[str, str]]:
+        """Id and matching name of entities of one kind with a name that begins with the text, best first.
+
+        ``languages`` are those asked for, fallbacks included; names in others are found too.
+        """
+        query, asked = fold(text), json.dumps(list(languages))
+        end = query + "\U0010ffff"
+        rows = self._rows(_PREFIX, query=query, end=end, kind=kind, limit=limit, languages=asked) if query else []
+        return [(entity, name) for entity, name, _ in rows]
+
+    def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10) -> list[str]:
+        """Ids of entities whose names and descriptions hold all words of the text, best first; none without a word.
+
+        With ``OR`` between words those of one side are enough; ``insource:`` looks into the texts that statements and
+        qualifiers have as values (https://www.mediawiki.org/wiki/Help:CirrusSearch). Raises BadKeyword.
+        """
+        wanted = []
+        for quoted, word in _INSOURCE.findall(text):
+            phrase = word or re.sub(r"\\(.)", r"\1", quoted)
+            if re.match(r"/.*/", phrase):
+                raise BadKeyword("insource: regular expressions are not searched for here, only words")
+            if words := " ".join(one.strip('"* ') for one in phrases(phrase)):
+                wanted.append(f'texts : "{words}"')
+        if query := any_of(_INSOURCE.sub(" ", text)):
+            wanted.append(f"{{names descriptions}} : ({query})")
+        if not wanted:
+            return []
+        rows = self._rows(_WORDS, query=" AND ".join(wanted), kinds=json.dumps(list(kinds)), limit=limit)
+        return [row[0] for row in rows]
 
     def alike(self, text: str, kinds: Sequence[str]) -> str:
         """The name most like a text that is none, of those with its first letters; empty where none is like it."""
         query = fold(text)
-        begin = query[:BEGINNING]
         if len(query) < SHORTEST:
             return ""
         from rapidfuzz import fuzz
 
-        slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}
-        sql = _ALIKE.format(kinds=", ".join(f":{slot}" for slot in slots))
-        values = {"begin": begin, "end": begin + "\U0010ffff", "length": len(query), "off": LONGER}
-        with self._lock:
-            rows = self._sqlite.execute(sql, values | slots).fetchall()
+        begin, asked = query[:BEGINNING], json.dumps(list(kinds))
+        end = begin + "\U0010ffff"
+        rows = self._rows(_ALIKE, begin=begin, end=end, length=len(query), off=LONGER, kinds=asked)
         scored = [(fuzz.ratio(query, folded), weight, name) for folded, name, weight in rows]
         best = max(scored, default=(0.0, 0.0, ""))
         return str(best[2]) if best[0] >= ALIKE else ""
-
-    def by_value(self, phrase: str) -> list[str]:
-        """Ids of all entities with a statement or qualifier whose text has these words one behind the other."""
-        query = as_phrase(phrase)
-        if not query:
-            return []
-        with self._lock:
-            return [row[0] for row in self._sqlite.execute(_VALUES, {"query": query})]
-
-    def ranked(self, ids: Collection[str], kinds: Sequence[str]) -> list[str]:
-        """Those of the ids that are entities of these kinds, the most prominent first."""
-        slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}
-        sql = _RANKED.format(kinds=", ".join(f":{slot}" for slot in slots))
-        with self._lock:
-            return [row[0] for row in self._sqlite.execute(sql, {"ids": json.dumps(list(ids))} | slots)]
-
-    def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10, offset: int = 0) -> tuple[list[str], int]:
-        """Ids of entities whose names and descriptions hold all words of the text, best first; and how many there are.
-
-        With ``OR`` between words, as the full-text search of Wikidata has it, those of one side are enough.
-
-        Without a word in the text, none.
-        """
-        query = any_of(text)
-        if not query:
-            return [], 0
-        slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}
-        listed = ", ".join(f":{slot}" for slot in slots)
-        values = {"query": query, "limit": limit, "offset": offset} | slots
-        with self._lock:
-            rows = self._sqlite.execute(_WORDS.format(kinds=listed), values).fetchall()
-            total = self._sqlite.execute(_COUNT.format(kinds=listed), values).fetchone()[0]
-        return [row[0] for row in rows], total
-
-
-_INSOURCE = re.compile(r'(?<!\S)insource:\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.IGNORECASE)
-
-
-class BadKeyword(ValueError):
-    """A keyword that cannot be searched for here."""
-
-
-def by_keywords(index: Index, search: str, kinds: Sequence[str]) -> list[str] | None:
-    """All entities whose texts fit each ``insource:`` of a search, and the words beside it, best first.
-
-    As https://www.mediawiki.org/wiki/Help:CirrusSearch has it; here it looks into the texts that statements and
-    qualifiers have as values. None where a search has no such keyword. Raises BadKeyword.
-    """
-    phrases_ = [match[2] or re.sub(r"\\(.)", r"\1", match[1]) for match in _INSOURCE.finditer(search)]
-    if not phrases_:
-        return None
-    if any(re.match(r"/.*/", phrase) for phrase in phrases_):
-        raise BadKeyword("insource: regular expressions are not searched for here, only words")
-    words = " ".join(_INSOURCE.sub(" ", search).split())
-    found = [set(index.by_value(phrase)) for phrase in phrases_]
-    if words:
-        found.append(set(index.by_words(words, kinds, limit=-1)[0]))
-    return index.ranked(set.intersection(*found), kinds)

@@ -22,7 +22,6 @@ from kbnav.settings.model import Endpoints
 
 _SPARQL_PATHS = ("/sparql", "/bigdata/namespace/wdq/sparql")
 _JSON = "application/json; charset=utf-8"
-_TURTLE = "text/turtle; charset=utf-8"
 
 
 class MirrorServer(Listening):
@@ -87,22 +86,20 @@ class MirrorServer(Listening):
     async def _entity_data(self, request: Request) -> Response:
         name, _, form = request.path_params["name"].partition(".")
         entity_id = name.upper()
-        if form not in ("", "json", "ttl"):
-            return failure(406, "a mirror has entity data as .json and .ttl only")
+        if form not in ("", "json"):
+            return failure(406, "a mirror has entity data as .json only")
         if not v.is_entity_id(entity_id):
             return failure(400, f"not an id of an entity: {entity_id[:100]}")
 
         def answer() -> Response:
-            if form == "ttl" and (turtle := self.mirror.entity_turtle(entity_id)) is not None:
-                return Response(turtle, media_type=_TURTLE)
-            if form != "ttl" and (document := self.mirror.entity_data(entity_id)) is not None:
+            if (document := self.mirror.entity_data(entity_id)) is not None:
                 return Response(_dump(document), media_type=_JSON)
             return failure(404, f"no entity with the id {entity_id} was found")
 
         return await in_thread(answer)
 
     async def _page(self, request: Request) -> Response:
-        entity_id = request.path_params["name"].removeprefix("Property:").removeprefix("Lexeme:")
+        entity_id = request.path_params["name"].removeprefix("Property:")
         if ":" in entity_id:
             return failure(404, "there is nothing at this path")
         return Response(status_code=303, headers={"Location": f"/wiki/Special:EntityData/{quote(entity_id)}.json"})

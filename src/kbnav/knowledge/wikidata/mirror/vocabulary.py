@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from pyoxigraph import NamedNode, Quad
+from pyoxigraph import NamedNode
 
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
 
 WIKIBASE = "http://wikiba.se/ontology#"
 SCHEMA = "http://schema.org/"
-ONTOLEX = "http://www.w3.org/ns/lemon/ontolex#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 GENID = "/.well-known/genid/"
 """In the IRIs that stand for blank nodes, under any host."""
@@ -33,7 +31,6 @@ ARTICLE = NamedNode(f"{SCHEMA}Article")
 DATASET = NamedNode(f"{SCHEMA}Dataset")
 VERSION = NamedNode(f"{SCHEMA}version")
 DATE_MODIFIED = NamedNode(f"{SCHEMA}dateModified")
-BADGE = NamedNode(f"{WIKIBASE}badge")
 SAME_AS = NamedNode("http://www.w3.org/2002/07/owl#sameAs")
 DERIVED_FROM = NamedNode("http://www.w3.org/ns/prov#wasDerivedFrom")
 REFERENCE = NamedNode(f"{WIKIBASE}Reference")
@@ -44,21 +41,13 @@ PROPERTY_TYPE = NamedNode(f"{WIKIBASE}propertyType")
 STATEMENTS = NamedNode(f"{WIKIBASE}statements")
 SITELINKS = NamedNode(f"{WIKIBASE}sitelinks")
 IDENTIFIERS = NamedNode(f"{WIKIBASE}identifiers")
-LEMMA = NamedNode(f"{WIKIBASE}lemma")
-LEXICAL_CATEGORY = NamedNode(f"{WIKIBASE}lexicalCategory")
-LANGUAGE = NamedNode("http://purl.org/dc/terms/language")
-LEXICAL_FORM = NamedNode(f"{ONTOLEX}lexicalForm")
-LEXICAL_SENSE = NamedNode(f"{ONTOLEX}sense")
-REPRESENTATION = NamedNode(f"{ONTOLEX}representation")
-GRAMMATICAL_FEATURE = NamedNode(f"{WIKIBASE}grammaticalFeature")
-GLOSS = NamedNode("http://www.w3.org/2004/02/skos/core#definition")
 
 RANKS = {
     "preferred": NamedNode(f"{WIKIBASE}PreferredRank"),
     "normal": NamedNode(f"{WIKIBASE}NormalRank"),
     "deprecated": NamedNode(f"{WIKIBASE}DeprecatedRank"),
 }
-ENTITY_TYPES = {"item": "Item", "property": "Property", "lexeme": "Lexeme"}
+ENTITY_TYPES = {"item": "Item", "property": "Property"}
 
 _NAMES = (
     "wikibase-item wikibase-property wikibase-lexeme wikibase-form wikibase-sense string external-id url commonsMedia "
@@ -125,16 +114,5 @@ class Namespaces:
         tail = iri[len(self.wd) :] if iri.startswith(self.wd) else ""
         return tail if is_entity_id(tail) else ""
 
-    def placed(self, quad: Quad) -> Quad:
-        """A triple that was made with the IRIs of ``UNPLACED``, with those of this Wikibase."""
-        return Quad(self._placed(quad.subject), self._placed(quad.predicate), self._placed(quad.object))
 
-    def _placed(self, term: Any) -> Any:
-        if not isinstance(term, NamedNode) or not term.value.startswith(_NOWHERE):
-            return term
-        return NamedNode(self.wd.removesuffix("entity/") + term.value[len(_NOWHERE) :])
-
-
-_NOWHERE = "urn:kbnav:unplaced/"
-UNPLACED = Namespaces.of(f"{_NOWHERE}entity/")
 OF_WIKIDATA = Namespaces.of(WIKIDATA)
