@@ -13,7 +13,7 @@ from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
-from kbnav.knowledge.sparql.diagnose import diagnose_empty, is_empty_result, lost_values
+from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result, lost_values
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -204,12 +204,9 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     def holds(ask: str) -> bool:
         return bool(context.kb.execute_query(ask, language=context.language).boolean)
 
-    def count(select: str) -> int:
-        cell = context.kb.execute_query(select, language=context.language).rows[0][0]
-        return int(cell.value) if cell is not None else 0
-
     certain = not len(table) or table.boolean is not None
-    return diagnose_empty(query, holds, count, certain=certain, partial=is_mirror(context.kb.state()))
+    found = diagnosis(query, holds, certain=certain, partial=is_mirror(context.kb.state()))
+    return found.text if found else None
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

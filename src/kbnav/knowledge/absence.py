@@ -61,7 +61,7 @@ class _Looking:
     def told(self) -> Absence:
         certain = not len(self._table) or self._table.boolean is not None
         try:
-            found = diagnosis(self._query, self._holds, self._number, certain=certain)
+            found = diagnosis(self._query, self._holds, certain=certain)
         except KbnavError:
             found = None
         if found is None:
@@ -109,9 +109,9 @@ class _Looking:
             return self._otherwise(found.part, found.text)
         before = list(found.before)
         for step in steps[:-1]:
-            if not self._ask([*before, _text(step)]):
+            if not self._ask([*before, step.text()]):
                 return self._of_step(found, step, before)
-            before.append(_text(step))
+            before.append(step.text())
         return self._of_step(found, steps[-1], before)
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
@@ -121,27 +121,20 @@ class _Looking:
         relation = (named[1] or named[2]) if named else ""
         subjects = self._ends(step.subject, before)
         if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
-            return self._of_unused(found, self._name(relation) or verb, subjects)
+            if self._partial:  # a copy may lack its uses
+                return self._of_anchors(found, subjects)
+            return Absence("asks wrongly", f"Nothing here has {self._name(relation) or verb}.", found.part)
         for end in (*subjects, *self._ends(step.object, before)):
             if not self._ask([f"<{end}> ?{self._any} ?{self._any}2"]) and not self._ask(
                 [f"?{self._any} ?{self._any}2 <{end}>"]
             ):
-                return self._of_unknown(found, end)
+                name = self._name(self._words.entity_id(end)) or f"<{end}>"
+                if self._partial:
+                    return Absence("partial copy", f"This copy says nothing of {name}. {_COPY}", found.part)
+                return Absence("asks wrongly", f"There is no {name} here.", found.part)
         if wrong := self._wrong_kind(found, step, verb, before, subjects):
             return wrong
         return self._of_anchors(found, subjects)
-
-    def _of_unused(self, found: Diagnosis, name: str, subjects: Sequence[str]) -> Absence:
-        """Of a property that nothing here has: in the whole it is the wrong one, a copy may lack its uses."""
-        if self._partial:
-            return self._of_anchors(found, subjects)
-        return Absence("asks wrongly", f"Nothing here has {name}.", found.part)
-
-    def _of_unknown(self, found: Diagnosis, end: str) -> Absence:
-        name = self._words.entity_id(end) or f"<{end}>"
-        if self._partial:
-            return Absence("partial copy", f"This copy says nothing of {self._name(name)}. {_COPY}", found.part)
-        return Absence("asks wrongly", f"There is no {name} here.", found.part)
 
     def _wrong_kind(
         self, found: Diagnosis, step: Pattern, verb: str, before: Sequence[str], subjects: Sequence[str]
@@ -272,31 +265,17 @@ class _Looking:
     def _holds(self, ask: str) -> bool:
         return bool(self._kb.execute_query(ask, language=self._language).boolean)
 
-    def _number(self, select: str) -> int:
-        rows = self._kb.execute_query(select, language=self._language).rows
-        cell = rows[0][0] if rows else None  # some answer a count of nothing with no row
-        return int(cell.value) if cell is not None else 0
-
     def _rows(self, select: str) -> AnswerTable:
         return self._kb.execute_query(self._prologue + select, language=self._language)
-
-
-def _text(pattern: Pattern) -> str:
-    verb = pattern.verb if isinstance(pattern.verb, str) else pattern.verb.text()
-    return f"{pattern.subject} {verb} {pattern.object}"
 
 
 def _steps(pattern: Pattern, any_of: str) -> list[Pattern]:
     """A pattern as triples of one property each, a sequence taken step by step; none where a step is anything else."""
     if isinstance(pattern.verb, str):
         return []
-    parts = pattern.verb.parts if pattern.verb.kind == "/" else (pattern.verb,)
-    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(parts) - 1)), pattern.object]
-    found = []
-    for part, start, end in zip(parts, ends, ends[1:], strict=False):
-        turned = part.kind == "^"
-        inner = part.parts[0] if turned else part
-        if inner.kind != "iri":
-            return []
-        found.append(Pattern(end, inner, start) if turned else Pattern(start, inner, end))
-    return found
+    steps = pattern.verb.steps()
+    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(steps) - 1)), pattern.object]
+    if any(step.kind != "iri" for step, _ in steps):
+        return []
+    placed = zip(steps, ends, ends[1:], strict=False)
+    return [Pattern(end, step, start) if back else Pattern(start, step, end) for (step, back), start, end in placed]

@@ -79,7 +79,10 @@ def test_a_statement_is_told_with_its_qualifiers_and_that_any_rank_counts():
         ("SELECT ?p { VALUES ?p { wd:Q7186 wd:Q64 } }", "[p] is one of: Marie Curie, Berlin"),
         ("SELECT ?p { VALUES (?p ?q) { (wd:Q7186 1) } }", "[p], [q] is one of: Marie Curie – 1"),
         ("SELECT ?p { BIND(YEAR(?d) + 1 AS ?p) }", "[p] stands for the year of [d] + 1"),
-        ("SELECT ?p { ?p wdt:P131+ wd:Q64 }", "[p] leads to Berlin by one or more steps along “located in”"),
+        (
+            "SELECT ?p { ?p wdt:P40+ wd:Q64 }",
+            "what is reached from [p] by one or more steps along “child”: Berlin",
+        ),
         ("SELECT ?p { ?p wdt:P131* wd:Q64 }", "[p]: Berlin, or something that leads to it by steps along “located in”"),
         ("SELECT ?p { ?p wdt:P131 wd:Q64 }", "[p], located in: Berlin"),
         ("SELECT ?p { wd:Q64 ^wdt:P27 ?p }", "citizenship of [p]: Berlin"),

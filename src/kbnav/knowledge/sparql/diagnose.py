@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
     Bind,
+    Call,
     Element,
     Filter,
     Group,
@@ -27,6 +27,7 @@ from kbnav.knowledge.sparql.syntax import (
     Query,
     Triples,
     UnreadQuery,
+    Value,
     is_literal,
     read_query,
     visible,
@@ -34,11 +35,7 @@ from kbnav.knowledge.sparql.syntax import (
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
 
-Count = Callable[[str], int]
-"""Runs a SELECT query whose one value is a number."""
-
 _MAX_PROBES = 6
-_COUNTED = 1_000
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
 _VARIABLE = re.compile(r"[?$](\w+)")
@@ -79,23 +76,9 @@ def is_empty_result(query: str, table: AnswerTable) -> bool:
     return False
 
 
-def diagnose_empty(
-    query: str,
-    ask: Callable[[str], bool | int],
-    count: Count | None = None,
-    *,
-    certain: bool = True,
-    partial: bool = False,
-) -> str | None:
-    """What ``diagnosis`` finds, as a sentence or two."""
-    found = diagnosis(query, ask, count, certain=certain, partial=partial)
-    return found.text if found else None
-
-
 def diagnosis(
     query: str,
-    ask: Callable[[str], bool | int],
-    count: Count | None = None,
+    ask: Callable[[str], bool],
     *,
     certain: bool = True,
     partial: bool = False,
@@ -108,7 +91,6 @@ def diagnosis(
         query: a SELECT or ASK query that parsed, and whose result says nothing.
         ask: runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
             timeout, no more is said than what was found out before.
-        count: counts the matches of another form of a statement, once; without it ``ask`` says whether there are any.
         certain: the pattern has no match; else, as where a count is 0, that is asked first.
         partial: the knowledge base is a part of another.
     """
@@ -116,7 +98,7 @@ def diagnosis(
         read = read_query(query)
         if read.form not in ("SELECT", "ASK") or read.where.select is not None:
             return None
-        return _Probes(query, read, ask, count).diagnosis(certain, partial)
+        return _Probes(query, read, ask).diagnosis(certain, partial)
     except (TellModel, QuerySyntaxError, UnreadQuery):
         return None
 
@@ -135,8 +117,8 @@ class _Part:
 
 
 class _Probes:
-    def __init__(self, query: str, read: Query, ask: Callable[[str], bool | int], count: Count | None) -> None:
-        self._prologue, self._ask, self._count = read.prologue, ask, count
+    def __init__(self, query: str, read: Query, ask: Callable[[str], bool]) -> None:
+        self._prologue, self._ask = read.prologue, ask
         self._any = fresh_variable(query, "any")
         terms = Terms(query, WIKIDATA_VOCABULARY)
         parts = [part for element in read.where.elements for part in _parts(query, element, terms)]
@@ -180,8 +162,8 @@ class _Probes:
     def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[_Part]) -> tuple[str, Diagnosis]:
         """What there is in place of a pattern: another form of statement, the other way round, another use of it."""
         other, rest = self._other_form(pattern, before)
-        if other and (number := self._number([*rest, _Part(other)])):
-            hint = f", but `{other}` has {number}{'' if found.alone else ' there'}"
+        if other and self._holds([*rest, _Part(other)]):
+            hint = f", but `{other}` has matches{'' if found.alone else ' there'}"
             return hint, replace(found, instead=other)
         prefix = pattern.relation.partition(":")[0]
         if prefix in ("wdt", "ps") and not is_literal(pattern.object):
@@ -212,17 +194,7 @@ class _Probes:
 
     def _holds(self, parts: Sequence[_Part]) -> bool:
         # A dot behind a FILTER or a group is allowed, and needed behind triples.
-        return bool(self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}"))
-
-    def _number(self, parts: Sequence[_Part]) -> str:
-        """How many matches some parts have, in words; empty where they have none or that is not known."""
-        if self._count is None:
-            return "matches" if self._holds(parts) else ""
-        inner = f"SELECT * {{ {' . '.join(part.text for part in parts)} }} LIMIT {_COUNTED + 1}"
-        found = self._count(f"{self._prologue}SELECT (COUNT(*) AS ?{self._any}) {{ {{ {inner} }} }}")
-        if found > _COUNTED:
-            return f"over {_COUNTED:,} matches"
-        return f"{found:,} {'match' if found == 1 else 'matches'}" if found else ""
+        return self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}")
 
 
 def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
@@ -253,29 +225,19 @@ def lost_values(query: str, table: AnswerTable) -> list[str]:
         return []
     lacking = {f"?{name}" for place, name in enumerate(table.columns) if any(row[place] is None for row in table.rows)}
     try:
-        found = list(_joined_things(query, lacking))
-        where = read_query(query).where
+        read = read_query(query)
     except (QuerySyntaxError, UnreadQuery):
         return []
+    found = []
+    for one in read.select.expressions if read.select else ():
+        match one.node:
+            case Call(name="GROUP_CONCAT", arguments=(Value(text=text),)) if one.variable in lacking:
+                found.append(
+                    f"{one.variable} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no "
+                    f"value in places; write GROUP_CONCAT(STR({text}))."
+                )
     full = {f"?{name}" for name in table.columns} - lacking if table.rows else set()
-    return [*found, *_cut_off(query, where, frozenset(where.visible), full)]
-
-
-def _joined_things(query: str, lacking: set[str]) -> Iterator[str]:
-    """``GROUP_CONCAT(?x)`` whose column has empty cells."""
-    tokens = tokenize(query)
-    for place, token in enumerate(tokens):
-        if not token.is_word("GROUP_CONCAT"):
-            continue
-        inside = [one for one in tokens[place + 2 : place + 5] if not one.is_word("DISTINCT")]
-        behind = pairwise(tokens[place:])
-        column = next(("?" + two.text[1:] for one, two in behind if one.is_word("AS")), "")
-        if column in lacking and [one.kind for one in inside[:1]] == ["variable"] and inside[1].text in (")", ";"):
-            text = inside[0].text
-            yield (
-                f"{column} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no value in "
-                f"places; write GROUP_CONCAT(STR({text}))."
-            )
+    return [*found, *_cut_off(query, read.where, frozenset(read.where.visible), full)]
 
 
 def _cut_off(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:

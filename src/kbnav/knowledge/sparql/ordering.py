@@ -382,7 +382,8 @@ class _Ordering:
 
     def _steps(self, pattern: Pattern) -> list[_Part]:
         subject, last = (self._new(end) if end.startswith("_:") else end for end in (pattern.subject, pattern.object))
-        paths = [(pattern.verb, False)] if isinstance(pattern.verb, str) else _sequence(pattern.verb)
+        paths: Sequence[tuple[Path | str, bool]]
+        paths = [(pattern.verb, False)] if isinstance(pattern.verb, str) else pattern.verb.steps()
         ends = [subject, *(self._new() for _ in paths[1:]), last]
         steps = [
             Pattern(end, path, start) if turned else Pattern(start, path, end)
@@ -397,12 +398,3 @@ class _Ordering:
         if blank:
             self._blank[blank] = name
         return name
-
-
-def _sequence(path: Path, turned: bool = False) -> list[tuple[Path | str, bool]]:
-    """The steps of a path, each with whether it is gone backwards."""
-    if path.kind == "^":
-        return _sequence(path.parts[0], not turned)
-    if path.kind == "/":
-        return [step for part in (reversed(path.parts) if turned else path.parts) for step in _sequence(part, turned)]
-    return [(path, turned)]

@@ -49,6 +49,14 @@ class Path:
             case _:
                 return f"{inner[0]}{self.kind}" if self.parts[0].kind == "iri" else f"({inner[0]}){self.kind}"
 
+    def steps(self, back: bool = False) -> list[tuple[Path, bool]]:
+        """The steps of a sequence, each with whether it is gone backwards."""
+        if self.kind == "^":
+            return self.parts[0].steps(not back)
+        if self.kind == "/":
+            return [step for part in (reversed(self.parts) if back else self.parts) for step in part.steps(back)]
+        return [(self, back)]
+
 
 @dataclass(frozen=True)
 class Pattern:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from kbnav.answers.tables import SKB_NODE, AnswerTable
@@ -21,7 +21,6 @@ from kbnav.knowledge.sparql.syntax import (
     Call,
     Element,
     Exists,
-    Expression,
     Filter,
     Group,
     Include,
@@ -38,6 +37,7 @@ from kbnav.knowledge.sparql.syntax import (
     bound_variables,
     is_literal,
     is_variable,
+    nodes_of,
     parse_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
@@ -56,6 +56,7 @@ from kbnav.knowledge.sparql.vocabulary import (
 )
 
 LANGUAGES = ("en", "de", "fr")
+_TYPE = STANDARD_PREFIXES["rdf"] + "type"
 _END_TIME = "P582"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")
@@ -178,26 +179,6 @@ def phrases_of(language: str) -> Phrases:
     return Phrases(**tomllib.loads(file.read_text(encoding="utf-8")))
 
 
-class _Property(NamedTuple):
-    role: str
-    id: str
-    label: str
-
-
-@dataclass(frozen=True)
-class _Statements:
-    """The statements of a group by their node.
-
-    ``leads`` has the patterns that lead to them (``?x p:P39 ?statement``), ``about`` those about them; ``elsewhere``
-    are the variables that the query writes outside the group's own patterns.
-    """
-
-    leads: Mapping[str, Pattern]
-    about: Mapping[str, Sequence[Pattern]]
-    elsewhere: frozenset[str]
-    done: set[str] = field(default_factory=set)
-
-
 class _Writer:
     """Puts the parts of one query into words; remarks and what has no words are collected on the way."""
 
@@ -210,12 +191,8 @@ class _Writer:
         self._bound = frozenset(bound_variables(self._read))
         self._instance, self._wider, self._end = map(vocabulary.of, (INSTANCE_OF, SUBCLASS_OF, _END_TIME))
         self._unsaid: dict[str, None] = {}
-        self._with_subclasses: dict[str, None] = {}
-        self._without_subclasses: dict[str, None] = {}
-        self._any_rank: dict[str, None] = {}
+        self._noted: dict[str, dict[str, None]] = {"with_subclasses": {}, "without_subclasses": {}, "any_rank": {}}
         self._only_current = False
-
-    # The query
 
     def whole(self) -> Verbalization:
         """The query in words."""
@@ -226,8 +203,17 @@ class _Writer:
             head = self._say({"ASK": "asks", "CONSTRUCT": "builds", "DESCRIBE": "describes"}[read.form])
             if read.form != "ASK":
                 self._unsaid[f"what {read.form} gives"] = None
-            lines = (self._headed(head, read.where), *self._tail(read.tail))
-        return Verbalization(lines, tuple(self._remarks()), tuple(self._unsaid))
+            inner = self._group(read.where)
+            lines = (Line(self._say("where", head=head), inner) if inner else Line(head), *self._tail(read.tail))
+        for name in self._noted["with_subclasses"]:
+            self._noted["without_subclasses"].pop(name, None)
+        remarks = [self._say(name, names=", ".join(found)) for name, found in self._noted.items() if found]
+        if self._only_current:
+            remarks.append(self._say("only_current"))
+        counts = (one.node for one in read.select.expressions) if read.select is not None else ()
+        if any(isinstance(one, Call) and one.name == "COUNT" and not one.distinct for one in counts):
+            remarks.append(self._say("repeats"))
+        return Verbalization(lines, tuple(remarks), tuple(self._unsaid))
 
     def on_one_line(self, group: Group) -> str:
         """A group's conditions with semicolons between."""
@@ -235,93 +221,92 @@ class _Writer:
 
     def _select(self, select: Select) -> tuple[Line, ...]:
         prepared = [Line(self._say("prepared", name=name), self._select(one)) for name, one in select.named]
-        return (*prepared, self._headed(self._head(select), select.where), *self._tail(select.tail))
-
-    def _headed(self, head: str, where: Group) -> Line:
-        lines = self._group(where)
-        return Line(self._say("where", head=head), lines) if lines else Line(head)
+        head, inner = self._head(select), self._group(select.where)
+        own = Line(self._say("where", head=head), inner) if inner else Line(head)
+        return (*prepared, own, *self._tail(select.tail))
 
     def _head(self, select: Select) -> str:
+        """What a SELECT gives."""
         nodes = [one.node for one in select.expressions]
-        keys = {
-            key.variable or (key.node.text if isinstance(key.node, Value) else str(place)): key.node
-            for place, key in enumerate(
-                key for one in select.tail.modifiers if one.kind == "GROUP BY" for key in one.expressions
-            )
-        }
-        if len(nodes) == 1 and not keys and len(select.variables) <= 1 and _counts(nodes[0]):
-            return self._counted(nodes[0])
-        grouped = bool(keys) and any(map(_is_aggregate, nodes))
-        columns = ", ".join(self._columns(select, keys if grouped else {}))
-        if grouped:  # the name or description of a key says nothing beside it
-            own = (self._expression(node) for name, node in keys.items() if self._filled(name)[0] not in keys)
-            return self._say("for_each", keys=", ".join(own), columns=columns)
-        if nodes:
-            return self._say("gives", columns=columns)
-        return self._say("lists_each_once" if select.distinct else "lists", columns=columns)
-
-    def _counted(self, node: Node) -> str:
-        assert isinstance(node, Call)
-        if node.star:
-            return self._say("counts_rows")
-        what = ", ".join(map(self._expression, node.arguments))
-        return self._say("counts_different" if node.distinct else "counts", what=what)
-
-    def _columns(self, select: Select, keys: Mapping[str, Node]) -> Iterator[str]:
+        keys = [
+            one for modifier in select.tail.modifiers if modifier.kind == "GROUP BY" for one in modifier.expressions
+        ]
+        if len(nodes) == 1 and not keys and len(select.variables) <= 1:
+            (node,) = nodes
+            if isinstance(node, Call) and node.name == "COUNT":
+                if node.star:
+                    return self._say("counts_rows")
+                what = ", ".join(map(self._expression, node.arguments))
+                return self._say("counts_different" if node.distinct else "counts", what=what)
+        aggregates = any(isinstance(one, Call) and one.name in AGGREGATES for node in nodes for one in nodes_of(node))
+        grouped = {one.variable or one.node.place.of(self._query): one.node for one in keys if aggregates}
         computed = {one.variable: self._expression(one.node) for one in select.expressions}
-        if select.star is not None:
-            yield self._say("everything")
+        columns = [self._say("everything")] if select.star is not None else []
         for name in select.variables:
             owner, ending = self._filled(name)
             if name in computed:
-                yield self._say("called", what=computed[name], name=self._term(name))
-            elif name not in keys and not (ending == "Label" and owner in select.variables):
-                yield self._term(owner if ending == "Label" else name)
-        if "" in computed:
-            yield computed[""]
+                columns.append(self._say("called", what=computed[name], name=self._term(name)))
+            elif name not in grouped and not (ending == "Label" and owner in select.variables):
+                columns.append(self._term(owner if ending == "Label" else name))
+        listed = ", ".join((*columns, *([computed[""]] if "" in computed else [])))
+        if grouped:  # the name or description of a key says nothing beside it
+            own = (self._expression(node) for name, node in grouped.items() if self._filled(name)[0] not in grouped)
+            return self._say("for_each", keys=", ".join(own), columns=listed)
+        return self._say("gives" if nodes else "lists_each_once" if select.distinct else "lists", columns=listed)
 
     def _tail(self, tail: Tail) -> tuple[Line, ...]:
         lines = [self._values(values) for values in tail.values]
         for modifier in tail.modifiers:
+            keys = [self._expression(one.node) for one in modifier.expressions]
             match modifier.kind:
                 case "HAVING":
-                    condition = ", ".join(self._expression(one.node) for one in modifier.expressions)
-                    lines.append(Line(self._say("having", condition=condition)))
+                    lines.append(Line(self._say("having", condition=", ".join(keys))))
                 case "ORDER BY":
-                    keys = ", ".join(map(self._sort_key, modifier.expressions))
-                    lines.append(Line(self._say("sorted", keys=keys)))
+                    both = zip(keys, modifier.expressions, strict=True)
+                    keys = [self._say("descending", key=key) if one.descending else key for key, one in both]
+                    lines.append(Line(self._say("sorted", keys=", ".join(keys))))
                 case "LIMIT":
                     lines.append(Line(self._say("first", number=f"{modifier.number:,}")))
                 case "OFFSET" if modifier.number:
                     lines.append(Line(self._say("skipped", number=f"{modifier.number:,}")))
         return tuple(lines)
 
-    def _sort_key(self, key: Expression) -> str:
-        text = self._expression(key.node)
-        return self._say("descending", key=text) if key.descending else text
-
-    def _remarks(self) -> Iterator[str]:
-        direct = [name for name in self._without_subclasses if name not in self._with_subclasses]
-        noted = {"with_subclasses": self._with_subclasses, "without_subclasses": direct, "any_rank": self._any_rank}
-        yield from (self._say(name, names=", ".join(found)) for name, found in noted.items() if found)
-        if self._only_current:
-            yield self._say("only_current")
-        select = self._read.select
-        if select is not None and any(_counts(one.node, twice=True) for one in select.expressions):
-            yield self._say("repeats")
-
     # Groups
 
     def _group(self, group: Group) -> tuple[Line, ...]:
         if group.select is not None:
             return (Line(self._say("subquery"), self._select(group.select)),)
-        statements = self._statements(group)
-        return tuple(line for element in group.elements for line in self._element(element, statements))
+        triples = [element for element in group.elements if isinstance(element, Triples)]
+        patterns = [pattern for element in triples for pattern in element.patterns]
+        # Wikibase keeps a statement with its value and qualifiers in a node of its own: one line tells all of it.
+        leads: dict[str, list[Pattern]] = {}
+        for one in patterns:
+            if self._role(one.relation)[0] == "p" and one.object.startswith(("?", "_:")):
+                leads.setdefault(one.object, []).append(one)
+        statements = {node: found[0] for node, found in leads.items() if len(found) == 1}
+        lines: list[Line] = []
+        for element in group.elements:
+            if not isinstance(element, Triples):
+                lines += self._element(element)
+                continue
+            for one in element.patterns:
+                node = one.object if leads.get(one.object) == [one] else one.subject
+                if self._terms.iri(one.subject).startswith(_HINTS):
+                    continue
+                if len(leads.get(node, ())) != 1:
+                    lines.append(Line(self._clause(one)))
+                elif node in statements:
+                    about = [other for other in patterns if other.subject == node]
+                    named = any(
+                        token.kind == "variable" and "?" + token.text[1:] == node
+                        for token in tokenize(self._query)
+                        if not any(token.start in triple.place for triple in triples)
+                    )
+                    lines.append(self._statement(statements.pop(node), about, named=named))
+        return tuple(lines)
 
-    def _element(self, element: Element, statements: _Statements) -> Sequence[Line]:
+    def _element(self, element: Element) -> Sequence[Line]:
         match element:
-            case Triples(patterns=patterns):
-                return list(self._triples(patterns, statements))
             case Values():
                 return [self._values(element)]
             case Filter(expression=expression):
@@ -331,8 +316,19 @@ class _Writer:
                 return [Line(self._say("means", name=self._term(variable), value=value))]
             case Include(name=name):
                 return [Line(self._say("uses_prepared", name=name))]
-            case Nested():
-                return self._nested(element)
+            case Nested(kind="SERVICE", name=name) if self._terms.iri(name) == LABEL_SERVICE:
+                return []
+            case Nested(kind="UNION", groups=groups) if len(groups) > 1:
+                branches = (Line(self._say("either"), self._group(one)) for one in groups)
+                return [Line(self._say("union"), tuple(branches))]
+            case Nested(kind="UNION" | "LATERAL", groups=(group,)):
+                return self._group(group)
+            case Nested(kind=kind, groups=groups, name=name):
+                if kind == "MINUS":
+                    self._note_current(groups[0])
+                shown = self._term(name) if kind == "GRAPH" else name
+                return [Line(self._say(kind.lower(), name=shown), self._group(groups[0]))]
+        return []
 
     def _values(self, values: Values) -> Line:
         width = max(1, len(values.variables))
@@ -343,26 +339,6 @@ class _Writer:
             shown.append(self._say("and_more", count=f"{len(rows) - most:,}"))
         names = ", ".join(map(self._term, values.variables))
         return Line(self._say("one_of", names=names, values=(", " if width == 1 else "; ").join(shown)))
-
-    def _nested(self, element: Nested) -> Sequence[Line]:
-        group = element.groups[0]
-        match element.kind:
-            case "SERVICE" if self._terms.iri(element.name) == LABEL_SERVICE:
-                return []
-            case "UNION" if len(element.groups) > 1:
-                branches = (Line(self._say("either"), self._group(one)) for one in element.groups)
-                return [Line(self._say("union"), tuple(branches))]
-            case "UNION" | "LATERAL":
-                return self._group(group)
-            case "GRAPH":
-                head = self._say("graph", name=self._term(element.name))
-            case "SERVICE":
-                head = self._say("service", name=element.name)
-            case "MINUS" | "OPTIONAL":
-                head = self._say(element.kind.lower())
-        if element.kind == "MINUS":
-            self._note_current(group)
-        return [Line(head, self._group(group))]
 
     def _filter(self, node: Node) -> Sequence[Line]:
         match node:
@@ -376,78 +352,46 @@ class _Writer:
         return [Line(self._expression(node))]
 
     def _note_current(self, group: Group) -> None:
-        names = {self._property(one.relation).id for one in _patterns(group) if one.relation}
+        triples = (element for element in group.elements if isinstance(element, Triples))
+        names = {self._role(one.relation)[1] for element in triples for one in element.patterns}
         self._only_current |= bool(self._end) and self._end in names
 
-    # Statements with their values and qualifiers, which Wikibase keeps in nodes of their own
-
-    def _statements(self, group: Group) -> _Statements:
-        patterns = list(_patterns(group))
-        leads: dict[str, list[Pattern]] = {}
-        for pattern in patterns:
-            node = pattern.object
-            if self._role(pattern) == "p" and (is_variable(node) or node.startswith("_:")):
-                leads.setdefault(node, []).append(pattern)
-        single = {node: some[0] for node, some in leads.items() if len(some) == 1}
-        about = {node: [one for one in patterns if one.subject == node] for node in single}
-        places = [element.place for element in group.elements if isinstance(element, Triples)]
-        outside = frozenset(
-            "?" + token.text[1:]
-            for token in tokenize(self._query)
-            if token.kind == "variable" and not any(place.start <= token.start < place.end for place in places)
-        )
-        return _Statements(single, about, outside)
-
-    def _triples(self, patterns: Sequence[Pattern], found: _Statements) -> Iterator[Line]:
-        for pattern in patterns:
-            if self._terms.iri(pattern.subject).startswith(_HINTS):
-                continue
-            node = pattern.object if found.leads.get(pattern.object) is pattern else pattern.subject
-            if node not in found.leads:
-                yield Line(self._clause(pattern))
-            elif node not in found.done:
-                found.done.add(node)
-                yield self._statement(found.leads[node], found.about[node], named=node in found.elsewhere)
+    # Statements, patterns and paths
 
     def _statement(self, lead: Pattern, about: Sequence[Pattern], *, named: bool) -> Line:
-        name, subject = self._property(lead.relation), self._term(lead.subject)
-        values = [one for one in about if self._role(one) in ("ps", "psn")]
+        label, subject = self._called(lead.relation), self._term(lead.subject)
+        values = [one for one in about if self._role(one.relation)[0] in ("ps", "psn")]
         rest = [one for one in about if one not in values]
-        if not any(
-            self._known(one.object) == "wikibase:BestRank" or self._known(one.relation) == "wikibase:rank"
-            for one in rest
-        ):
-            self._any_rank[name.label] = None
+        best = {shortened(self._terms.iri(text)) for one in rest for text in (one.object, one.relation) if text}
+        if best.isdisjoint(("wikibase:BestRank", "wikibase:rank")):
+            self._noted["any_rank"][label] = None
         if values:
-            text = self._stated(name.label, subject, self._term(values[0].object))
+            text = self._stated(label, subject, self._term(values[0].object))
         else:
-            text = self._say("statement_of", property=name.label, subject=subject)
-        text += f" ({self._term(lead.object)})" if named else ""
+            text = self._say("statement_of", property=label, subject=subject)
         # Of what else it has, the line above says whose it is.
-        return Line(
-            text,
-            tuple(Line(self._labelled(one) if one.relation else self._pattern(one)) for one in (*values[1:], *rest)),
+        inner = (
+            f"{self._called(one.relation)}: {self._term(one.object)}" if one.relation else self._pattern(one)
+            for one in (*values[1:], *rest)
         )
-
-    def _labelled(self, pattern: Pattern) -> str:
-        return f"{self._property(pattern.relation).label}: {self._term(pattern.object)}"
+        return Line(text + (f" ({self._term(lead.object)})" if named else ""), tuple(map(Line, inner)))
 
     def _clause(self, pattern: Pattern) -> str:
         """A pattern that stands by itself; one about a statement that another line has names it."""
-        role, subject, value = self._role(pattern), self._term(pattern.subject), self._term(pattern.object)
+        role, subject, value = self._role(pattern.relation)[0], self._term(pattern.subject), self._term(pattern.object)
         if role in _STATEMENTS[1:]:
             return self._say("statement", statement=subject, value=value)
         if role in _ABOUT_STATEMENTS:
-            label = self._property(pattern.relation).label
-            return self._say(_ABOUT_STATEMENTS[role], property=label, subject=subject, value=value)
+            return self._say(
+                _ABOUT_STATEMENTS[role], property=self._called(pattern.relation), subject=subject, value=value
+            )
         if self._terms.iri(pattern.subject).endswith("#serviceParam"):
-            return self._labelled(pattern)
+            return f"{self._called(pattern.relation)}: {value}"
         return self._pattern(pattern)
 
-    def _role(self, pattern: Pattern) -> str:
-        return self._property(pattern.relation).role if pattern.relation else ""
-
-    # Patterns and paths
+    def _role(self, name: str) -> tuple[str, str]:
+        """The prefix of a property, as ``wdt``, and its id; empty for what is none of a Wikibase."""
+        return self._terms.predicate(name) if name else ("", "")
 
     def _pattern(self, pattern: Pattern) -> str:
         subject, value = pattern.subject, pattern.object
@@ -458,71 +402,51 @@ class _Writer:
         while path.kind == "^":
             path, subject, value = path.parts[0], value, subject
         steps = self._steps(path)
-        classes = self._classes(steps)
-        if classes is not None:
-            return self._member(subject, value, below=classes)
-        what = self._term(value)
+        first = steps[0].name if steps else ""
+        role, entity = self._role(first)
+        below = len(steps) == 2 and steps[1].kind == "*" and self._role(steps[1].parts[0].name)[1] == self._wider
+        typed = (role in ("wdt", "ps") and entity == self._instance) or self._terms.iri(first) == _TYPE
+        if typed and (below or len(steps) == 1):
+            return self._member(subject, value, below=below)
+        start, what = self._term(subject), self._term(value)
         if steps and steps[-1].kind == "*":
-            what = self._closed(steps.pop(), what)
-        start = self._term(subject)
+            step = steps.pop()
+            if self._role(step.parts[0].name)[1] == self._wider:
+                self._noted["with_subclasses"][what] = None
+                what = self._say("or_below", value=what)
+            else:
+                what = self._say("or_reached", value=what, property=self._noun(step.parts[0]))
         for step in steps[:-1]:
             start = self._reached(step, start)
-        return self._last(steps[-1], start, what) if steps else f"{start}: {what}"
+        if not steps:
+            return f"{start}: {what}"
+        last = steps[-1]
+        if last.kind in ("iri", "negated") or (last.kind == "|" and all(part.kind == "iri" for part in last.parts)):
+            return self._stated(self._noun(last), start, what)
+        return f"{self._reached(last, start)}: {what}"
 
     def _stated(self, label: str, subject: str, value: str) -> str:
-        return self._say(
-            "verb" if self._say.is_verbal(label) else "property", property=label, subject=subject, value=value
-        )
+        clause = "verb" if self._say.is_verbal(label) else "property"
+        return self._say(clause, property=label, subject=subject, value=value)
 
     def _member(self, subject: str, value: str, *, below: bool) -> str:
-        name, bearer, called = self._property(value), self._term(subject), self._term(value)
-        if name.role == "wdno":
-            return self._say("no_value", subject=bearer, property=name.label)
+        bearer, called = self._term(subject), self._term(value)
+        if self._role(value)[0] == "wdno":
+            return self._say("no_value", subject=bearer, property=called)
         if not value.startswith(("?", "_:")):
-            (self._with_subclasses if below else self._without_subclasses)[called] = None
+            self._noted["with_subclasses" if below else "without_subclasses"][called] = None
         return self._say("instance_below" if below else "instance", subject=bearer, value=called)
-
-    def _classes(self, steps: Sequence[Path]) -> bool | None:
-        """Whether steps lead from a thing to its class: True with classes above it, False without, None if not."""
-        if not steps or steps[0].kind != "iri":
-            return None
-        first = self._property(steps[0].name)
-        instance = first.role in ("wdt", "ps") and first.id == self._instance
-        if not instance and self._known(steps[0].name) != "rdf:type":
-            return None
-        if len(steps) == 1:
-            return False
-        wider = len(steps) == 2 and steps[1].kind == "*" and steps[1].parts[0].kind == "iri"
-        return True if wider and self._property(steps[1].parts[0].name).id == self._wider else None
 
     def _steps(self, path: Path) -> list[Path]:
         """The steps of a sequence; a statement and its value are one step."""
         steps = [inner for part in path.parts for inner in self._steps(part)] if path.kind == "/" else [path]
         found: list[Path] = []
         for step in steps:
-            now = self._role_of(step)
-            if found and self._role_of(found[-1]) == "p" and now in _STATEMENTS:
-                self._any_rank[self._property(step.name).label] = None
+            if found and self._role(found[-1].name)[0] == "p" and self._role(step.name)[0] in _STATEMENTS:
+                self._noted["any_rank"][self._called(step.name)] = None
                 found.pop()
             found.append(step)
         return found
-
-    def _role_of(self, path: Path) -> str:
-        return self._property(path.name).role if path.kind == "iri" else ""
-
-    def _closed(self, step: Path, value: str) -> str:
-        inner = step.parts[0]
-        if inner.kind == "iri" and self._property(inner.name).id == self._wider:
-            self._with_subclasses[value] = None
-            return self._say("or_below", value=value)
-        return self._say("or_reached", value=value, property=self._noun(inner))
-
-    def _last(self, step: Path, subject: str, value: str) -> str:
-        if step.kind in ("iri", "negated") or (step.kind == "|" and all(part.kind == "iri" for part in step.parts)):
-            return self._stated(self._noun(step), subject, value)
-        if step.kind == "+":
-            return self._say("leads", subject=subject, value=value, property=self._noun(step.parts[0]))
-        return f"{self._reached(step, subject)}: {value}"
 
     def _reached(self, path: Path, subject: str) -> str:
         match path.kind:
@@ -544,7 +468,7 @@ class _Writer:
     def _noun(self, path: Path) -> str:
         match path.kind:
             case "iri":
-                return self._property(path.name).label
+                return self._called(path.name)
             case "negated":
                 inner = path.parts[0]
                 parts = inner.parts if inner.kind == "|" else (inner,)
@@ -579,34 +503,6 @@ class _Writer:
                 return self._say.functions["!BOUND"].format(self._expression(inner))
             case Call(name=name) if name in self._say.operators:
                 return self._operation(node)
-            case Call():
-                return self._function(node)
-
-    def _operation(self, node: Call) -> str:
-        parts = [self._operand(one) for one in node.arguments]
-        if node.name == "-" and len(parts) == 1:
-            return f"−{parts[0]}"
-        dates = f"{node.name} date" if any(map(self._is_date, node.arguments)) else ""
-        template = self._say.operators.get(dates) or self._say.operators[node.name]
-        if node.name in ("IN", "NOT IN"):
-            parts[1:] = [", ".join(parts[1:])]
-        if len(parts) == 1:
-            return template.format(parts[0])
-        text = parts[0]
-        for part in parts[1:]:
-            text = template.format(text, part)
-        return text
-
-    def _operand(self, node: Node) -> str:
-        text = self._expression(node)
-        return f"({text})" if isinstance(node, Call) and node.name in ("||", "&&", "+", "-", "*", "/") else text
-
-    def _is_date(self, node: Node) -> bool:
-        if isinstance(node, Value):
-            return self._terms.iri(node.text.rpartition("^^")[2]).endswith(("#dateTime", "#date"))
-        return isinstance(node, Call) and node.name == "NOW"
-
-    def _function(self, node: Call) -> str:
         arguments = [self._expression(one) for one in node.arguments]
         if node.star:
             return self._say("rows")
@@ -617,10 +513,30 @@ class _Writer:
         template = self._say.functions.get(node.name) or self._say.functions.get(local)
         if template is None:
             self._unsaid[f"function {node.name}"] = None
-            name = label_from_iri(self._terms.iri(node.name)) or node.name
+            name = label_from_iri(iri) or node.name
             return self._say("call", name=name, arguments=", ".join(arguments))
         missing = [""] * max(0, 3 - len(arguments))
         return template.format(*arguments, *missing, list=", ".join(arguments))
+
+    def _operation(self, node: Call) -> str:
+        parts, dated = [], False
+        for one in node.arguments:
+            text = self._expression(one)
+            inner = one.name if isinstance(one, Call) else ""
+            parts.append(f"({text})" if inner in ("||", "&&", "+", "-", "*", "/") else text)
+            kind = self._terms.iri(one.text.rpartition("^^")[2]) if isinstance(one, Value) else ""
+            dated |= inner == "NOW" or kind.endswith(("#dateTime", "#date"))
+        if node.name == "-" and len(parts) == 1:
+            return f"−{parts[0]}"
+        template = (dated and self._say.operators.get(f"{node.name} date")) or self._say.operators[node.name]
+        if node.name in ("IN", "NOT IN"):
+            parts[1:] = [", ".join(parts[1:])]
+        if len(parts) == 1:
+            return template.format(parts[0])
+        text = parts[0]
+        for part in parts[1:]:
+            text = template.format(text, part)
+        return text
 
     # Terms
 
@@ -632,7 +548,15 @@ class _Writer:
             return f"[{text[1:]}]"
         if text.startswith("_:"):
             return self._say("something")
-        return self._literal(text) if is_literal(text) else self._called(text)
+        if not is_literal(text):
+            return self._called(text)
+        literal = self._terms.literal(text)
+        if text[0] not in "\"'":
+            return text
+        if literal.datatype is not None and not literal.language:
+            date = _DATE.fullmatch(literal.value)
+            return date[1] if date else literal.value
+        return f"“{literal.value}”" + (f" ({literal.language})" if literal.language else "")
 
     def _filled(self, name: str) -> tuple[str, str]:
         """Of a variable that the label service fills, whose it is and with what: ``?x`` and ``Label``; else empty."""
@@ -640,49 +564,11 @@ class _Writer:
         owner = name.removesuffix(ending)
         return (owner, ending) if ending and owner in self._bound else ("", "")
 
-    def _known(self, text: str) -> str:
-        """The name by which the phrases may have a term: ``rdfs:label`` for its IRI."""
-        return shortened(self._terms.iri(text))
-
-    def _property(self, text: str) -> _Property:
-        role, entity = self._terms.predicate(text)
-        if role:
-            return _Property(role, entity, self._labels.get(entity, entity))
-        return _Property("", self._terms.iri(text), self._called(text))
-
     def _called(self, text: str) -> str:
-        """What an entity, a node or any other thing is called: by its label, its id, or the last words of its IRI."""
+        """What an entity, a property or anything else is called: its label, its id, or the last words of its IRI."""
         iri = self._terms.iri(text)
         node = unquote(iri.removeprefix(SKB_NODE)) if iri.startswith(SKB_NODE) else ""
         entity = self._terms.vocabulary.entity_id(iri) or node
-        known = (
-            self._labels.get(entity or text) or self._labels.get(iri) or self._say.names.get(shortened(iri)) or entity
-        )
+        known = self._labels.get(entity or text) or self._labels.get(iri) or self._say.names.get(shortened(iri))
         site = iri.split("://")[-1].rstrip("/") if iri.endswith("/") else label_from_iri(iri)
-        return known or site or text
-
-    def _literal(self, text: str) -> str:
-        literal = self._terms.literal(text)
-        if text[0] not in "\"'":
-            return text
-        if literal.language:
-            return f"“{literal.value}” ({literal.language})"
-        if literal.datatype is not None:
-            date = _DATE.fullmatch(literal.value)
-            return date[1] if date else literal.value
-        return f"“{literal.value}”"
-
-
-def _patterns(group: Group) -> Iterator[Pattern]:
-    for element in group.elements:
-        if isinstance(element, Triples):
-            yield from element.patterns
-
-
-def _counts(node: Node, *, twice: bool = False) -> bool:
-    """Whether an expression is a COUNT; ``twice``: one that counts what repeats each time."""
-    return isinstance(node, Call) and node.name == "COUNT" and not (twice and node.distinct)
-
-
-def _is_aggregate(node: Node) -> bool:
-    return isinstance(node, Call) and (node.name in AGGREGATES or any(map(_is_aggregate, node.arguments)))
+        return known or entity or site or text
