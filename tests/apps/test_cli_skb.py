@@ -159,7 +159,7 @@ def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path
         (["build", "--from", "rdf", "lakes.ttl", "--nodes", "n", "--out", "v.skb"], "do not go with --from rdf"),
         (
             ["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"],
-            "leave out --nodes, --edges",
+            "leave out --nodes and --edges",
         ),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
         (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
