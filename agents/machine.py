@@ -25,7 +25,7 @@ from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage
 from kbnav.settings.model import Budget, Price
 from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox
@@ -348,7 +348,7 @@ def run_calls(
                 run.tell(Event("step", steps=(future.result()[0],)))
         results = [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
-    return [step for step, _, _ in results], side_by_side(usage for _, usage, _ in results), next(iter(errors), None)
+    return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 
 
 def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Context]:

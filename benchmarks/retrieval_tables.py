@@ -140,7 +140,7 @@ def _run(plan: Plan, where: Path, name: str) -> Row:
         len(runs),
         sum(bool(record.error) for record in saved.records.values()),
         scores.attempted.values,
-        fmean(run.seconds + run.replayed_seconds for run in runs),
+        fmean(run.seconds for run in runs),
         fmean(run.usage.calls + run.replayed.calls for run in runs),
     )
 

@@ -27,7 +27,7 @@ def main() -> None:
     names = ([kind.name for kind in skb.meta.types], [relation.name for relation in skb.meta.relations])
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        built("triples", lambda: rdf.build(rdf.triples(skb.nodes, skb.graph, *names), folder), folder)
+        built("triples", lambda: rdf.build(skb.nodes, skb.graph, *names, folder), folder)
         query(folder, queries(skb))
         built("the same, optimised", Store(made).optimize, folder)
         query(folder, queries(skb))

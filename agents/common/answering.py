@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.state import LIMITS, State
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
-from kbnav.errors import StopRun, TellModel
+from kbnav.errors import QuerySyntaxError, StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.presentation import comment_labels
@@ -200,8 +201,9 @@ def ids_in(kb: KnowledgeBase, query: str) -> Sequence[str]:
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, tuple[str, str]]:
     """The final query, its table, what a reader must know of them, and the error behind it."""
-    final = drop_probe_limit(query, question)
-    note = ("", "")
+    final, note = query, ("", "")
+    with suppress(QuerySyntaxError):  # a service may run what is no query of SPARQL 1.1
+        final = drop_probe_limit(query, question)
     if final != query:
         try:
             table = context.kb.execute_query(final, language=context.language)

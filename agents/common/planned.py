@@ -12,7 +12,6 @@ from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.knowledge.skb.names import normalise
 from kbnav.planning.open import open_planner
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions
@@ -116,23 +115,11 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
         named = [node for node in exact if node.how != "embedding"]
         unknown = _unknown(kb, question, named)
         near = [node for _, nodes in unknown for node in nodes] if variant == "hybrid" else []
-        notes = [*_otherwise(named), *(note for note, _ in unknown)]
+        notes = [note for note, _ in unknown]
         nodes = list(dict.fromkeys([*_in_turn(named), *near])) if variant == "hybrid" else []
         return Matched(nodes or _in_turn(found), bool(named or near), notes)
 
     return match
-
-
-def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
-    """What of the question stands for a node whose own name it is not, such as an alias or a plural."""
-    first: dict[int, MatchedNode] = {}
-    for node in nodes:
-        first.setdefault(node.end, node)
-    return [
-        f"“{node.text}” is taken for {node.label} ({node.id})."
-        for node in first.values()
-        if node.text and normalise(node.text) != normalise(node.label)
-    ]
 
 
 def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode]) -> list[tuple[str, list[str]]]:

@@ -287,16 +287,19 @@ class Reading:
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, a comparison, a superlative, a qualifier, a
-        text that is a value, values narrowed by a second name or class or followed further, members, values.
+        The most specific come first: the last question about another name, a superlative, a qualifier, a text that is a
+        value, values narrowed by a second name or class or followed further, members, values. None compares two things.
         """
         question = self.question
+        if question.comparative:
+            return
         if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
             about = _asked_about(self.last)
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        yield from self._compared(focus)
+        if question.measure and self.kind:
+            yield from self._superlatives(focus, *question.measure)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
             if focus:
@@ -471,28 +474,13 @@ class Reading:
         hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
         return [hit.found.id for hit in hits if hit.found.datatype in kinds and hit.score >= 0.5]
 
-    def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
-        """Which of two has more of a quantity, or which member of a class has the most or the least."""
-        question = self.question
-        if question.comparative and len(self.names) > 1:
-            dimension, order = question.comparative
-            first, second = (f"wd:{one.best}" for one in sorted(self.names[:2], key=self.segments.index))
-            for measure in self._measures(dimension)[:1]:
-                query = f"ASK {{ {first} wdt:{measure} ?first . {second} wdt:{measure} ?second . FILTER(?first "
-                query += f"{'<' if order == 'ASC' else '>'} ?second) }}"
-                if question.kind != "yes-no":
-                    query = (
-                        f"SELECT ?answer WHERE {{ VALUES ?answer {{ {first} {second} }} ?answer wdt:{measure} ?value"
-                    )
-                    query += f" . }} ORDER BY {order}(?value) LIMIT 1"
-                yield Hypothesis(query, f"Comparing {dimension} ({measure}) of two.")
-        if question.measure and self.kind:
-            dimension, order = question.measure
-            linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
-            for measure in self._measures(dimension)[:2]:
-                pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', question)}"
-                query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
-                yield Hypothesis(query, f"Sorting members of the class {self.kind} by {measure} and taking the first.")
+    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
+        """The member of a class with the most or the least of a quantity."""
+        linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
+        for measure in self._measures(dimension)[:2]:
+            pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
+            query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
+            yield Hypothesis(query, f"Sorting members of the class {self.kind} by {measure} and taking the first.")
 
     def unused(self, query: str, language: str) -> tuple[str, ...]:
         """Words of the question that nothing in a query stands for.
@@ -502,7 +490,7 @@ class Reading:
         """
         ids, named = set(entity_ids(query)), set[str]()
         labels = set(re.findall(r'"([^"]*)"', query))
-        labels |= {pair[0] for pair in (self.question.measure, self.question.comparative) if pair}
+        labels |= {self.question.measure[0]} if self.question.measure else set()
         for segment in self.segments:
             used = [one for one in (*segment.items, *segment.properties) if one.id in ids]
             labels |= {one.label for one in used}
@@ -604,8 +592,9 @@ class _Plan(Plan):
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, seen, length = self.question, self.seen, len(self.state["path"])
         refused: Understood | None = None
-        extra = [pair[0] for pair in (question.measure, question.comparative) if pair and pair[0] not in ("", "date")]
-        wanted = dict.fromkeys([*question.phrases, *(Phrase(text) for text in extra)])
+        measure = question.measure[0] if question.measure else ""
+        extra = [Phrase(measure)] if measure not in ("", "date") else []
+        wanted = dict.fromkeys([*question.phrases, *extra])
         first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield from self._searches(first)
         second = [rest for one in first for rest in leftovers(one, seen.searches.get(searched_as(one)), self.language)]

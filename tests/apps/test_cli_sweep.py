@@ -16,7 +16,7 @@ from kbnav.agents.common.walking import asker
 from kbnav.evaluation.records import read_records
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
-from kbnav.runs.trajectory import Usage, side_by_side
+from kbnav.runs.trajectory import Usage
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion
 
@@ -105,23 +105,13 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
     assert first["cost"] == pytest.approx(6.0)
 
 
-class LongAgo(Replies):
-    """Replies that took twelve and a half seconds when they were made."""
-
-    def get(self, key: str, prompt: str) -> tuple[str, Usage, float] | None:
-        found = super().get(key, prompt)
-        return found and (*found[:2], 12.5)
-
-
-def test_an_agents_own_calls_keep_what_replayed_replies_once_took(tmp_path):
-    calls = ModelCalls(ScriptedModel(replies=[AIMessage("yes")]), "scripted", replies=LongAgo(tmp_path / "r.sqlite"))
+def test_an_agents_own_calls_keep_what_replayed_replies_once_cost(tmp_path):
+    calls = ModelCalls(ScriptedModel(replies=[AIMessage("yes")]), "scripted", replies=Replies(tmp_path / "r.sqlite"))
     ask = asker(calls)
     text, paid = ask("Is it?", "judge")
     again, kept = ask("Is it?", "judge")
     assert (text, again) == ("yes", "yes")
-    assert (paid.calls, paid.replayed, paid.replayed_seconds) == (1, None, 0.0)
-    assert (kept.calls, kept.replayed_seconds) == (0, 12.5)
-    assert kept.replayed == paid
+    assert (paid.calls, paid.replayed) == (1, None)
+    assert (kept.calls, kept.replayed) == (0, paid)
     both = kept + kept
-    assert (both.replayed, both.replayed_seconds, both.paid) == (paid + paid, 25.0, Usage())
-    assert side_by_side([kept, kept, paid]).replayed_seconds == 12.5  # they were waited for at once
+    assert (both.replayed, both.paid) == (paid + paid, Usage())

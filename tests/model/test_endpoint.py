@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import openai
 import pytest
 
 from kbnav.agents.common.agent import build_agent
@@ -24,7 +21,7 @@ from kbnav.settings.model import Budget
 from kbnav.settings.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
-from tests.apps.web.parts import Server, until, web_settings
+from tests.apps.web.parts import until
 from tests.model.served import Served, served
 from tests.models.test_chat import context
 
@@ -116,23 +113,6 @@ def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
         tools.names
     )  # the model's own calls, in the form its endpoint gave them
     assert all(not call.problem or "cut off" in call.problem for call in calls)
-
-
-def test_steps_of_a_real_model_are_streamed_through_openais_protocol(small_model: Served, both_home: Path):
-    settings = web_settings(both_home, "demo", **small_model.settings().model_dump(include=ASKED))
-    chunks = []
-    with Server(settings) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
-        stream = client.chat.completions.create(
-            model="demo/tog/smollm2",
-            messages=[{"role": "user", "content": "Which instrument has a love letter hidden in it?"}],
-            stream=True,
-        )
-        for chunk in stream:
-            chunks.append((time.monotonic(), chunk.choices[0].delta))
-    thoughts = [(when, delta) for when, delta in chunks if getattr(delta, "reasoning_content", None)]
-    assert len(thoughts) >= 2
-    assert chunks[-1][0] > thoughts[0][0]  # steps came before the end
-    assert "".join(delta.content or "" for _, delta in chunks).strip()
 
 
 ASKED = {"model", "base_url", "temperature", "budget", "model_retries", "model_timeout", "model_window"}

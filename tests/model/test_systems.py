@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from kbnav.evaluation.runner import build_system
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import open_calls
-from kbnav.planning.planners import InContext
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Run, load_run, save_run
 from kbnav.settings.systems import BUILT_IN
@@ -68,35 +65,6 @@ def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_mode
     assert len(run.path) + len(run.discarded) in (2, 3)
     assert all(step.observation for step in run.path)  # what a tool said, or what was wrong with the call
     assert run.usage.calls >= 2
-
-
-def test_the_model_plans_paths(demo_home: Path, small_model: Served):
-    with open_kb(small_model.settings(kb="demo", home=demo_home)) as kb:
-        trace = Trace()
-        plan = InContext(kb.skb, open_calls(small_model.settings())).plan(LETTER, [], trace)
-    assert trace.usage.calls == 1
-    assert plan.paths or plan.notes  # a path, or why there is none
-
-
-def test_two_questions_at_once_are_two_runs(demo_kb: KnowledgeBase, small_model: Served):
-    system = build_system("tog", demo_kb, small_model.settings())
-    runs: dict[str, Run] = {}
-    most = 0
-
-    def ask(question: str) -> None:
-        runs[question] = system.ask(question, {}, quiet).run
-
-    threads = [threading.Thread(target=ask, args=(question,)) for question in (LETTER, "Who made The Silence?")]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        most = max(most, small_model.busy())
-        threads[0].join(0.02)
-    assert most == 2
-    assert {question: run.question for question, run in runs.items()} == {one: one for one in runs}
-    assert len(runs) == 2
-    alone = system.ask(LETTER, {}, quiet).run
-    assert [step.call for step in runs[LETTER].path][:1] == [step.call for step in alone.path][:1]
 
 
 def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_path: Path):

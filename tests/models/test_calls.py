@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import sys
 import threading
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.errors import CredentialsError, ServiceError, UsageError
+from kbnav.errors import CredentialsError, ServiceError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -79,10 +76,6 @@ def test_no_more_calls_than_allowed_are_under_way_whoever_asks():
     assert model.most <= 2
 
 
-def test_nothing_is_asked_of_no_prompts():
-    assert ModelCalls(Echo(), "echo").ask_many([], Trace(), purpose="test") == []
-
-
 def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
     model = Echo()
     replies = Replies(tmp_path / "replies.sqlite")
@@ -112,14 +105,6 @@ def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_ma
     assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
 
 
-def test_a_reply_at_the_settings_temperature_is_not_given_at_another(tmp_path: Path):
-    with ModelStub([completion("cold"), completion("own")]) as stub:
-        for setting, said in ((0.0, "cold"), (None, "own"), (0.0, "cold"), (None, "own")):
-            calls = open_calls(served(stub, tmp_path, model_temperature=setting))
-            assert calls.ask("hello", Trace(), purpose="test") == said
-    assert len(stub.requests) == 2
-
-
 def test_replies_given_again_are_counted_apart(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)
@@ -138,49 +123,6 @@ class Slow(Echo):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
         time.sleep(int(messages[-1].text) / 100)
         return super()._generate(messages, *args, **kwargs)
-
-
-def test_replies_given_again_bring_the_time_that_they_once_took(tmp_path: Path):
-    calls = ModelCalls(Slow(), "slow", replies=Replies(tmp_path / "r.sqlite"), jobs=2)
-    first, again = Trace(), Trace()
-    for trace in (first, again):
-        calls.ask("1", trace, purpose="test")
-        calls.ask_many(["4", "2", "3"], trace, purpose="test")
-    alone, one, other, last = took = [step.seconds for step in first.steps]
-    assert alone >= 0.01
-    assert [step.seconds for step in again.steps] == took
-    assert first.replayed_seconds == 0
-    assert again.replayed_seconds == pytest.approx(alone + max(one, other, min(one, other) + last))
-
-
-def test_of_calls_side_by_side_only_the_kept_ones_add_to_the_time_once_taken(tmp_path: Path):
-    calls = ModelCalls(Slow(), "slow", replies=Replies(tmp_path / "r.sqlite"), jobs=2)
-    calls.ask_many(["1", "2"], Trace(), purpose="test")
-    trace = Trace()
-    calls.ask_many(["1", "2", "10"], trace, purpose="test")
-    one, other, asked = [step.seconds for step in trace.steps]
-    assert trace.replayed_seconds == pytest.approx(max(one, other, min(one, other) + asked) - asked)
-
-
-def test_a_reply_kept_without_its_time_is_still_given(tmp_path: Path):
-    file, trace = tmp_path / "r.sqlite", Trace()
-    said = ModelCalls(Echo(), "echo", replies=Replies(file)).ask("hello", Trace(), purpose="test")
-    with closing(sqlite3.connect(file)) as database, database:
-        kept = json.loads(zlib.decompress(database.execute("SELECT body FROM blob").fetchone()[0]))
-        del kept["seconds"]
-        database.execute("UPDATE blob SET body = ?", [zlib.compress(json.dumps(kept).encode())])
-    model = Echo()
-    assert ModelCalls(model, "echo", replies=Replies(file)).ask("hello", trace, purpose="test") == said
-    assert model.asked == []
-    assert (trace.replayed_seconds, trace.replayed.calls) == (0, 1)
-
-
-def test_waiting_for_its_turn_is_no_part_of_a_calls_time():
-    calls, trace, began = ModelCalls(Slow(), "slow", jobs=1), Trace(), time.perf_counter()
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: calls.ask("3", trace, purpose="test"), range(4)))
-    # One at a time: together they took no longer than all did.
-    assert sum(step.seconds for step in trace.steps) <= time.perf_counter() - began + 0.001
 
 
 def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
@@ -233,21 +175,6 @@ def test_a_refused_key_ends_all_at_once(tmp_path: Path):
     assert len(stub.requests) <= 4
 
 
-def test_what_was_under_way_beside_a_refused_key_is_recorded_and_counted():
-    class Refused(Echo):
-        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
-            said = super()._generate(messages, *args, **kwargs)
-            if messages[-1].text == "2":
-                raise CredentialsError("refused")
-            return said
-
-    trace = Trace()
-    with pytest.raises(CredentialsError):
-        ModelCalls(Refused(together=3), "echo", jobs=3).ask_many(["1", "2", "3"], trace, purpose="test")
-    assert [step.ok for step in trace.steps] == [True, False, True]
-    assert trace.usage.calls == 2
-
-
 def test_nothing_more_is_asked_once_a_person_interrupts():
     submitted, over = threading.Event(), threading.Event()
 
@@ -277,11 +204,6 @@ def test_nothing_more_is_asked_once_a_person_interrupts():
         if thread.name.startswith("kbnav-model"):
             thread.join()
     assert sorted(prompt for prompt, _ in model.asked) == ["0", "1"]
-
-
-def test_a_saved_run_is_no_model_of_a_retrieval_system(tmp_path: Path):
-    with pytest.raises(UsageError, match="replay"):
-        open_calls(Settings(model="replay:run.json", home=tmp_path))
 
 
 def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,16 +65,6 @@ def test_sampling_settings_can_be_left_to_the_endpoint():
         settings = settings_for(stub, temperature=None, top_p=None)
         ask(open_chat_model(settings, sampling=True), "hello")
     assert not {"temperature", "top_p"} & set(stub.requests[0])
-
-
-def test_no_temperature_is_sent_where_the_environment_says_none(monkeypatch: pytest.MonkeyPatch):
-    for name in ("TEMPERATURE", "TOP_P", "MODEL_TEMPERATURE"):
-        monkeypatch.setenv(f"KBNAV_{name}", "none")
-    with ModelStub([completion("hello")]) as stub:
-        for sampling in (True, False):
-            ask(open_chat_model(settings_for(stub), sampling=sampling), "hello")
-    assert len(stub.requests) == 2
-    assert not any({"temperature", "top_p"} & set(request) for request in stub.requests)
 
 
 @pytest.mark.parametrize("braked", [False, True])
@@ -196,14 +185,6 @@ def test_a_path_that_is_too_long_for_the_model_is_sent_again_with_less_of_its_ob
     assert len(stub.requests) == 3  # whole, 4000 characters each, 1000
 
 
-def test_a_model_that_cannot_even_read_its_instructions_is_asked_once():
-    with SmallWindow([]) as stub:
-        stub.room = 100
-        with pytest.raises(PromptTooLong, match="available context size"):
-            policy_for(stub)(start("How many?", [], Budget()), context())
-    assert len(stub.requests) == 1
-
-
 def test_after_eight_replies_without_a_tool_the_run_ends_and_says_what_is_needed():
     state = start("How many?", [], Budget())
     calls = [Call("(no tool)", {"text": str(n)}, "", f"n{n}", n, "No tool was called.") for n in range(1, 9)]
@@ -286,19 +267,9 @@ def test_a_failure_that_passes_is_tried_again():
     assert (text, usage.calls, len(stub.requests)) == ("done", 1, 3)
 
 
-def test_an_endpoint_that_is_not_there_is_one_typed_line():
-    settings = Settings(model="x", base_url="http://127.0.0.1:9/v1", model_retries=0)
-    with pytest.raises(ServiceError, match="cannot be reached"):
-        ask(open_chat_model(settings, sampling=False), "hello")
-
-
 def test_openai_without_a_key_says_what_to_set():
     with pytest.raises(CredentialsError, match="set OPENAI_API_KEY"):
         open_chat_model(Settings(model="gpt-4o"), sampling=True)
-
-
-def test_a_key_is_never_saved_with_the_settings(tmp_path: Path):
-    assert KEY not in str(Settings(api_key=KEY, home=tmp_path).public())  # type: ignore[arg-type]
 
 
 def test_cost_is_that_of_the_tokens_or_unknown():

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Usage
@@ -46,10 +45,6 @@ def test_ranking_keeps_what_it_is_and_what_the_question_asks():
     assert usage.calls == 0
 
 
-def test_a_short_entry_is_kept_whole():
-    assert prune_by_ranking(Shown())(entry(), QUESTION)[0] == entry()
-
-
 @pytest.mark.parametrize("said", ['["P19", "P20"]', "I would keep P19 and P20.", '```json\n["P19","P20"]\n```'])
 def test_a_model_chooses_the_properties(said):
     model = ScriptedModel(replies=[AIMessage(said)])
@@ -67,18 +62,6 @@ def test_a_reply_that_cannot_be_read_falls_back_to_ranking():
     without_class = Entry(Entity("Q1", "someone"), statements)
     pruned, _ = prune_by_model(model, Shown(statements=3))(without_class, "What is her place of birth?")
     assert kept(pruned) == ["P19"]
-
-
-def test_rarer_shared_words_count_more_and_endings_do_not_matter():
-    texts = ["discoverer or inventor", "place of birth", "place of death", "place of burial", "named after"]
-    scores = relevance("In which place did she discover it?", texts)
-    assert max(scores) == scores[0] > scores[1] > scores[4] == 0
-
-
-def test_nothing_shared_scores_nothing_and_nothing_fails():
-    assert relevance("", ["a", "b"]) == [0.0, 0.0]
-    assert relevance("x", []) == []
-    assert relevance("Who?", ["", "who"]) == [0.0, 0.0]
 
 
 def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_before():

@@ -59,10 +59,6 @@ def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
     assert all(line.startswith("Paris (") or 'also "Paris"' in line for line in lines)
 
 
-def test_search_for_nothing_says_so(context):
-    assert use(context, "search_entities", query="zzzzqqq").text.startswith('Nothing was found for "zzzzqqq"')
-
-
 def test_an_entry_shows_statements_with_qualifiers(context):
     text = use(context, "get_entry", entity_id="Q7186").text
     assert "- spouse (P26): Pierre Curie (Q37463) [start time (P580): 1895-07-26; end time (P582): 1906-04-19]" in text
@@ -140,17 +136,6 @@ def test_a_result_shows_labels_and_the_number_of_rows(context):
     done = use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 } ORDER BY ?x")
     assert done.text == "x\nQ1128 (radium)\nQ979 (polonium)\n2 rows; distinct: x 2."
     assert done.rows == 2
-
-
-def test_a_long_result_shows_its_first_and_last_five_rows_and_is_kept_whole(context):
-    query = "SELECT ?n { ?x wdt:P1086 ?n } ORDER BY ?n"
-    done = use(context, "execute_query", query=query)
-    lines = done.text.splitlines()
-    table = context.tables[query]
-    assert len(table) == done.rows > 30
-    values = [row[0].value for row in table.rows]
-    assert lines[-12:-6] == [*values[:5], f"… {len(values) - 10} rows not shown …"]
-    assert lines[-6:] == [*values[-5:], f"{len(values)} rows; distinct: n {len(set(values))}."]
 
 
 def test_ids_that_no_result_has_shown_are_named_before_the_query_runs(context):
@@ -235,12 +220,6 @@ def test_below_a_result_stand_its_rows_different_values_and_empty_cells():
     assert table_text(table("x", (7,)), Shown()) == "x\n7\n1 row."
 
 
-def test_entities_inside_a_text_are_labelled_too(context):
-    query = 'SELECT (GROUP_CONCAT(STR(?x); separator=", ") AS ?all) { ?x wdt:P61 wd:Q7186 }'
-    line = use(context, "execute_query", query=query).text.splitlines()[-2]
-    assert sorted(line.split(", ")) == ["Q1128 (radium)", "Q979 (polonium)"]
-
-
 def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):
     shown = Shown(statements=3, edges=3)
     context = Context(mini_kb, "And when?", "en", prune_by_ranking(shown), shown)
@@ -299,13 +278,6 @@ def test_predicates_are_shown_in_the_form_in_which_a_query_writes_them(context):
     assert "http" not in text
     items = use(context, "execute_query", query="SELECT ?x { wd:Q979 wdt:P61 ?x }").text
     assert "wd:" not in items.partition("\n")[2]
-
-
-def test_of_many_addresses_two_are_shown_and_the_rest_counted():
-    data = Entity("P1325", "external data available at", kind="property", datatype="url")
-    lines = statement_lines([Statement(data, Value(f"https://x.org/{n}")) for n in range(7)], Shown())
-    assert lines[:2] == [f"- external data available at (P1325): https://x.org/{n}" for n in range(2)]
-    assert lines[2:] == ["- external data available at (P1325): 5 more addresses"]
 
 
 def test_statements_of_properties_that_are_not_there_are_counted():

@@ -99,7 +99,7 @@ def row(variant: Variant, runs: Sequence[Path]) -> Row:
         runs=len(saved),
         questions=scores[0].questions,
         scores={name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
-        seconds=_spread([[run.whole_seconds for run in one] for one in asked]),
+        seconds=_spread([[run.seconds for run in one] for one in asked]),
         calls=_spread([[run.whole_usage.calls for run in one] for one in asked]),
         tokens=_spread([[run.whole_usage.prompt + run.whole_usage.completion for run in one] for one in asked]),
         cost=_spread(costs) if all(len(some) == len(its) for some, its in zip(costs, asked, strict=True)) else None,

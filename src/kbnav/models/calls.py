@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict
-from heapq import heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,8 +84,8 @@ class Replies:
         self._blobs = Blobs(place, "the replies of models")
         self._spoilt: set[str] = set()
 
-    def get(self, key: str, prompt: str) -> tuple[str, Usage, float] | None:
-        """The reply, what it cost when it was made, and the seconds it took then; 0 where that was not kept.
+    def get(self, key: str, prompt: str) -> tuple[str, Usage] | None:
+        """The reply, and what it cost when it was made.
 
         What somebody else has changed, such that it is no reply or that to another prompt, is as if it were not there.
         """
@@ -97,15 +96,15 @@ class Replies:
             found = json.loads(unpacked(body, _LARGEST) or b"")
             if found["prompt"] == prompt and isinstance(found["reply"], str):
                 usage = TypeAdapter(Usage).validate_python(found["usage"])
-                return found["reply"], usage, float(found.get("seconds", 0.0))
+                return found["reply"], usage
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError):
             pass
         self._spoilt.add(key)
         return None
 
-    def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
+    def put(self, key: str, prompt: str, reply: str, usage: Usage) -> None:
         """Keep a reply, with its prompt, by which it is known again."""
-        record = {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds}
+        record = {"prompt": prompt, "reply": reply, "usage": asdict(usage)}
         self._blobs.put({key: zlib.compress(json.dumps(record).encode())}, replace=key in self._spoilt)
         self._spoilt.discard(key)
 
@@ -217,8 +216,8 @@ class ModelCalls:
         key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         about = (key, left_out, temperature, sample)
         if self._replies and (known := self._replies.get(key, sent)):
-            reply, usage, seconds = known
-            return _Answer(reply, usage, seconds, True, *about)
+            reply, usage = known
+            return _Answer(reply, usage, 0.0, True, *about)
         model = self._model if temperature == self._temperature else self._model.bind(temperature=temperature)
         with self._free:
             began = time.perf_counter()
@@ -229,7 +228,7 @@ class ModelCalls:
             seconds = round(time.perf_counter() - began, 4)
         reply, usage = str(message.text), usage_of(message)
         if self._replies and _is_whole(message):
-            self._replies.put(key, sent, reply, usage, seconds)
+            self._replies.put(key, sent, reply, usage)
         return _Answer(reply, usage, seconds, False, *about)
 
     def _record(self, answers: Sequence[_Answer], trace: Trace, purpose: str) -> None:
@@ -244,9 +243,6 @@ class ModelCalls:
             seen = Observed(str(answer.reply), ok=not isinstance(answer.reply, StopRun))
             trace.spend(answer.usage, replayed=answer.replayed)
             trace.record("model", seen, answer.seconds, **details)
-        asked = [answer.seconds for answer in answers if not answer.replayed]
-        saved = _elapsed([answer.seconds for answer in answers], self._jobs) - _elapsed(asked, self._jobs)
-        trace.spend(Usage(), replayed=True, seconds=saved)
 
 
 def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
@@ -280,13 +276,6 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
 def _is_whole(said: AIMessage) -> bool:
     return bool(str(said.text).strip()) and said.response_metadata.get("finish_reason", "stop") in ("stop", None)
-
-
-def _elapsed(seconds: Sequence[float], jobs: int) -> float:
-    busy = [0.0] * jobs
-    for one in seconds:
-        heapreplace(busy, busy[0] + one)
-    return max(busy)
 
 
 def _cut(prompt: str, room: int) -> tuple[str, int]:

@@ -114,7 +114,14 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     import openai
 
     try:
-        return _traced(model, prompt)
+        cancellation, name = current_cancellation(), str(getattr(getattr(model, "bound", model), "model_name", ""))
+        with span("chat", name, request_model=name) as tell:
+            if cancellation is None:
+                reply = model.invoke(prompt)
+            else:
+                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+            tell(tokens(usage_of(reply)))
+            return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.NotFoundError as error:
@@ -144,23 +151,6 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         raise BadResponse(
             f"the model's endpoint answered with something that is no completion: {_line(error)}"
         ) from error
-
-
-def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
-    """The call itself, in a span."""
-    cancellation, name = current_cancellation(), _name(model)
-    with span("chat", name, request_model=name) as tell:
-        if cancellation is None:
-            reply = model.invoke(prompt)
-        else:
-            reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
-        tell(tokens(usage_of(reply)))
-        return reply
-
-
-def _name(model: Any) -> str:
-    bound = getattr(model, "bound", model)
-    return str(getattr(bound, "model_name", ""))
 
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:

@@ -90,7 +90,6 @@ def attempt(
         outcome=outcome,
         usage=trace.usage,
         replayed=trace.replayed,
-        replayed_seconds=round(trace.replayed_seconds, 3),
         cost=cost_of(trace.usage, price_of(settings, model)),
         replayed_cost=cost_of(trace.replayed, price_of(settings, model)) if trace.replayed.calls else None,
         seconds=round(time.monotonic() - began, 3),

@@ -57,7 +57,7 @@ class Trace:
 
     An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
     step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls that were paid for,
-    ``replayed`` those of replies that were kept from before; waiting for these took ``replayed_seconds`` then.
+    ``replayed`` those of replies that were kept from before.
     """
 
     def __init__(self, told: Callable[[Step, Usage], None] = lambda step, spent: None) -> None:  # noqa: ARG005
@@ -67,15 +67,12 @@ class Trace:
         self._steps: list[Step] = []
         self.usage = Usage()
         self.replayed = Usage()
-        self.replayed_seconds = 0.0
 
     @property
     def spent(self) -> Usage:
         """``usage``, with what was replayed beside it."""
         with self._lock:
-            if self.replayed == Usage() and not self.replayed_seconds:
-                return self.usage
-            return replace(self.usage, replayed=self.replayed, replayed_seconds=self.replayed_seconds)
+            return self.usage if self.replayed == Usage() else replace(self.usage, replayed=self.replayed)
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -118,16 +115,15 @@ class Trace:
             ]
             self._steps += steps
         self.spend(other.usage)
-        self.spend(other.replayed, replayed=True, seconds=other.replayed_seconds)
+        self.spend(other.replayed, replayed=True)
         for step in steps:
             self._told(step, self.spent)
 
-    def spend(self, usage: Usage, *, replayed: bool = False, seconds: float = 0.0) -> None:
-        """Count the tokens of a model's reply, and the seconds that replies which are given again once took."""
+    def spend(self, usage: Usage, *, replayed: bool = False) -> None:
+        """Count the tokens of a model's reply, which may be one that is given again."""
         with self._lock:
             if replayed:
                 self.replayed += usage
-                self.replayed_seconds += seconds
             else:
                 self.usage += usage
 

@@ -181,8 +181,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 class Usage:
     """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
 
-    ``replayed`` is what replies that were kept from before once cost, and ``replayed_seconds`` what waiting for them
-    took then; neither is a part of the others.
+    ``replayed`` is what replies that were kept from before once cost; no part of the others.
     """
 
     prompt: int = 0
@@ -190,7 +189,6 @@ class Usage:
     cached: int = 0
     calls: int = 0
     replayed: Usage | None = None
-    replayed_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         replayed = [one.replayed for one in (self, other) if one.replayed]
@@ -200,20 +198,12 @@ class Usage:
             self.cached + other.cached,
             self.calls + other.calls,
             sum(replayed[1:], replayed[0]) if replayed else None,
-            self.replayed_seconds + other.replayed_seconds,
         )
 
     @property
     def paid(self) -> Usage:
         """Without what was replayed."""
-        return replace(self, replayed=None, replayed_seconds=0.0)
-
-
-def side_by_side(usages: Iterable[Usage]) -> Usage:
-    """The sum of what was spent at the same time: it took as long as the longest of them."""
-    spent = list(usages)
-    longest = max((one.replayed_seconds for one in spent), default=0.0)
-    return replace(sum(spent, Usage()), replayed_seconds=longest)
+        return replace(self, replayed=None)
 
 
 class Fact(NamedTuple):
@@ -348,8 +338,6 @@ class Run:
     usage: Usage = Usage()
     replayed: Usage = Usage()
     """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
-    replayed_seconds: Finite = 0.0
-    """What waiting for them took then, calls side by side; no part of ``seconds``."""
     cost: Finite | None = None
     replayed_cost: Finite | None = None
     """What the replayed replies once cost; no part of ``cost``."""
@@ -374,11 +362,6 @@ class Run:
         """Dollars of ``whole_usage``; None where the price is not known."""
         known = [one for one in (self.cost, self.replayed_cost) if one is not None]
         return sum(known) if known else None
-
-    @property
-    def whole_seconds(self) -> float:
-        """Seconds with those of waiting for replayed replies when they were made."""
-        return self.seconds + self.replayed_seconds
 
     @property
     def steps(self) -> list[Step]:

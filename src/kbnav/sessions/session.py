@@ -118,7 +118,6 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         outcome=state["outcome"],
         usage=used.paid,
         replayed=replayed,
-        replayed_seconds=round(used.replayed_seconds, 3),
         cost=cost_of(used, price),
         replayed_cost=cost_of(replayed, price) if used.replayed else None,
         requests=context.tools.meter.sent,

@@ -34,20 +34,9 @@ def hetionet_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return built(shared_data, tmp_path_factory, "hetionet")
 
 
-@pytest.fixture(scope="session")
-def wn18rr_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(shared_data, tmp_path_factory, "wn18rr")
-
-
 @pytest.fixture
 def hetionet(hetionet_path: Path) -> Iterator[SKB]:
     with SKB.open(hetionet_path) as skb:
-        yield skb
-
-
-@pytest.fixture
-def wn18rr(wn18rr_path: Path) -> Iterator[SKB]:
-    with SKB.open(wn18rr_path) as skb:
         yield skb
 
 

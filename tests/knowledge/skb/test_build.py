@@ -213,18 +213,6 @@ def test_eight_processes_read_while_it_is_replaced(tmp_path: Path) -> None:
     assert {size for sizes in seen for size in sizes} <= {100, 150, 200, 250, 300}
 
 
-def test_an_open_skb_keeps_its_data_until_it_is_closed(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    build(small(tmp_path, 5), path, BARE)
-    with SKB.open(path) as old:
-        build(small(tmp_path, 7), path, BARE)
-        data = Path(old.place) / old.meta.data
-        assert data.is_dir()
-        assert len(list(old.documents)) == 5
-    build(small(tmp_path, 9), path, BARE)
-    assert not data.exists()
-
-
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
@@ -285,10 +273,3 @@ def test_meta_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         write_meta(tmp_path / "s.skb", Meta.model_construct(**(dict(meta) | change)))
         with pytest.raises(DataError, match="String should match pattern"):
             read_meta(tmp_path / "s.skb")
-
-
-def test_wn18rr_reads_as_it_is(wn18rr: SKB) -> None:
-    assert (len(wn18rr.nodes), wn18rr.graph.edges, len(wn18rr.relation_names)) == (40_943, 93_003, 11)
-    entity = wn18rr.number("00001930")
-    assert wn18rr.nodes.names[entity] == "physical entity"
-    assert wn18rr.documents[entity] == {"description": "an entity that has physical existence"}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from kbnav.errors import DataError
 from kbnav.knowledge.skb import nodes as documents_module
 from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments
-from kbnav.knowledge.skb.store import SKB
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
@@ -52,19 +51,6 @@ def test_a_flipped_byte_in_a_block_is_an_error_and_not_another_text(tmp_path: Pa
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"blocks\.bin: block 0"):
         StoredDocuments(tmp_path)[50]
-
-
-def test_hetionet_documents_are_the_records_without_id_name_and_kind(
-    hetionet: SKB, hetionet_records: list[dict[str, Any]]
-) -> None:
-    assert len(hetionet.nodes) == len(hetionet_records) == 47_031
-    for record in hetionet_records[::97]:
-        number = hetionet.number(record["id"])
-        assert hetionet.nodes.names[number] == record["name"]
-        assert hetionet.type_name(number) == record["kind"]
-        fields = {key: value for key, value in record.items() if key not in ("id", "name", "kind")}
-        assert hetionet.documents[number] == fields
-        assert hetionet.nodes.aliases(number) == tuple(dict.fromkeys(record.get("synonyms", [])))
 
 
 def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:

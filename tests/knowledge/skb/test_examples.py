@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -115,18 +113,6 @@ def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path: Path) -
             ("a00000005", "antonym", "a00000006"),
         }
         assert skb.meta.dropped == {}
-
-
-def test_the_package_index_says_what_it_was_made_of_and_another_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "InRelease").write_text(RELEASE)
-    digest = hashlib.sha256(CONTROL.encode()).hexdigest()
-    made = [sys.executable, str(EXAMPLES / "debian_packages.py"), str(tmp_path / "out"), "--sha256"]
-    ended = subprocess.run([*made, "0" * 64], input=CONTROL, text=True, capture_output=True, check=False)
-    assert (ended.returncode, digest in ended.stderr, (tmp_path / "out").exists()) == (1, True, False)
-    command = [*made, digest, "--release", str(tmp_path / "InRelease")]
-    subprocess.run(command, check=True, input=CONTROL, text=True, capture_output=True)
-    said = json.loads((tmp_path / "out" / "source.json").read_text())
-    assert said == {"origin": "Debian", "version": "12.9", "date": "Sat, 11 Jan 2025 10:00:00 UTC", "sha256": digest}
 
 
 def test_the_package_index(tmp_path: Path) -> None:

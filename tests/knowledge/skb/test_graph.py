@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,43 +81,6 @@ def test_more_relations_than_one_byte_holds(tmp_path: Path) -> None:
     assert graph.row(0, "in", 300).nodes.tolist() == [1]
 
 
-@pytest.mark.slow
-def test_every_edge_of_hetionet_is_there_in_both_directions(hetionet: SKB, hetionet_edges: Edges) -> None:
-    assert hetionet.graph.edges == len(set(hetionet_edges)) == 793_920
-    out: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    into: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for source, relation, target in hetionet_edges:
-        out[source].add((relation, target))
-        into[target].add((relation, source))
-    names = hetionet.relation_names
-    for number in range(0, len(hetionet.nodes), 40):
-        node = hetionet.id(number)
-        for way, expected in (("out", out[node]), ("in", into[node])):
-            row = hetionet.graph.row(number, way)  # type: ignore[arg-type]
-            found = zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
-            assert {(names[relation], hetionet.id(other)) for relation, other in found} == expected
-
-
 def test_type_tuples_of_hetionet_are_those_counted_in_the_file(hetionet: SKB, hetionet_edges: Edges) -> None:
     counted = Counter((source.split("::")[0], name, target.split("::")[0]) for source, name, target in hetionet_edges)
     assert {(item.source, item.relation, item.target): item.count for item in hetionet.meta.tuples} == dict(counted)
-
-
-def test_a_metapath_on_hetionet_gives_what_a_walk_over_the_file_gives(hetionet: SKB, hetionet_edges: Edges) -> None:
-    """Symptoms of the diseases that a compound treats, and the way back."""
-    treats = [(source, target) for source, name, target in hetionet_edges if name == "CtD"]
-    presents = [(source, target) for source, name, target in hetionet_edges if name == "DpS"]
-    compound = Counter(source for source, _ in treats).most_common(1)[0][0]
-    diseases = {target for source, target in treats if source == compound}
-    expected = {target for source, target in presents if source in diseases}
-    path = [
-        Hop(hetionet.relation_number("CtD"), "out", hetionet.type_range("Disease")),
-        Hop(hetionet.relation_number("DpS"), "out", hetionet.type_range("Symptom")),
-    ]
-    start = hetionet.number(compound)
-    assert {hetionet.id(node) for node in hetionet.graph.ends(start, path).tolist()} == expected
-    paths = list(hetionet.graph.paths(start, path))
-    assert len(paths) == sum(1 for source, _ in presents if source in diseases)
-    assert {path[1] for path in paths} == {
-        hetionet.number(disease) for disease in diseases if disease in dict(presents)
-    }

@@ -184,17 +184,3 @@ def test_faulty_rdf_is_named_by_file_and_line(tmp_path: Path) -> None:
         list(RdfSource([tmp_path / "d.nt"]).nodes(Losses()))
     with pytest.raises(UsageError, match="the format must show in the name"):
         list(RdfSource([tmp_path / "d.xml"]).nodes(Losses()))
-
-
-def test_a_real_turtle_file_keeps_every_link_and_literal(tmp_path: Path, shared_data: Path) -> None:
-    """Wikidata's own Turtle of one item: counted with the parser alone."""
-    from pyoxigraph import Literal, RdfFormat, parse
-
-    path = sorted((shared_data / "rdf-docs" / "official").glob("*.ttl"))[0]
-    kind = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-    triples = set(parse(path.read_bytes(), format=RdfFormat.TURTLE))
-    links = {(q.subject, q.predicate, q.object) for q in triples if not isinstance(q.object, Literal)}
-    meta = build(RdfSource([path]), tmp_path / "d.skb", BARE)
-    assert meta.edges == sum(predicate.value != kind for _, predicate, _ in links)
-    ends = {q.subject for q in triples} | {end for _, predicate, end in links if predicate.value != kind}
-    assert meta.nodes == len(ends)

@@ -210,12 +210,6 @@ def test_dates_are_shown_as_precisely_as_they_are_known(time, precision, text):
     assert time_text(time, precision) == text
 
 
-@given(st.integers(1, 9999), st.integers(1, 12), st.integers(1, 28))
-def test_a_day_can_be_read_back(year, month, day):
-    text = time_text(f"+{year:04}-{month:02}-{day:02}T00:00:00Z", 11)
-    assert tuple(int(part) for part in text.split("-")) == (year, month, day)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

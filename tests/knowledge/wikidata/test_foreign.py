@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.service import served as offer
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
@@ -22,7 +20,6 @@ from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn_by_http, siteinfo
-from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
 from kbnav.tools.context import Shown
@@ -99,31 +96,6 @@ def test_results_are_shown_with_its_own_prefixes_and_labels_and_iris_of_others_w
 def test_no_link_leads_to_wikidatas_query_page(kb, mini_kb):
     assert page_for(kb.state(), "https://query.wikidata.org/#") == ""
     assert page_for(mini_kb.state(), "https://query.wikidata.org/#") == "https://query.wikidata.org/#"
-
-
-def test_the_page_links_to_its_own_entities(kb, settings):
-    served = offer("kb", kb, settings, ())
-    table = kb.execute_query("SELECT ?e { ?e wdt:P5 wd:Q7186 } ORDER BY ?e")
-    rows = served.cells(table.rows[:1], table, {})
-    assert rows[0][0] is not None
-    assert (rows[0][0]["text"], rows[0][0]["href"]) == ("radium", "https://kb.example/wiki/Q1128")
-
-
-def test_a_scripted_model_gets_its_ids_in_the_prompt_and_answers(kb, settings):
-    query = "SELECT ?element { ?element wdt:P1 wd:Q11344 ; wdt:P5 wd:Q7186 }"
-    model = ScriptedModel(
-        replies=[
-            says(("search_entities", {"query": "Marie Curie"})),
-            says(("execute_query", {"query": query})),
-            says(("finish", {"answer": "Polonium and radium."})),
-        ]
-    )
-    run = attempt(spinach_with(model, None, kb, settings), "Which elements did Marie Curie discover?").run
-    assert run.outcome.table is not None
-    assert ids(run.outcome.table) == ["Q1128", "Q979"]
-    prompt = model.seen[0][0].text
-    assert "wdt:P1/wdt:P2*" in prompt
-    assert "P31" not in prompt
 
 
 def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb):

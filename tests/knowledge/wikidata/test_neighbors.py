@@ -6,7 +6,7 @@ import pytest
 
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Edge, Entity, Value
-from kbnav.knowledge.ranking import best_relations, rank
+from kbnav.knowledge.ranking import best_relations
 from kbnav.knowledge.wikidata.queries import FETCHED
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
@@ -27,12 +27,6 @@ EDGES = [
     edge("out", "P36", "Paris"),
     edge("in", "P61", "polonium"),
 ]
-
-
-def test_the_relation_s_words_count_in_any_ending():
-    assert [one.neighbor.text for one in rank(EDGES, "discovered elements", 1)] == ["polonium"]
-    assert [one.relation.id for one in rank(EDGES, "capital of France", 1)] == ["P36"]
-    assert [one.neighbor.text for one in rank(EDGES, "lyon", 1)] == ["Lyon"]
 
 
 def test_the_relations_that_fit_come_first():
@@ -73,16 +67,6 @@ def test_what_fits_is_found_behind_a_hub_s_crowd():
         before = len(queries)
         opened.kb.search_neighbors("Q30", direction="out")
         assert sum(asked.path == "/sparql" for asked in served.asked) == before + 1
-
-
-def test_the_same_edge_is_given_once():
-    twice = [{"relation": ENTITY + "P36", "neighbor": ENTITY + "Q61"}] * 2
-    answer = rows("relation neighbor", twice)
-    with (
-        serving(lambda asked: answer if asked.path == "/sparql" else hub(asked)) as served,
-        client(served.url) as opened,
-    ):
-        assert opened.kb.search_neighbors("Q30", direction="in").total == 1
 
 
 def test_what_is_stated_and_not_truthy_is_an_edge_too_and_marked(mini_kb):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pyoxigraph as ox
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.queries import property_profile
+from kbnav.knowledge.wikidata.kb import WikidataKB
+from kbnav.settings.model import Endpoints
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import class_text, incoming_text, property_text
@@ -51,7 +53,8 @@ def test_units_are_counted():
         found = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
         return AnswerTable.from_sparql_json(json.loads(found))
 
-    profile = property_profile(select, lambda ids: {one: Entity(one, f"name of {one}") for one in ids}, "P2048")
+    api = SimpleNamespace(brief=lambda ids, code: {one: Entity(one, f"name of {one}") for one in ids})
+    profile = WikidataKB(Endpoints(), api, SimpleNamespace(select=select)).property_profile("P2048")  # type: ignore[arg-type]
     assert [(unit.entity.id, unit.count) for unit in profile.units] == [("Q11573", 9), ("Q174728", 3)]
     assert "Units are name of Q11573 (Q11573) 75 %, name of Q174728 (Q174728) 25 %." in property_text(
         profile, "P2048", Shown()

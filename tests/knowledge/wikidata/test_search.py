@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Mapping
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import CredentialsError
@@ -189,14 +183,6 @@ def test_what_is_named_so_comes_first_and_next_to_nothing_beside_it():
     assert (only.entities, [one.id for one in only.properties], kinds) == ((), ["P2", "P1"], {"property"})
 
 
-def test_no_more_are_given_than_are_asked_for():
-    many: Mapping[str, object] = {"search": [{"id": f"Q{number}"} for number in range(1, 51)]}
-    with serving(lambda _: Answer(dict(many))) as served, client(served.url) as opened:
-        found = opened.kb.search_entities("x", limit=8)
-        assert (len(found.entities), len(found.properties)) == (8, 4)
-        assert {asked.params["limit"] for asked in served.asked_for(action="wbsearchentities")} == {"8", "50"}
-
-
 def test_a_search_of_100_kb_is_cut_to_what_the_service_takes():
     with serving(wikibase) as served, client(served.url) as opened:
         assert opened.kb.search_entities("long " * 20_000).rung == "none"
@@ -208,15 +194,6 @@ def test_a_search_that_is_refused_is_not_taken_for_an_empty_one():
     refused = Answer({"error": {"code": "readapidenied", "info": "You need read permission"}})
     with serving(lambda _: refused) as served, client(served.url) as opened, pytest.raises(CredentialsError):
         opened.kb.search_entities("x")
-
-
-@given(st.text(max_size=60))
-def test_parts_are_never_longer_and_never_repeat(phrase):
-    plain, parts = shorter(" ".join(phrase.split()))
-    texts = [part.text for part in ([plain] if plain else []) + list(parts)]
-    assert len({(text.casefold()) for text in texts}) == len(texts)
-    assert all(0 < len(text) <= len(phrase) for text in texts)
-    assert len(texts) <= 3
 
 
 @pytest.mark.parametrize(
@@ -239,25 +216,6 @@ def test_parts_are_never_longer_and_never_repeat(phrase):
 def test_asides_and_plurals_are_turned_and_the_name_in_a_phrase_is_kept(phrase, plain, parts):
     found, others = shorter(phrase)
     assert (found.text if found else "", [part.text for part in others]) == (plain, parts)
-
-
-def test_the_recorded_empty_searches_all_have_parts_to_try(shared_data):
-    """182 searches of the published SPINACH runs on QALD-10 came back empty."""
-    with gzip.open(shared_data / "spinach-qald10-runs" / "trajectories.json.gz", "rt") as file:
-        runs = json.load(file)
-    empty = [
-        action["action_argument"]
-        for run in runs
-        for action in run["actions"]
-        if action["action_name"] == "search_wikidata" and not (action["observation"] or "").strip()
-    ]
-    assert len(empty) == 182
-    tried = {phrase: [part.text for part in (shorter(phrase)[0], *shorter(phrase)[1]) if part] for phrase in empty}
-    # One word alone has no part; full text is left.
-    assert [phrase for phrase, parts in tried.items() if not parts] == ["Hamburg"]
-    assert tried["Emmy Award winner"] == ["Emmy Award", "winner"]
-    assert tried["capital of Iran"] == ["Iran", "capital"]
-    assert tried["Red Notice film"] == ["Red Notice", "film"]
 
 
 def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):

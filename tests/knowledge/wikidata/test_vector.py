@@ -57,15 +57,6 @@ def test_language_and_class_are_passed():
     assert "instanceof" not in second
 
 
-def test_at_most_fifty_are_asked_for_and_long_texts_are_cut():
-    with serving(service) as served, client(served.url, vector=served.url + "/vector/") as opened:
-        opened.kb.vector_query("word " * 20_000, limit=500)
-        asked = served.asked[0]
-        assert asked.method == "GET"
-        assert asked.params["K"] == "50"
-        assert len(asked.params["query"]) <= 1000
-
-
 @pytest.mark.parametrize(("text", "kind"), [("x", "lexeme"), ("", "item"), ("  ", "item")])
 def test_bad_arguments_are_told_to_the_model(text, kind):
     with serving(service) as served, client(served.url, vector=served.url + "/vector") as opened:

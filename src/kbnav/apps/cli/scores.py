@@ -296,7 +296,7 @@ def _print_spent(run: SavedRun) -> None:
     runs = [record.run for record in run.records.values()]
     usage = sum((one.whole_usage for one in runs), Usage())
     costs = [one.whole_cost for one in runs if one.whole_cost is not None]
-    seconds = [one.whole_seconds for one in runs]
+    seconds = [one.seconds for one in runs]
     parts = [f"{sum(seconds):.0f} s of questions"]
     if len(seconds) > 1:
         parts[0] += f" ({fmean(seconds):.2f} ± {stdev(seconds):.2f} each)"

@@ -289,7 +289,7 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
         completion_tokens=_equal_bins(with_model, lambda used: used.completion),
         cost=math.fsum(costs) if costs else None,
-        seconds=Spread.of(one.whole_seconds for one in asked_runs) if asked else Spread(0.0),
+        seconds=Spread.of(one.seconds for one in asked_runs) if asked else Spread(0.0),
         replayed=sum(one.replayed.calls for one in asked_runs),
         kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
         labels=_hand_labels(labels),

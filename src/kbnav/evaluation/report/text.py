@@ -137,7 +137,7 @@ def systems_by_dataset(runs: Mapping[str, SavedRun]) -> Systems:
             name,
             scores.all.questions,
             scores.all.values,
-            seconds=Spread.of(one.whole_seconds for one in asked) if any(one.whole_seconds for one in asked) else None,
+            seconds=Spread.of(one.seconds for one in asked) if any(one.seconds for one in asked) else None,
             dollars=sum(costs) / len(asked) if costs else None,
         )
     return dict(found)

@@ -344,8 +344,8 @@ class _Job:
         types = [kind for kind, _ in self._state.done["nodes"]["types"]]
         relations = [relation for relation, _ in self._state.done[GRAPH]["relations"]]
         graph = Graph(self._work / GRAPH, len(relations))
-        source = rdf.triples(self._open_nodes(), graph, types, relations, self._progress, self._stopped.is_set)
-        rdf.build(source, self._folder(TRIPLES))
+        folder = self._folder(TRIPLES)
+        rdf.build(self._open_nodes(), graph, types, relations, folder, self._progress, self._stopped.is_set)
         return {}
 
     def _text(self, part: str, *, relations: bool) -> dict[str, Any]:

@@ -21,9 +21,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -49,8 +48,7 @@ ENDINGS = (".ttl", ".ttl.gz")
 LABELLED = 100
 """Rows whose nodes are labelled: half from the beginning, half from the end."""
 _LISTED = 50
-_CHUNK, _EXPORTED = 1 << 22, 1 << 20
-"""Characters of Turtle written at once, and bytes written to a file at once."""
+_REPORT_EVERY = 100_000
 _NODE_IRI, _TYPE_IRI, _RELATION_IRI = (SKB_PREFIXES[name] for name in ("node", "type", "rel"))
 # What may stand inside a local name of SPARQL 1.1 and inside an IRI, of the first plane of Unicode.
 _NOT_LOCAL = re.compile(
@@ -91,66 +89,51 @@ def local_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def build(source: Triples, folder: Path) -> None:
-    """Write the store that queries run on."""
+def build(
+    nodes: Nodes,
+    graph: Graph,
+    types: Sequence[str],
+    relations: Sequence[str],
+    folder: Path,
+    progress: Progress = no_progress,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Write the store that queries run on, by way of a file beside it; see ``write_turtle``."""
     from pyoxigraph import RdfFormat, Store
 
+    turtle = folder.with_suffix(".ttl")
+    with turtle.open("wb") as file:
+        write_turtle(file, nodes, graph, types, relations, progress, stopped)
     store = Store(str(folder))
-    # All of it in one call, because only parts of one call are sorted side by side; names need no check, being ours.
-    # Not optimised: that adds a third to the build, for queries that read much in half to four fifths of the time
-    # (benchmarks/skb_rdf.py).
-    store.bulk_load(cast(BinaryIO, source), format=RdfFormat.TURTLE, lenient=True)
+    # Names need no check, being ours. Not optimised: that adds a third to the build, for queries that read much in half
+    # to four fifths of the time (benchmarks/skb_rdf.py).
+    store.bulk_load(path=str(turtle), format=RdfFormat.TURTLE, lenient=True)
     store.flush()
+    turtle.unlink()
 
 
-class Triples:
-    """Turtle that is written while it is read."""
-
-    def __init__(
-        self, parts: Iterator[tuple[int, str]], say: Callable[[int], None], stopped: Callable[[], bool]
-    ) -> None:
-        """``parts`` are texts behind the number of nodes or edges in each, of which ``say`` is told the sum.
-
-        Once ``stopped`` says so, reading raises InterruptedError.
-        """
-        self._parts, self._say, self._stopped = parts, say, stopped
-        self._rest = memoryview(b"")
-        self._done = 0
-
-    def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes, at least one; none at the end."""
-        if not self._rest:
-            self._rest = memoryview(self._next())
-        given, self._rest = self._rest[:size], self._rest[size:]
-        return bytes(given)
-
-    def _next(self) -> bytes:
-        if self._stopped():
-            raise InterruptedError("the build was stopped")
-        waiting: list[str] = []
-        length = 0
-        for count, lines in self._parts:
-            self._done += count
-            waiting.append(lines)
-            length += len(lines)
-            if length >= _CHUNK:
-                break
-        if waiting:
-            self._say(self._done)
-        return "".join(waiting).encode()
-
-
-def triples(
+def write_turtle(
+    file: IO[bytes],
     nodes: Nodes,
     graph: Graph,
     types: Sequence[str],
     relations: Sequence[str],
     progress: Progress = no_progress,
     stopped: Callable[[], bool] = lambda: False,
-) -> Triples:
-    """The triples of an SKB; ``types`` and ``relations`` are names by number."""
-    total = len(nodes) + graph.edges
-    return Triples(_lines(nodes, graph, types, relations), lambda done: progress("rdf", done, total), stopped)
+) -> None:
+    """Write the triples of an SKB; ``types`` and ``relations`` are names by number.
+
+    Raises InterruptedError once ``stopped`` says so.
+    """
+    total, done, said = len(nodes) + graph.edges, 0, 0
+    for count, lines in _lines(nodes, graph, types, relations):
+        file.write(lines.encode())
+        done += count
+        if done - said >= _REPORT_EVERY or done == total:
+            progress("rdf", done, total)
+            said = done
+            if stopped():
+                raise InterruptedError("the build was stopped")
 
 
 def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -287,10 +270,9 @@ def export_rdf(skb: SKB, out: Path, *, progress: Progress = no_progress) -> int:
     if not out.name.endswith(ENDINGS):
         raise UsageError(f"{out}: the file is Turtle: its name ends in {' or '.join(ENDINGS)}")
     part = out.with_name(f"{out.name}.part")
-    source = triples(skb.nodes, skb.graph, skb.type_names, skb.relation_names, progress)
     try:
         with gzip.open(part, "wb", compresslevel=6) if out.suffix == ".gz" else part.open("wb") as file:
-            file.writelines(iter(partial(source.read, _EXPORTED), b""))
+            write_turtle(cast("IO[bytes]", file), skb.nodes, skb.graph, skb.type_names, skb.relation_names, progress)
         part.replace(out)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -440,9 +440,12 @@ def drop_probe_limit(query: str, question: str) -> str:
     """The query without its outermost LIMIT, if that was for probing; all other text stays as it is.
 
     A LIMIT is part of the answer, and stays, where the query sorts (ORDER BY), pages (OFFSET) or is no SELECT, and
-    where the question has its number, in digits or as a word. Raises QuerySyntaxError where it is no query.
+    where the question has its number, in digits or as a word. What cannot be read is left as it is: it has run.
     """
-    read = parse_query(query)
+    try:
+        read = parse_query(query)
+    except QuerySyntaxError:
+        return query
     limits = [one for one in read.tail.modifiers if one.kind == "LIMIT"]
     kept = len(limits) != 1 or any(one.kind in ("ORDER BY", "OFFSET") for one in read.tail.modifiers)
     if kept or read.select is None or asked_limit(question, limits[0].number):

@@ -104,24 +104,16 @@ def _ordinal(number: int) -> str:
 
 def quantity_text(value: Mapping[str, Any], name: Name) -> str:
     """``12.5 ± 0.5 kilogram``; bounds that are not symmetric as ``12 [11, 14]``. Raises InvalidOperation."""
-    amount = _number(value["amount"])
+    amount = Decimal(str(value["amount"]))
     unit = str(value.get("unit") or "1").rpartition("/")[2]
-    text = amount
+    text = f"{amount:f}"
     if "lowerBound" in value and "upperBound" in value:
-        text += _bounds(amount, _number(value["lowerBound"]), _number(value["upperBound"]))
+        lower, upper = Decimal(str(value["lowerBound"])), Decimal(str(value["upperBound"]))
+        if amount - lower != upper - amount:
+            text += f" [{lower:f}, {upper:f}]"
+        elif amount != lower:
+            text += f" ± {(amount - lower).normalize():f}"
     return text if unit == "1" else f"{text} {name(unit)}"
-
-
-def _number(written: Any) -> str:
-    """A decimal as it is written, without its plus sign."""
-    return f"{Decimal(str(written)):f}"
-
-
-def _bounds(amount: str, lower: str, upper: str) -> str:
-    below, above = Decimal(amount) - Decimal(lower), Decimal(upper) - Decimal(amount)
-    if below == above:
-        return f" ± {below.normalize():f}" if below else ""
-    return f" [{lower}, {upper}]"
 
 
 def coordinate_text(latitude: float, longitude: float, precision: float | None = None) -> str:
@@ -139,20 +131,14 @@ def term_value(term: Term, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) 
         return Value(name(entity), id=entity) if entity else Value(term.value)
     datatype = (term.datatype or "").removeprefix(_XSD)
     if datatype == "dateTime" and (parts := _TIME.match(term.value)):
-        return Value(_rdf_date(parts), datatype="time")
+        # RDF counts years as astronomers do (0 is 1 BCE) and says no precision: 1 January stands for the year.
+        year = int(parts["year"])
+        before = parts["sign"] == "-" or year == 0
+        day = "" if (parts["month"], parts["day"]) == ("01", "01") else f"-{parts['month']}-{parts['day']}"
+        return Value(f"{year + before}{day}{' BCE' if before else ''}", datatype="time")
     if point := _POINT.fullmatch(term.value):
         return Value(f"{point['north']}, {point['east']}", datatype="globe-coordinate")
     return Value(f"{term.value} ({term.language})" if term.language else term.value)
-
-
-def _rdf_date(parts: re.Match[str]) -> str:
-    """RDF counts years as astronomers do (0 is 1 BCE) and says no precision: 1 January stands for the year."""
-    year = int(parts["year"])
-    before = parts["sign"] == "-" or year == 0
-    text = str(year + 1 if before else year)
-    if (parts["month"], parts["day"]) != ("01", "01"):
-        text += f"-{parts['month']}-{parts['day']}"
-    return text + (" BCE" if before else "")
 
 
 _BEHIND = {"zh": ("zh-hans", "zh-cn", "zh-hant", "zh-tw"), "no": ("nb",), "nb": ("no",)}
@@ -264,24 +250,15 @@ def is_external(snak: Mapping[str, Any]) -> bool:
     return snak.get("datatype") == "external-id"
 
 
-def _is_deprecated(statement: Mapping[str, Any]) -> bool:
-    return statement.get("rank") == "deprecated"
-
-
 def _references(document: Mapping[str, Any]) -> Iterator[str]:
     for property_id, statement in claims(document):
-        if _is_deprecated(statement):
+        if statement.get("rank") == "deprecated":
             continue
         yield property_id
         if not is_external(statement["mainsnak"]):
-            for snak in _snaks(statement):
+            for snak in (statement["mainsnak"], *_qualifier_snaks(statement)):
                 yield snak["property"]
                 yield from _snak_references(snak)
-
-
-def _snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield statement["mainsnak"]
-    yield from _qualifier_snaks(statement)
 
 
 def _qualifier_snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -320,7 +297,7 @@ def _statements(
     best: dict[str, list[Statement]] = {}
     others: dict[str, list[Statement]] = {}
     for property_id, statement in claims(document):
-        if _is_deprecated(statement):
+        if statement.get("rank") == "deprecated":
             omitted["deprecated"] += 1
             continue
         snak = statement["mainsnak"]

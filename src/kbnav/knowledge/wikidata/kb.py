@@ -190,18 +190,43 @@ class WikidataKB:
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
-        asked = self._id(property_id, "P")
-        return queries.property_profile(self.select, self._names(language), asked, self._words)
+        asked, brief = self._id(property_id, "P"), self._brief(language)
+        found = self.select(queries.property_query(asked, self._words))
+        counts, shares = queries.read_profile(found, brief, self._words)
+        qualifiers = shares.get("qualifiers", ())
+        uses: tuple[Stated, ...] = ()
+        if qualifiers:
+            table = self.select(queries.uses_query(asked, qualifiers[0].entity.id))
+            uses = queries.read_uses(table, brief, asked, self._words)
+        return PropertyProfile(
+            direct=counts.get("direct", 0),
+            statements=counts.get("statements", 0),
+            limit=queries.PROFILE_COUNTED,
+            sampled=counts.get("sampled", 0),
+            subjects=counts.get("subjects", 0),
+            qualifiers=qualifiers,
+            units=shares.get("units", ()),
+            subject_classes=shares.get("subject classes", ()),
+            value_classes=shares.get("value classes", ()),
+            uses=uses,
+        )
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return queries.class_profile(self.select, self._names(language), self._id(entity_id), self._words)
+        asked = self._id(entity_id)
+        if not self._words.to_class:
+            return ClassProfile(0, 0, queries.PROFILE_COUNTED, 0)
+        found = self.select(queries.class_query(asked, self._words))
+        counts, shares = queries.read_profile(found, self._brief(language), self._words)
+        direct, below, sampled = (counts.get(one, 0) for one in ("direct", "below", "sampled"))
+        return ClassProfile(direct, below, queries.PROFILE_COUNTED, sampled, shares.get("properties", ()))
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
-        """See ``Profiled``."""
-        return queries.incoming(self.select, self._names(language), self._id(entity_id), self._words)
+        """See ``Profiled``: the properties by which most edges come in, with how many, of the first 5,000."""
+        found = self.select(queries.incoming_query(self._id(entity_id)))
+        return queries.read_profile(found, self._brief(language), self._words)[1].get("incoming", ())
 
-    def _names(self, language: str) -> queries.Brief:
+    def _brief(self, language: str) -> queries.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
@@ -246,7 +271,10 @@ class WikidataKB:
         if known_as is None and not found:
             raise no_page(asked)
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
-        candidates = queries.named_edges(found, names)
+        candidates = [
+            (replace(edge, relation=names.get(property_id, edge.relation)), description)
+            for property_id, edge, description in found
+        ]
         ranked = ranking.rank(candidates, query, limit)
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
         return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates), note)

@@ -7,18 +7,16 @@ are millions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
-    ClassProfile,
     Edge,
     Entity,
     Example,
     KnowledgeBase,
-    PropertyProfile,
     Qualifier,
     Share,
     Stated,
@@ -96,7 +94,7 @@ def edges(table: AnswerTable, direction: Way, words: Vocabulary = WIKIDATA_VOCAB
     rows = table.rows if form is None else sorted(table.rows, key=lambda row: row[form] is not None)
     for row in rows:
         cells = dict(zip(table.columns, row, strict=True))
-        relation, neighbor, label = cells.get("relation"), cells.get("neighbor"), cells.get("label")
+        relation, neighbor, label = (cells.get(one) for one in ("relation", "neighbor", "label"))
         if relation is None or neighbor is None or not (property_id := words.entity_id(relation.value)):
             continue
         name = label.value if label else ""
@@ -105,14 +103,6 @@ def edges(table: AnswerTable, direction: Way, words: Vocabulary = WIKIDATA_VOCAB
         edge = Edge(direction, Entity(property_id, kind="property"), value, indirect=cells.get("form") is not None)
         found.setdefault((property_id, neighbor), (property_id, edge, description.value if description else ""))
     return list(found.values())
-
-
-def named_edges(found: Iterable[FoundEdge], names: Mapping[str, Entity]) -> list[tuple[Edge, str]]:
-    """Edges with the relation's label and datatype put in."""
-    return [
-        (replace(edge, relation=names.get(property_id, edge.relation)), description)
-        for property_id, edge, description in found
-    ]
 
 
 USES_SAMPLED = 20_000
@@ -200,9 +190,8 @@ PROFILE_LINKING = 5_000
 _LISTED = 6
 _PROPERTIES = 12
 
-Select = Callable[[str], AnswerTable]
 Brief = Callable[[Sequence[str]], Mapping[str, Entity]]
-"""Runs a query; gives names and descriptions of ids in one batch."""
+"""Gives names and descriptions of ids in one batch."""
 
 
 def property_query(property_id: str, words: Vocabulary) -> str:
@@ -269,79 +258,31 @@ def _top(what: str, key: str, pattern: str, *, most: int = _LISTED, distinct: st
     return f'{{ SELECT ("{what}" AS ?what) {key} ?n {{ {{ {inner} }} }} }}'
 
 
-def property_profile(
-    select: Select, brief: Brief, property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY
-) -> PropertyProfile:
-    """How a property is used. Raises what the query raises, QueryTimeout among it."""
-    counts, lists = _read(select(property_query(property_id, words)), words)
-    names = brief([one for ids in lists.values() for one, _ in ids])
-    shares = {what: _shares(ids, names) for what, ids in lists.items()}
-    qualifiers = shares.get("qualifiers", ())
-    uses: tuple[Stated, ...] = ()
-    if qualifiers:
-        uses = _uses(select(uses_query(property_id, qualifiers[0].entity.id)), brief, property_id, words)
-    return PropertyProfile(
-        direct=counts.get("direct", 0),
-        statements=counts.get("statements", 0),
-        limit=PROFILE_COUNTED,
-        sampled=counts.get("sampled", 0),
-        subjects=counts.get("subjects", 0),
-        qualifiers=qualifiers,
-        units=shares.get("units", ()),
-        subject_classes=shares.get("subject classes", ()),
-        value_classes=shares.get("value classes", ()),
-        uses=uses,
-    )
-
-
-def class_profile(select: Select, brief: Brief, item: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> ClassProfile:
-    """What the members of a class have. Raises what the query raises, QueryTimeout among it."""
-    if not words.to_class:
-        return ClassProfile(0, 0, PROFILE_COUNTED, 0)
-    counts, lists = _read(select(class_query(item, words)), words)
-    ids = lists.get("properties", [])
-    return ClassProfile(
-        direct=counts.get("direct", 0),
-        below=counts.get("below", 0),
-        limit=PROFILE_COUNTED,
-        sampled=counts.get("sampled", 0),
-        properties=_shares(ids, brief([one for one, _ in ids])),
-    )
-
-
-def incoming(select: Select, brief: Brief, item: str, words: Vocabulary) -> tuple[Share, ...]:
-    """The properties by which most edges come in, with how many, of the first 5,000."""
-    _, lists = _read(select(incoming_query(item)), words)
-    ids = lists.get("incoming", [])
-    return _shares(ids, brief([one for one, _ in ids]))
-
-
-def _read(table: AnswerTable, words: Vocabulary) -> tuple[dict[str, int], dict[str, list[tuple[str, int]]]]:
+def read_profile(
+    table: AnswerTable, brief: Brief, words: Vocabulary
+) -> tuple[Mapping[str, int], Mapping[str, tuple[Share, ...]]]:
+    """Counts and shares by what they are of, in the result of one of these queries."""
     counts: dict[str, int] = {}
     lists: dict[str, list[tuple[str, int]]] = {}
     for row in table.rows:
         what, key, number = (dict(zip(table.columns, row, strict=True)).get(name) for name in ("what", "x", "n"))
-        if what is None or number is None:
-            continue
-        if key is None:
+        if what and number and key is None:
             counts[what.value] = int(number.value)
-        elif one := words.entity_id(key.value):
+        elif what and number and key and (one := words.entity_id(key.value)):
             lists.setdefault(what.value, []).append((one, int(number.value)))
-    return counts, lists
+    names = brief([one for ids in lists.values() for one, _ in ids])
+    shares = {what: tuple(Share(names.get(one, Entity(one)), many) for one, many in ids) for what, ids in lists.items()}
+    return counts, shares
 
 
-def _shares(ids: Sequence[tuple[str, int]], names: Mapping[str, Entity]) -> tuple[Share, ...]:
-    return tuple(Share(names.get(one, Entity(one)), number) for one, number in ids)
-
-
-def _uses(table: AnswerTable, brief: Brief, property_id: str, words: Vocabulary) -> tuple[Stated, ...]:
-    found: dict[str, tuple[Term, Term, list[tuple[Term, Term]]]] = {}
-    for row in table.rows:
-        subject, statement, value, qualifier, held = row
+def read_uses(table: AnswerTable, brief: Brief, property_id: str, words: Vocabulary) -> tuple[Stated, ...]:
+    """The statements, with their qualifiers, in the result of ``uses_query``."""
+    found: dict[str, list[tuple[Term, Term, Term, Term]]] = {}
+    for subject, statement, value, qualifier, held in table.rows:
         if subject and statement and value and qualifier and held:
-            one = found.setdefault(statement.value, (subject, value, []))
-            one[2].append((qualifier, held))
-    names = brief([named for one in found.values() for named in _named(one, words)])
+            found.setdefault(statement.value, []).append((subject, value, qualifier, held))
+    terms = [term for rows in found.values() for row in rows for term in row]
+    names = brief([one for term in terms if term.type == "uri" and (one := words.entity_id(term.value))])
 
     def name(one: str) -> str:
         return names[one].label or one if one in names else one
@@ -350,23 +291,12 @@ def _uses(table: AnswerTable, brief: Brief, property_id: str, words: Vocabulary)
         one = words.entity_id(term.value)
         return names.get(one, Entity(one))
 
-    return tuple(
-        Stated(
-            entity(subject),
-            Statement(
-                Entity(property_id, kind="property"),
-                term_value(value, name, words),
-                qualifiers=tuple(Qualifier(entity(one), term_value(held, name, words)) for one, held in qualifiers),
-            ),
-        )
-        for subject, value, qualifiers in found.values()
-    )
-
-
-def _named(one: tuple[Term, Term, list[tuple[Term, Term]]], words: Vocabulary) -> list[str]:
-    cells: list[Cell] = [one[0], one[1], *(term for pair in one[2] for term in pair)]
-    uris = [cell.value for cell in cells if cell is not None and cell.type == "uri"]
-    return [named for iri in uris if (named := words.entity_id(iri))]
+    stated = []
+    for rows in found.values():
+        own = tuple(Qualifier(entity(one), term_value(held, name, words)) for _, _, one, held in rows)
+        main = term_value(rows[0][1], name, words)
+        stated.append(Stated(entity(rows[0][0]), Statement(Entity(property_id, kind="property"), main, qualifiers=own)))
+    return tuple(stated)
 
 
 XSD_DATE_TIME = "http://www.w3.org/2001/XMLSchema#dateTime"

@@ -181,7 +181,7 @@ def _parsed(path: Path) -> Iterator[Quad]:
     file_format = RdfFormat.from_extension({"owl": "rdf"}.get(suffix, suffix))
     if file_format is None or suffix == "xml":
         raise UsageError(
-            f"{path}: the format must show in the name: .nt, .ttl, .nq, .trig, .rdf, .owl or .jsonld, or .gz"
+            f"{path}: the format must show in the name: .nt, .ttl, .nq, .trig, .rdf, .owl, .jsonld, also .gz"
         )
     try:
         with path.open("rb") as raw:
