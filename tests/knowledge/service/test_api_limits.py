@@ -70,12 +70,6 @@ def test_180_requests_a_minute_are_sent_by_two_workers_together_unless_told_othe
     assert clock.now >= 1060
 
 
-def test_no_limit_is_a_setting_too(tmp_path):
-    clock = Clock()
-    ask(counted(tmp_path, clock, api_requests_per_minute=0), WIKI, 300)
-    assert clock.now == 1000
-
-
 def test_a_token_goes_to_its_own_api_alone_and_is_never_saved(tmp_path):
     with serving(lambda _: Answer({"entities": {}})) as own, serving(lambda _: Answer({})) as other:
         settings = Settings(endpoints=endpoints_of(own.url), access_token="very-nevertobeleft", home=tmp_path)

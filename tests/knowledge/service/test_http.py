@@ -61,11 +61,6 @@ def test_a_live_vector_service_is_limited_beside_a_mirror_too(tmp_path):
     assert {path.name for path in home.iterdir()} == {"limits.sqlite"}
 
 
-def test_an_age_of_zero_turns_the_cache_off(tmp_path):
-    WikidataKB.by_http(Settings(home=tmp_path / "home", contact="ops@example.org", cache_age=0)).close()
-    assert {path.name for path in (tmp_path / "home").iterdir()} == {"limits.sqlite"}
-
-
 @pytest.mark.parametrize("contact", ["me@example.org\r\nX-Evil: 1", "Jörg <j@example.org>"])
 def test_a_contact_that_cannot_go_into_a_header_is_refused(contact):
     with pytest.raises(CredentialsError, match="ASCII"):

@@ -123,20 +123,3 @@ def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_cle
         path.write_bytes(whole)
     assert len(ended) > 3
     assert all(ended)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda kb: kb.search_entities(None),
-        lambda kb: kb.search_entities("mole", limit="5"),
-        lambda kb: kb.search_entities("mole", most=5),
-        lambda kb: kb.get_entry(7),
-        lambda kb: kb.labels(["place:averhythe", None]),
-        lambda kb: kb.text_query("mole", among=[b"place:averhythe"]),
-        lambda kb: kb.skb.text.search(7),
-    ],
-)
-def test_arguments_that_are_none_are_their_callers_and_damage_nothing(demo_kb, call):
-    with pytest.raises((TypeError, AttributeError, ValueError)):
-        call(demo_kb)

@@ -18,7 +18,7 @@ from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.rdf import local_name, local_names
+from kbnav.knowledge.skb.rdf import SparqlStore, local_name, local_names
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
 from tests.apps.parts import Cli
@@ -157,3 +157,11 @@ def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, 
     assert gzip.decompress((tmp_path / "demo.ttl.gz").read_bytes()) == (tmp_path / "demo.ttl").read_bytes()
     assert "cannot be written" in kbnav("skb", "copy", "demo", "--out", "nowhere/demo.ttl")[2]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb: SkbKB) -> None:
+    store = SparqlStore(demo_kb.skb, timeout=30, memory_limit=1 << 30, size=1, most_bytes=1 << 20)
+    with pytest.raises(QueryRefused, match="the result is larger than 1 MiB: add a LIMIT, or count"):
+        store.query("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000")
+    assert len(store.query("SELECT * { ?a ?b ?c } LIMIT 3")) == 3
+    store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.syntax import Include, Triples, UnreadQuery, parse_query, read_query
 
 
@@ -61,17 +60,3 @@ def test_paths_are_written_again_as_they_were_but_for_needless_brackets(path: st
 def test_what_has_more_than_its_structure_tells_is_not_rewritten(query: str):
     with pytest.raises(UnreadQuery):
         read_query(query)
-
-
-@pytest.mark.parametrize(
-    ("query", "place"),
-    [
-        ("ASK { BIND(5) }", "column 7: BIND sets no variable"),
-        ("SELECT ?x { { SELECT ?x { } ?x ?y ?z } }", "column 29: expected `}` behind the subquery"),
-        ("ASK { UNION { } }", "column 7: expected a pattern"),
-        ("ASK { ?x !5 ?y }", "column 11: expected a property"),
-    ],
-)
-def test_what_is_no_sparql_is_said_with_its_place(query: str, place: str):
-    with pytest.raises(QuerySyntaxError, match=place):
-        parse_query(query)

@@ -145,15 +145,16 @@ class NodeMatcher:
         sure: list[tuple[_Span, list[Match]]] = []
         common: list[tuple[_Span, list[Match]]] = []
         for span in sorted(_spans(question, names), key=lambda one: (-one.size, one.words[0].start)):
-            if any(_overlap(span, other) for other, _ in sure):
+            taken = [(other.words[0].start, other.words[-1].end) for other, _ in sure]
+            if _within((span.words[0].start, span.words[-1].end), taken):
                 continue
             matches = self._meant(span, names)
             if matches:
                 (common if self._is_common(span) else sure).append((span, matches))
-        taken = sorted(sure, key=lambda one: one[0].words[0].start)
+        found = sorted(sure, key=lambda one: one[0].words[0].start)
         named = [(span, kept) for span, matches in common if (kept := [one for one in matches if one.how == "exact"])]
-        taken += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
-        quoting = any(span.quoted for span, _ in taken)
+        found += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
+        quoting = any(span.quoted for span, _ in found)
         return [
             MatchedNode(
                 *self._entity(match.number),
@@ -163,7 +164,7 @@ class NodeMatcher:
                 text=span.text,
                 sure=not quoting or span.quoted or not span.small,
             )
-            for span, matches in taken
+            for span, matches in found
             for match in matches
         ]
 
@@ -308,7 +309,3 @@ def _is_quoted(question: str, start: int, end: int) -> bool:
     before, behind = question[:start].rstrip(), question[end:].lstrip()
     closing = _QUOTES.get(before[-1:], "")
     return bool(closing) and behind.lstrip(".,!?;:")[:1] in tuple(closing)
-
-
-def _overlap(one: _Span, other: _Span) -> bool:
-    return one.words[0].start < other.words[-1].end and other.words[0].start < one.words[-1].end

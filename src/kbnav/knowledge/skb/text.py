@@ -23,7 +23,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -302,12 +302,12 @@ def spelled(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold()
     text = _FOREIGN.sub(lambda letters: letters[0].translate(bare), folded)  # the rest is most of a text, and is quick
     for characters, size in _PIECES:
-        text = re.sub(f"[{characters}]+", lambda run, size=size: f" {_pieces(run[0], size)} ", text)  # type: ignore[misc]
+        text = re.sub(f"[{characters}]+", partial(_pieces, size), text)
     return text
 
 
-def _pieces(run: str, size: int) -> str:
-    return " ".join(run[start : start + size] for start in range(max(1, len(run) - size + 1)))
+def _pieces(size: int, run: re.Match[str]) -> str:
+    return f" {' '.join(run[0][start : start + size] for start in range(max(1, len(run[0]) - size + 1)))} "
 
 
 @cache

@@ -209,7 +209,9 @@ class AmazonSource:
                 if into is not None:
                     into.add(place, _picked(review, REVIEW))
         counts = Counter(colour for found in colours.values() for colour in found)
-        wanted = {colour for colour, count in counts.items() if _is_colour(colour, count)}
+        # STaRK's rule: a colour is often given, has up to four words, and is no number.
+        often = (colour for colour, count in counts.items() if count > COLOUR_PRODUCTS)
+        wanted = {one for one in often if len(one) > 2 and len(one.split(" ")) < 5 and not one.isnumeric()}
         kept = {place: found for place, all_ in colours.items() if (found := tuple(sorted(all_ & wanted)))}
         positions = np.where(reviewed, np.cumsum(reviewed) - 1, -1)
         self._products = _Products(numbers, positions, kept)
@@ -268,11 +270,6 @@ def _colours(review: Line) -> Iterator[str]:
         first = value[0] if isinstance(value, list) and value else value
         if "color" in key.lower() and isinstance(first, str):
             yield first.strip().lower()
-
-
-def _is_colour(name: str, products: int) -> bool:
-    """Whether a colour becomes a node, by STaRK's rule: it is often given, has up to four words, and is no number."""
-    return products > COLOUR_PRODUCTS and len(name) > 2 and len(name.split(" ")) < 5 and not name.isnumeric()
 
 
 def _brand(name: str) -> str:

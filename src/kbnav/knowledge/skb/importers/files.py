@@ -27,6 +27,7 @@ _DELIMITERS = ",;\t|"
 """Those of CSV files; of equally many the first."""
 _PARSED = 32
 """How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
+_GZIP = b"\x1f\x8b"
 _SAMPLE = 1 << 12
 _CHUNK = 1 << 20
 
@@ -87,7 +88,10 @@ def cells(path: Path, losses: Losses, memory: int) -> Iterator[tuple[int, list[s
 def _bytes(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as raw:
         if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=raw) as unpacked:
+            with gzip.GzipFile(fileobj=raw) as once, ExitStack() as inner:
+                unpacked = once
+                if once.peek(len(_GZIP)).startswith(_GZIP):  # as some servers send what is packed already
+                    unpacked = inner.enter_context(gzip.GzipFile(fileobj=once, mode="rb"))
                 yield unpacked  # type: ignore[misc]  # all that a text wrapper asks of a binary file
         else:
             yield raw

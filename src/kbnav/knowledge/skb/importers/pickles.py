@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import re
 import resource
 import zipfile
 import zlib
@@ -99,18 +100,10 @@ def bounded(memory: int) -> Iterator[None]:
     A pickle of ten bytes can ask for gigabytes before anything else is looked at.
     """
     status = Path("/proc/self/status")
-    held = (
-        next((line for line in status.read_text().splitlines() if line.startswith("VmData:")), "")
-        if (status.is_file())
-        else ""
-    )
-    if not held:
-        yield
-        return
+    held = re.search(r"VmData:\s+(\d+)", status.read_text()) if status.is_file() else None
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = int(held.split()[1]) * 1024 + memory
-    tighter = [one for one in (soft, hard) if one != resource.RLIM_INFINITY and one < limit]
-    if tighter:
+    limit = int(held[1]) * 1024 + memory if held else 0
+    if not held or any(one != resource.RLIM_INFINITY and one < limit for one in (soft, hard)):
         yield
         return
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
@@ -148,7 +141,7 @@ class _Reader(pickle.Unpickler):
         self._known = {
             ("collections", "OrderedDict"): dict,
             ("_codecs", "encode"): _latin1,
-            ("__builtin__", "bytes"): _no_bytes,
+            ("__builtin__", "bytes"): lambda: b"",
             ("numpy", "dtype"): _Dtype,
             ("numpy", "ndarray"): _NAME_ONLY,
         }
@@ -235,19 +228,15 @@ def _array(*_: Any) -> _Array:
 
 
 def _from_buffer(content: Any, dtype: Any, shape: tuple[int, ...], *_: Any) -> list[Any]:
-    if len(shape) != 1 or not isinstance(dtype, _Dtype):
-        raise DataError("NumPy arrays of other than one dimension are not read")
-    return list(np.frombuffer(content, dtype.real).tolist())
+    array = _Array()
+    array.__setstate__((1, shape, dtype, False, content))
+    return array
 
 
 def _scalar(dtype: Any, content: bytes = b"") -> Any:
     if not isinstance(dtype, _Dtype):
         raise DataError("a NumPy scalar without a type")
     return np.frombuffer(content, dtype.real)[0].item()
-
-
-def _no_bytes() -> bytes:
-    return b""
 
 
 def _latin1(text: str, encoding: str) -> bytes:

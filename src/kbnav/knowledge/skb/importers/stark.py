@@ -81,7 +81,7 @@ class StarkSource:
     @property
     def relations(self) -> Sequence[str]:
         """In STaRK's order."""
-        return list(self._edge_names.values())
+        return list(self._names(EDGE_NAMES, MAG_RELATIONS).values())
 
     @property
     def alias_fields(self) -> Sequence[str]:
@@ -119,10 +119,6 @@ class StarkSource:
     @cached_property
     def _node_names(self) -> Mapping[int, str]:
         return self._names(NODE_NAMES, MAG_NODE_TYPES)
-
-    @cached_property
-    def _edge_names(self) -> Mapping[int, str]:
-        return self._names(EDGE_NAMES, MAG_RELATIONS)
 
     def _names(self, file: str, otherwise: Mapping[int, str]) -> Mapping[int, str]:
         path = self._folder / file
