@@ -41,7 +41,11 @@ def prune_by_ranking(shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY) -> P
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= shown.statements:
             return entry, Usage()
-        scores = relevance(question, [_text(statement) for statement in entry.statements])
+        texts = []
+        for one in entry.statements:
+            more = " ".join(f"{of.property.label} {of.value.text}" for of in one.qualifiers)
+            texts.append(f"{one.property.label} {one.value.text} {more}")
+        scores = relevance(question, texts)
         best: dict[str, float] = {}
         for statement, score in zip(entry.statements, scores, strict=True):
             owner = statement.property.id
@@ -93,7 +97,12 @@ def prune_by_model(
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= max(short, shown.values):
             return entry, Usage()
-        properties = _by_property(entry)
+        values: dict[tuple[str, str], list[str]] = {}
+        for one in entry.statements:
+            told = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
+            text = one.value.text + (f" [{told}]" if told else "")
+            values.setdefault((one.property.id, one.property.label), []).append(text)
+        properties = [(owner, label, texts) for (owner, label), texts in values.items()]
         text, usage = ask(model, render(prompt, question=question, entity=entry.entity, properties=properties))
         chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(always)
         kept = tuple(statement for statement in entry.statements if statement.property.id in chosen)
@@ -107,23 +116,6 @@ def prune_by_model(
 def what_it_is(words: Vocabulary) -> tuple[str, ...]:
     """Instance of, subclass of: what the entity is matters for every question."""
     return (*words.each((INSTANCE_OF, SUBCLASS_OF)), "rdf:type", "rdfs:subClassOf")
-
-
-def _text(statement: Statement) -> str:
-    qualifiers = " ".join(f"{item.property.label} {item.value.text}" for item in statement.qualifiers)
-    return f"{statement.property.label} {statement.value.text} {qualifiers}"
-
-
-def _by_property(entry: Entry) -> Sequence[tuple[str, str, Sequence[str]]]:
-    values: dict[tuple[str, str], list[str]] = {}
-    for statement in entry.statements:
-        values.setdefault((statement.property.id, statement.property.label), []).append(_with_qualifiers(statement))
-    return [(owner, label, texts) for (owner, label), texts in values.items()]
-
-
-def _with_qualifiers(statement: Statement) -> str:
-    told = [f"{item.property.label or item.property.id}: {item.value.text}" for item in statement.qualifiers]
-    return statement.value.text + (f" [{'; '.join(told)}]" if told else "")
 
 
 def _ids(text: str, known: Sequence[str]) -> list[str]:

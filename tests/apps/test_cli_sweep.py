@@ -61,10 +61,8 @@ def test_every_value_has_its_own_numbers_and_its_own_options(kbnav, tmp_path):
     assert options["settings"]["options"]["trained"] == "my.planner"
     last = out.strip().splitlines()[-2:]
     for printed, (value, row) in zip(last, found.items(), strict=True):
-        assert printed.startswith(f"planner={value} ")
-        assert f"hit@1 {100 * float(row['hit@1']):.2f} ±" in printed
-    table = (tmp_path / "sweep" / "sweep.md").read_text().splitlines()
-    assert [line.split(" | ")[0] for line in table[2:]] == ["| planner=none", "| planner=ranker+trained=my.planner"]
+        assert printed.startswith(f"| planner={value} |")
+        assert f"| {100 * float(row['hit@1']):.2f} ±" in printed
 
 
 class Planning(ModelStub):
@@ -98,7 +96,7 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
             warm[value][name] for name in ("calls", "tokens", "cost", "f1")
         ]
     assert (cold["1"]["calls_replayed"], int(cold["2"]["calls_replayed"]) > 0) == ("0", True)
-    assert "replayed" in out
+    assert "Replayed calls" in out
     _, out, _ = kbnav("eval", "report", "cold/paths=2", "warm/paths=2", "--json")
     first, second = json.loads(out)["runs"]
     assert [first[name] for name in ("cost", "tokens")] == [second[name] for name in ("cost", "tokens")]

@@ -27,6 +27,10 @@ from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.planning.paths import TEXT_PATH
+from kbnav.planning.planners import encoder_of
+from kbnav.planning.ranker import Ranker
+from kbnav.planning.training import Example
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
@@ -249,7 +253,10 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
 
 
 def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: KnowledgeBase, tmp_path: Path):
-    agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "ranker"}), "pasemiqa")
+    assert isinstance(demo_kb, SkbKB)
+    learned = Ranker.train(demo_kb.skb, encoder_of(demo_kb.skb), [Example("Who?", label={TEXT_PATH: 1.0})], epochs=1)
+    learned.save(tmp_path / "ranker")
+    agent = build_agent(demo_kb, Settings(home=tmp_path, options={"trained": str(tmp_path / "ranker")}), "pasemiqa")
 
     async def talk() -> None:
         async with Client(

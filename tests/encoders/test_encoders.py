@@ -63,13 +63,6 @@ TEXTS = [
 ]
 
 
-def test_lsa_puts_texts_of_one_topic_together() -> None:
-    vectors = LSA.fit(TEXTS, dimensions=2, remainder=0).encode(["a dog", "kitten and cat", "bonds", "market"])
-    cosines = vectors @ vectors.T
-    assert min(cosines[0, 1], cosines[2, 3]) > 0.8
-    assert cosines[:2, 2:].max() < 0.6
-
-
 def test_lsa_axes_are_the_singular_vectors_of_the_weighted_counts() -> None:
     """Worked out again with a dense matrix and NumPy's own SVD."""
     words = [text.split() for text in TEXTS]

@@ -57,15 +57,6 @@ def test_qald_10_has_four_languages_and_one_empty_gold_answer(shared_data: Path)
     assert first.answers == AnswerTable(("result",), ((Term("uri", "http://www.wikidata.org/entity/Q42299"),),))
 
 
-def test_no_cell_of_a_stored_answer_is_lost(shared_data: Path):
-    document = json.loads(gzip.decompress((shared_data / "benchmarks/qald-10/qald_10.json.gz").read_bytes()))
-    stored = [q["answers"][0].get("results", {}).get("bindings") for q in document["questions"]]
-    loaded = [q.answers for q in load_dataset("qald-10", shared_data / "benchmarks").questions]
-    assert [table.bindings() for table in loaded if table and table.boolean is None] == [
-        rows for rows in stored if rows
-    ]
-
-
 def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_data: Path):
     questions = {q.id: q for q in load_dataset("stark-prime-test", shared_data / "benchmarks").questions}
     assert questions["6517"].nodes == ("56241", "55842", "56174", "56263")

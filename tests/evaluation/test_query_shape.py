@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.evaluation.dataset_stats import Triple, query_shape
-from kbnav.evaluation.datasets import load_dataset
 from tests.knowledge.sparql.real import examples
 
 WD = "http://www.wikidata.org/entity/"
@@ -81,51 +80,6 @@ def test_a_pattern_is_blind_to_names_ids_numbers_and_strings_only():
 def test_what_is_no_query_is_refused_with_its_place(query, place):
     with pytest.raises(QuerySyntaxError, match=place):
         query_shape(query)
-
-
-PARTS = {"Filter": "FILTER", "OptionalGraphPattern": "OPTIONAL", "MinusGraphPattern": "MINUS", "Bind": "BIND"}
-
-
-def counted_by_rdflib(query: str) -> Counter[str]:
-    from rdflib.plugins.sparql.parser import parseQuery
-    from rdflib.plugins.sparql.parserutils import CompValue
-
-    counts: Counter[str] = Counter()
-
-    def walk(node: object) -> None:
-        if isinstance(node, CompValue):
-            counts[PARTS.get(node.name, "")] += 1
-            if node.name == "TriplesBlock":
-                counts["triple"] += sum(len(terms) // 3 for terms in node.triples)
-            for name, value in node.items():
-                if not (node.name == "TriplesBlock" and name == "triples"):
-                    walk(value)
-        elif isinstance(node, (list, tuple)) or type(node).__name__ in ("ParseResults", "plist"):
-            for item in node:  # type: ignore[attr-defined]
-                walk(item)
-
-    walk(parseQuery(query)[1])
-    del counts[""]
-    return counts
-
-
-@pytest.mark.parametrize(("name", "every"), [("spinach-dev", 2), ("qald-10", 8)])
-def test_counts_are_those_of_rdflib_where_it_can_parse(shared_data, name, every):
-    from pyparsing import ParseException
-
-    compared = 0
-    for question in load_dataset(name, shared_data / "benchmarks").questions[::every]:
-        query = question.query
-        if any(word in query.upper() for word in ("SERVICE", "HINT:", "WITH")):
-            continue
-        try:
-            theirs = counted_by_rdflib(query)
-        except ParseException:
-            continue
-        ours = query_shape(query).clauses
-        assert {kind: ours[kind] for kind in ours if kind in (*PARTS.values(), "triple")} == theirs, query
-        compared += 1
-    assert compared > 20
 
 
 def test_the_example_queries_of_the_service_can_be_read(shared_data):

@@ -14,8 +14,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.evaluation.datasets import load_dataset
@@ -293,13 +291,6 @@ def test_hostile_texts_do_not_break_tables_of_markdown():
     for table in tables:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if line.startswith("|")}
         assert len(widths) <= 1
-
-
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60).filter(str.strip))
-@settings(max_examples=20)
-def test_no_text_changes_the_elements_of_the_page(text):
-    report = build_report(run_of(text if text != "second" else "third"))
-    assert Tags(html_report(report)).tags == Tags(html_report(build_report(run_of("plain")))).tags
 
 
 def test_the_page_fetches_nothing_and_runs_its_own_script_only():

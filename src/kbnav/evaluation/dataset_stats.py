@@ -306,7 +306,11 @@ class Composition:
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """``words`` words of a text, ``distinct`` of them different; see ``DatasetStatistics``."""
+    """``words`` words of a text, ``distinct`` of them different.
+
+    They are what white space separates, case and punctuation kept. ``entropy`` is Shannon's, in bits;
+    ``type_token_ratio`` falls with the number of words, so that it compares texts of one size only.
+    """
 
     name: str
     words: int
@@ -319,18 +323,14 @@ class WordStatistics:
 class DatasetStatistics:
     """Statistics of one dataset, or of several taken as one.
 
-    Words are what white space separates, case and punctuation kept. ``entropy`` is Shannon's, in bits, of the words of
-    all questions; ``type_token_ratio`` falls with the number of words, so that it compares sets of one size only.
+    ``words`` are those of all questions.
     ``answers`` are rows or nodes of the stored gold answers; None where none are stored, as ``queries`` is.
     ``composition`` is known of made questions only. ``splits`` are the shares of datasets that are taken as one.
     """
 
     name: str
     questions: int
-    words: int
-    distinct_words: int
-    entropy: float
-    type_token_ratio: float
+    words: WordStatistics
     question_words: LengthStatistics
     answers: LengthStatistics | None
     queries: QueryStatistics | None
@@ -345,16 +345,12 @@ def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en")
     if not questions:
         raise UsageError("statistics need at least one question")
     split = [question.text(language).split() for question in questions]
-    words = word_statistics("", [word for text in split for word in text])
     sizes = _answer_sizes(questions)
     shares = [sum(size > above for size in sizes) / max(1, len(sizes)) for above in (1, 20, 30)]
     return DatasetStatistics(
         name=name or " + ".join(dataset.name for dataset in datasets),
         questions=len(questions),
-        words=words.words,
-        distinct_words=words.distinct,
-        entropy=words.entropy,
-        type_token_ratio=words.type_token_ratio,
+        words=word_statistics("", [word for text in split for word in text]),
         question_words=_lengths([len(text) for text in split]),
         answers=_lengths(sizes) if sizes else None,
         queries=_query_statistics(questions),
@@ -447,8 +443,7 @@ def statistics_markdown(statistics: Sequence[DatasetStatistics]) -> str:
     """The statistics as Markdown tables, a row a dataset."""
     words, answers, queries = [], [], []
     for s in statistics:
-        variety = (s.words, s.distinct_words, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}")
-        words.append((s.name, s.questions, *variety, s.question_words, s.answers or "–"))
+        words.append((s.name, s.questions, *_word_cells(s.words), s.question_words, s.answers or "–"))
         if s.several or s.composition or s.splits:
             m, c = s.several, s.composition
             counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
@@ -475,8 +470,11 @@ def statistics_markdown(statistics: Sequence[DatasetStatistics]) -> str:
 def words_markdown(statistics: Sequence[WordStatistics]) -> str:
     """Words of texts as a Markdown table, a row a text (STaRK, Table 4)."""
     head = ("Text", "Words", "Distinct", "Entropy (bits)", "Type-token ratio")
-    rows = [(s.name, s.words, s.distinct, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}") for s in statistics]
-    return table(head, rows)
+    return table(head, [(one.name, *_word_cells(one)) for one in statistics])
+
+
+def _word_cells(found: WordStatistics) -> tuple[object, ...]:
+    return found.words, found.distinct, f"{found.entropy:.2f}", f"{found.type_token_ratio:.3f}"
 
 
 def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -28,32 +27,6 @@ class Variant(NamedTuple):
     option: str
     value: str
     options: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Row:
-    """What came of one value.
-
-    With one run, ``seconds`` are spread over its questions and scores have no deviation; with several, every number is
-    the mean of the runs' means, spread over the runs. ``replayed`` is how many calls were answered from the cache.
-    """
-
-    variant: Variant
-    runs: int
-    questions: int
-    scores: Mapping[str, Spread]
-    seconds: Spread
-    calls: Spread
-    tokens: Spread
-    cost: Spread | None
-    replayed: int
-
-    def __str__(self) -> str:
-        scores = ", ".join(f"{name} {spread.text(scale=100)}" for name, spread in self.scores.items())
-        took = f"{self.seconds.text()} s, {self.calls.mean:.1f} calls a question"
-        took += f", ${self.cost.text(4)}" if self.cost else ""
-        took += f" ({self.replayed} replayed, counted as when they were made)" if self.replayed else ""
-        return f"{self.variant.name:<14} {scores}, {took}"
 
 
 def variants(vary: Sequence[str], fixed: Mapping[str, Any]) -> list[Variant]:
@@ -88,54 +61,73 @@ def folders(out: Path, name: str, repeat: int) -> list[Path]:
     return [out / (name if number == 1 else f"{name}.{number}") for number in range(1, repeat + 1)]
 
 
-def row(variant: Variant, runs: Sequence[Path]) -> Row:
-    """Read what came of a value. Raises UsageError, DataError."""
+_TOOK = ("seconds", "calls", "tokens", "cost")
+"""What a question took, behind the scores in every row."""
+
+
+def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
+    """What came of a value: every mean, and its deviation as ``_sd``, None where there is none.
+
+    With one run, seconds, calls, tokens and cost are spread over its questions and scores have no deviation; with
+    several, every number is the mean of the runs' means, spread over the runs. ``calls_replayed`` counts the calls that
+    were answered from the cache. Raises UsageError, DataError.
+    """
     saved = [read_saved_run(folder) for folder in runs]
     scores = [score_run(one).all for one in saved]
     asked = [[record.run for record in one.records.values()] for one in saved]
     costs = [[run.whole_cost for run in one if run.whole_cost is not None] for one in asked]
-    return Row(
-        variant,
-        runs=len(saved),
-        questions=scores[0].questions,
-        scores={name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
-        seconds=_spread([[run.seconds for run in one] for one in asked]),
-        calls=_spread([[run.whole_usage.calls for run in one] for one in asked]),
-        tokens=_spread([[run.whole_usage.prompt + run.whole_usage.completion for run in one] for one in asked]),
-        cost=_spread(costs) if all(len(some) == len(its) for some, its in zip(costs, asked, strict=True)) else None,
-        replayed=sum(run.replayed.calls for one in asked for run in one),
-    )
+    known = all(len(some) == len(its) for some, its in zip(costs, asked, strict=True))
+    spreads = {
+        **{name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
+        "seconds": _spread([[run.seconds for run in one] for one in asked]),
+        "calls": _spread([[run.whole_usage.calls for run in one] for one in asked]),
+        "tokens": _spread([[run.whole_usage.prompt + run.whole_usage.completion for run in one] for one in asked]),
+        "cost": _spread(costs) if known else (None, None),
+    }
+    return {
+        "name": variant.name,
+        "option": variant.option,
+        "value": variant.value,
+        "runs": len(saved),
+        "questions": scores[0].questions,
+        **{key: number for name, (mean, sd) in spreads.items() for key, number in ((name, mean), (f"{name}_sd", sd))},
+        "calls_replayed": sum(run.replayed.calls for one in asked for run in one),
+    }
 
 
 def _spread(values: Sequence[Sequence[float]]) -> Spread:
     return Spread.of(values[0]) if len(values) == 1 else Spread.of(fmean(one) for one in values)
 
 
-def _metrics(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(name for one in rows for name in one.scores))
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of all rows; the values of one option may have metrics that others lack."""
+    metrics = dict.fromkeys(name for one in rows for name in one if f"{name}_sd" in one and name not in _TOOK)
+    spreads = [part for name in (*metrics, *_TOOK) for part in (name, f"{name}_sd")]
+    return ["name", "option", "value", "runs", "questions", *spreads, "calls_replayed"]
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table for a paper; scores in percent, the rest a question."""
-    head = ("Value", "Runs", "Questions", *_metrics(rows), "Seconds", "Calls", "Tokens", "Cost, $")
-    lines = []
-    for one in rows:
-        scores = [one.scores[name].text(scale=100) if name in one.scores else "–" for name in _metrics(rows)]
-        took = (one.seconds.text(), one.calls.text(1), one.tokens.text(0), one.cost.text(4) if one.cost else "–")
-        lines.append((one.variant.name, one.runs, one.questions, *scores, *took))
-    return markdown_table(head, lines)
+    names = [name.removesuffix("_sd") for name in _columns(rows) if name.endswith("_sd")]
+    digits = {"calls": 1, "tokens": 0, "cost": 4}
+
+    def text(one: Mapping[str, Any], name: str) -> str:
+        if one.get(name) is None:
+            return "–"
+        scale = 1 if name in _TOOK else 100
+        return Spread(one[name], one[f"{name}_sd"]).text(digits.get(name, 2), scale)
+
+    lines = [
+        (one["name"], one["runs"], one["questions"], *(text(one, name) for name in names), one["calls_replayed"])
+        for one in rows
+    ]
+    return markdown_table(("Value", "Runs", "Questions", *names, "Replayed calls"), lines)
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """A line a value: every mean, and its deviation as ``_sd``, empty where there is none."""
-    columns = [*_metrics(rows), "seconds", "calls", "tokens", "cost"]
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line a value."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    head = ["option", "value", "runs", "questions", *(part for name in columns for part in (name, f"{name}_sd"))]
-    writer.writerow([*head, "calls_replayed"])
-    for one in rows:
-        spreads = [*(one.scores.get(name) for name in _metrics(rows)), one.seconds, one.calls, one.tokens, one.cost]
-        numbers = ["" if part is None else part for spread in spreads for part in (spread or ("", ""))]
-        start = [one.variant.option, one.variant.value, one.runs, one.questions]
-        writer.writerow([*start, *numbers, one.replayed])
+    writer = csv.DictWriter(out, _columns(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()

@@ -19,10 +19,7 @@ from kbnav.evaluation.synthesis.text import (
     Phrase,
     is_content,
     is_literal,
-    participle,
-    past,
     phrases,
-    plural,
     reword,
 )
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
@@ -73,17 +70,6 @@ def test_a_synonym_comes_in_the_form_of_the_word(word: str, expected: str) -> No
     assert found == ([expected] if expected else [])
 
 
-def test_forms() -> None:
-    assert [plural(word) for word in ("box", "city", "day", "pot")] == ["boxes", "cities", "days", "pots"]
-    assert [participle(word) for word in ("make", "cut", "see", "transmit")] == [
-        "making",
-        "cutting",
-        "seeing",
-        "transmitting",
-    ]
-    assert [past(word) for word in ("use", "carry", "stop", "paint")] == ["used", "carried", "stopped", "painted"]
-
-
 @pytest.mark.parametrize(
     ("phrase", "expected", "how"),
     [
@@ -99,11 +85,6 @@ def test_forms() -> None:
 def test_rewording(phrase: Phrase, expected: str, how: str) -> None:
     found = reword(phrase, lexicon("vessel container"), random.Random(0))
     assert (found.text, found.how) == (expected, how)
-
-
-def test_a_literal_copy_is_seen_through_case_and_punctuation() -> None:
-    assert is_literal("narrow neck", "A Narrow\nneck, of glass")
-    assert not is_literal("narrow neck", "a narrow necklace")
 
 
 def test_clauses_nest_and_agree() -> None:

@@ -257,16 +257,6 @@ def test_the_file_is_read_as_a_dataset_and_the_models_must_be_some_and_different
         open_models(StepModels("offline", "a", "a", ("a",)), Settings(), tmp_path / "r.sqlite")
 
 
-def test_a_model_with_an_endpoint_of_its_own_gets_no_key_of_another(workshop, tmp_path, seed):
-    with Reader() as own, Reader() as other:
-        settings = Settings(home=tmp_path, base_url=own.base_url, api_key=KEY)  # type: ignore[arg-type]
-        steps = StepModels("m0", "m0", "m0", ("m0", f"m1@{other.base_url}"))
-        models = open_models(steps, settings, tmp_path / "replies.sqlite")
-        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), models)
-        keys = [json.dumps(stub.headers) for stub in (own, other)]
-    assert [KEY in sent for sent in keys] == [True, False]
-
-
 def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed, monkeypatch):
     monkeypatch.setenv("OTHER_KEY", "the-other-nevertobeleft")
     with Reader() as own, Reader() as other, Reader() as local:

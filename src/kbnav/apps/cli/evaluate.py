@@ -25,7 +25,7 @@ from kbnav.apps.cli.options import (
     Seed,
     Workers,
 )
-from kbnav.apps.cli.scores import csv_rows, print_scores, show_comparison
+from kbnav.apps.cli.scores import print_scores, show_comparison
 from kbnav.apps.cli.terminal import Counter, print_json, stop_on_signals
 from kbnav.errors import UsageError
 
@@ -165,7 +165,7 @@ def sweep(
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
 
-    The table is also written to sweep.csv and sweep.md. Limits of cost and time are those of each run. For example:
+    The table is also written to sweep.csv. Limits of cost and time are those of each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation import sweep as sweeps
@@ -180,15 +180,13 @@ def sweep(
                 raise typer.Exit(1)
     rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
     write_whole(out / "sweep.csv", sweeps.to_csv(rows))
-    write_whole(out / "sweep.md", sweeps.markdown(rows))
     if as_json:
-        print_json(csv_rows(sweeps.to_csv(rows)))
+        print_json(rows)
         return
     for one, left_out in runs:
         if left_out:
             show_comparison(out / "full", out / one.name)
-    for row in rows:
-        print(row)
+    print(sweeps.markdown(rows), end="")
 
 
 def _variants(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -184,8 +182,8 @@ def report(
             records = [asdict(one) for found in groups for one in found.groups]
             emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
         else:
-            systems = text.systems_by_dataset(saved)
-            emit(as_json, text.systems_records(systems), text.systems_markdown(systems).rstrip("\n"))
+            records = text.systems_records(saved)
+            emit(as_json, records, text.systems_markdown(records).rstrip("\n"))
         return
     made = reports.load_report(folders, _prepared(compat, kb))
     if html:
@@ -254,11 +252,6 @@ def import_(
     more += f", {unanswered} without a prediction" if unanswered else ""
     record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}
     emit(as_json, record, f"{out}: {len(info.questions)} questions of {info.dataset}{more}")
-
-
-def csv_rows(text: str) -> list[dict[str, str]]:
-    """The rows of a table that is written as CSV, by column."""
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def print_scores(name: str, run: SavedRun, scores: Scores) -> None:

@@ -222,8 +222,6 @@ def _solve(problem: _Problem) -> _Pairs:
     most = min(problem.predicted.total(), problem.gold.total())
     supply = [min(count, most) for count in problem.predicted.values()]
     demand = [min(count, most) for count in problem.gold.values()]
-    if len(rows) == 1 or len(kinds) == 1:
-        return _fill(rows, kinds, supply, demand)
     shared = set(rows[0]).intersection(*rows, *(kind.cells for kind in kinds))
     if shared and (sum(supply) >= sum(demand) or len({kind.size for kind in kinds}) == 1):
         return _solve_without(shared, problem)
@@ -258,20 +256,6 @@ def _solve_without(shared: set[int], problem: _Problem) -> _Pairs:
     for size, count in unmatched.items():
         result[len(shared), size] += min(count, rest)
     return result
-
-
-def _fill(rows: Sequence[_Row], kinds: Sequence[_Gold], supply: list[int], demand: list[int]) -> _Pairs:
-    """With one kind on a side, take the pairs by falling recall."""
-    pairs = [
-        (len(set(row) & set(kind.cells)), kind.size, i, j) for i, row in enumerate(rows) for j, kind in enumerate(kinds)
-    ]
-    found: _Pairs = Counter()
-    for common, size, i, j in sorted(pairs, key=lambda pair: -pair[0] / pair[1]):
-        count = min(supply[i], demand[j])
-        found[common, size] += count
-        supply[i] -= count
-        demand[j] -= count
-    return +found
 
 
 def _common_cells(rows: Sequence[_Row], kinds: Sequence[_Gold]) -> Any:
@@ -372,9 +356,14 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
         if not values(gold):
             continue
         found, relevant = values(predicted), frozenset() if _boolean(gold) is False else values(gold)
-        precision, recall, f1 = _precision_recall(found, relevant)
-        ndcg = _ndcg(sorted(found, reverse=True), relevant) if f1 else 0.0
-        scores.append((precision, recall, f1, ndcg if ordered else f1))
+        common = len(found & relevant)
+        f1 = 2 * common / (len(found) + len(relevant)) if common else 0.0
+        places = [rank for rank, one in enumerate(sorted(found, reverse=True), 1) if one in relevant]
+        gains, best = (
+            sum(1 / math.log2(rank + 1) for rank in ranks) for ranks in (places, range(1, len(relevant) + 1))
+        )
+        ndcg = gains / best if common else 0.0
+        scores.append((common / max(1, len(found)), common / max(1, len(relevant)), f1, ndcg if ordered else f1))
         if ordered:
             sorted_only.append((ndcg,))
     precision, recall, f1, mixed = _column_means(scores, 4)
@@ -384,23 +373,6 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
 
 def _values(answer: Answer) -> frozenset[str]:
     return frozenset(cell["value"] for row in _bindings(answer) for cell in row.values())
-
-
-def _precision_recall(predicted: frozenset[str], gold: frozenset[str]) -> tuple[float, float, float]:
-    """Precision, recall and F1 of two sets; 0 where one is empty."""
-    common = len(predicted & gold)
-    precision = common / len(predicted) if predicted else 0.0
-    recall = common / len(gold) if gold else 0.0
-    return precision, recall, _harmonic(precision, recall)
-
-
-def _harmonic(a: float, b: float) -> float:
-    return 2 * a * b / (a + b) if a + b else 0.0
-
-
-def _ndcg(ranked: Sequence[str], relevant: frozenset[str]) -> float:
-    gains = (1 / math.log2(rank + 1) for rank, one in enumerate(ranked, 1) if one in relevant)
-    return sum(gains) / sum(1 / math.log2(rank + 1) for rank in range(1, len(relevant) + 1))
 
 
 def _column_means(rows: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:

@@ -109,78 +109,50 @@ def run_records(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-@dataclass(frozen=True)
-class SystemScore:
-    """One system on one dataset. ``seconds`` and ``dollars`` are of a question, replayed replies as when made."""
+def systems_records(runs: Mapping[str, SavedRun]) -> list[dict[str, Any]]:
+    """Runs, given by name, side by side: scores, seconds and dollars a question, replayed replies as when made.
 
-    run: str
-    questions: int
-    means: Mapping[str, float]
-    seconds: Spread | None
-    dollars: float | None
-
-
-Systems = Mapping[str, Mapping[str, SystemScore]]
-"""Scores by system and dataset."""
-
-
-def systems_by_dataset(runs: Mapping[str, SavedRun]) -> Systems:
-    """Runs, given by name, in a table. Raises UsageError where two are of one system, model and dataset."""
-    found: defaultdict[str, dict[str, SystemScore]] = defaultdict(dict)
+    Raises UsageError where two are of one system, model and dataset.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for name, run in runs.items():
-        row = found[f"{run.info.called}{f' ({run.info.model})' if run.info.model else ''}"]
-        if run.info.dataset in row:
-            raise UsageError(f"{row[run.info.dataset].run} and {name} are of one system and dataset: name one of them")
-        scores, asked = score_run(run), [record.run for record in run.records.values()]
+        system = f"{run.info.called}{f' ({run.info.model})' if run.info.model else ''}"
+        if other := found.get((system, run.info.dataset)):
+            raise UsageError(f"{other['run']} and {name} are of one system and dataset: name one of them")
+        scores, asked = score_run(run).all, [record.run for record in run.records.values()]
         costs = [one.whole_cost for one in asked if one.whole_cost is not None]
-        row[run.info.dataset] = SystemScore(
-            name,
-            scores.all.questions,
-            scores.all.values,
-            seconds=Spread.of(one.seconds for one in asked) if any(one.seconds for one in asked) else None,
-            dollars=sum(costs) / len(asked) if costs else None,
-        )
-    return dict(found)
+        seconds = Spread.of(one.seconds for one in asked) if any(one.seconds for one in asked) else None
+        found[system, run.info.dataset] = {
+            "system": system,
+            "dataset": run.info.dataset,
+            "run": name,
+            "questions": scores.questions,
+            "scores": dict(scores.values),
+            "seconds": seconds and seconds.mean,
+            "seconds_sd": seconds and seconds.deviation,
+            "dollars_a_question": sum(costs) / len(asked) if costs else None,
+        }
+    return list(found.values())
 
 
-def systems_markdown(systems: Systems) -> str:
+def systems_markdown(records: Sequence[Mapping[str, Any]]) -> str:
     """Scores as in SPINACH's Table 2 and STaRK's Table 7, and what they took (STaRK, Table 9)."""
-    cells = {(system, dataset): cell for system, row in systems.items() for dataset, cell in row.items()}
-    columns = dict.fromkeys((dataset, name) for (_, dataset), cell in cells.items() for name in cell.means)
+    columns = dict.fromkeys((one["dataset"], metric) for one in records for metric in one["scores"])
     order = list(dict.fromkeys(dataset for dataset, _ in columns))
     shown = sorted(columns, key=lambda column: order.index(column[0]))
-    rows = [
-        [system, *(_percent(row[dataset].means.get(name)) if dataset in row else _NONE for dataset, name in shown)]
-        for system, row in systems.items()
-    ]
+    scores: defaultdict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     took = []
-    for (system, dataset), cell in cells.items():
+    for one in records:
+        scores[one["system"]] |= {(one["dataset"], metric): value for metric, value in one["scores"].items()}
+        seconds, dollars = one["seconds"], one["dollars_a_question"]
         spent = (
-            cell.seconds.text() if cell.seconds else _NONE,
-            _NONE if cell.dollars is None else f"{cell.dollars:.4f}",
+            _NONE if seconds is None else Spread(seconds, one["seconds_sd"]).text(),
+            _NONE if dollars is None else f"{dollars:.4f}",
         )
-        took.append((system, dataset, cell.questions, *spent))
+        took.append((one["system"], one["dataset"], one["questions"], *spent))
+    rows = [[system, *(_percent(own.get(column)) for column in shown)] for system, own in scores.items()]
     head = ["System", *(f"{dataset} {metric_name(name)}" for dataset, name in shown)]
-    cost = ["System", "Dataset", "Questions", "Seconds", "$ a question"]
-    return table(head, rows) + "\n" + table(cost, took)
-
-
-def systems_records(systems: Systems) -> list[dict[str, Any]]:
-    """The same for programs, a record a run."""
-    return [
-        {
-            "system": system,
-            "dataset": dataset,
-            "run": cell.run,
-            "questions": cell.questions,
-            **cell.means,
-            "seconds": cell.seconds.mean if cell.seconds else None,
-            "seconds_sd": cell.seconds.deviation if cell.seconds else None,
-            "dollars_a_question": cell.dollars,
-        }
-        for system, row in systems.items()
-        for dataset, cell in row.items()
-    ]
+    return table(head, rows) + "\n" + table(["System", "Dataset", "Questions", "Seconds", "$ a question"], took)
 
 
 @dataclass(frozen=True)

@@ -217,11 +217,13 @@ def parse(document: Mapping[str, Any], *, language: str, known: Mapping[str, Ent
     redirect = document.get("redirects")
     try:
         statements, identifiers, omitted = _statements(document, known)
+        by_language = document.get("aliases") or {}
+        aliases = [one for code in (language, "mul") for one in by_language.get(code, ())]
         return Entry(
             entity=brief(document, language),
             statements=statements,
             identifiers=identifiers,
-            aliases=_aliases(document, language),
+            aliases=tuple(dict.fromkeys(str(one["value"]) for one in aliases)),
             redirected_from=str(redirect.get("from", "")) if isinstance(redirect, dict) else "",
             omitted=dict(omitted),
         )
@@ -331,9 +333,3 @@ def _term(terms: Any, wanted: Sequence[str]) -> str:
         if language in terms:
             return str(terms[language]["value"])
     return ""
-
-
-def _aliases(document: Mapping[str, Any], language: str) -> tuple[str, ...]:
-    aliases = document.get("aliases") or {}
-    found = [str(one["value"]) for code in (language, "mul") for one in aliases.get(code, ())]
-    return tuple(dict.fromkeys(found))
