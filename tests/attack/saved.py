@@ -9,7 +9,7 @@ from itertools import islice, product
 from typing import Any
 
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term
-from kbnav.runs.trajectory import Call, Confidence, Doubt, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
+from kbnav.runs.trajectory import Call, Doubt, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
 
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 ENTITY = "http://www.wikidata.org/entity/"
@@ -53,9 +53,9 @@ def whole_run() -> Run:
     outcome = Outcome(
         "answered", "finish", QUERY, table, Ranking(nodes), "Polonium.", "a note", "an error",
         Understood("Curie → discovered", ("which",), ("What did she find?",)),
-        (Doubt("listed", "Curie"),), Confidence(0.75, 3, 4, "a file"), Absence("not stated", "none", "?x", "?y"),
+        (Doubt("listed", "Curie"),), Absence("not stated", "none", "?x", "?y"),
     )  # fmt: skip
-    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1), 0.5)
+    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1))
     state = {"kind": "wikidata", "mirror": {"built": "2026-01-01T00:00:00", "concept_base": ENTITY}}
     state |= {"endpoints": {"sparql": "http://127.0.0.1:1/sparql", "api": "http://127.0.0.1:1/api"}, "kbs": {}}
     return Run(
