@@ -29,7 +29,6 @@ def planners(
     skb: SKB, folder: Path, training: list[LabelledQuestion], matcher: NodeMatcher
 ) -> Iterator[tuple[str, Planner]]:
     """Each planner with its name."""
-    yield "`ranker`, untrained", open_planner("ranker", skb)
     for weighing in get_args(Weighing):
         found = list(examples(training, skb, matcher, weighing=weighing))
         yield f"`ranker`, `{weighing}`", Ranker.train(skb, encoder_of(skb), found)

@@ -54,7 +54,7 @@ def ways(texts: Texts, encoder: Encoder, windows: list[Window], ray: OnRay) -> d
 
     def by(workers: int) -> float:
         some = OnRay(ray.ray, workers, ray.share, 0.0, one_thread)
-        return rate(some.encoded(texts, encoder, Path(), windows, None), workers)
+        return rate(some.encoded(texts, encoder, windows, folder=Path(), previous=None), workers)
 
     return {
         "this process": lambda: rate(alone(texts, encoder, windows), 1),

@@ -34,11 +34,10 @@ class Entrant:
 def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
     """Each planner and way to match nodes that this SKB allows."""
     ranker, seq2seq = folder.with_suffix(".planner"), folder.with_suffix(".seq2seq")
-    trained = {"planner": "ranker", "trained": str(ranker)} if ranker.exists() else {"planner": "ranker"}
+    trained = {"planner": "ranker", "trained": str(ranker)}
     written = {"planner": "seq2seq", "trained": str(seq2seq)}
     writes = seq2seq.exists() and find_spec("torch") is not None
     yield Entrant("offline, skb", "skb", {})
-    yield Entrant("offline, ranker untrained", "pasemiqa", {"planner": "ranker", "matching": "exact"})
     if ranker.exists():
         for matching in ("exact", *(("embedding", "hybrid") if vectors else ())):
             yield Entrant(f"offline, ranker, {matching}", "pasemiqa", {**trained, "matching": matching})

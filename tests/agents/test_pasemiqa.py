@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.paths import Hop, PlannedPath, RelationPath
 from kbnav.planning.planners import encoder_of
-from kbnav.planning.ranker import Ranker, Training
+from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
@@ -222,18 +222,16 @@ def test_the_plan_is_the_programs_and_offered_to_nobody(village, tmp_path):
         assert agent.tools.names[-1] == "finish"
 
 
-def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_which_says_so(village, tmp_path):
+def test_without_a_trained_planner_there_is_no_plan_and_what_was_trained_is_a_ranker(village, tmp_path):
     def offline(**options: str) -> Run:
         chosen = settings(tmp_path, **options).model_copy(update={"model": "offline"})
         return ask(build_agent(village, chosen, "pasemiqa"), QUESTION)
 
     assert "plan" not in {step.call.tool for step in offline().path}
-    untrained = offline(planner="ranker").path[0]
-    note = "The planner ranker was not trained: it goes by the words of the schema alone."
-    assert untrained.call.arguments["notes"] == [note]
-    assert untrained.observation.startswith(f"Note: {note}\n")
+    with pytest.raises(UsageError, match="the planner ranker must be trained first: kbnav train ranker"):
+        offline(planner="ranker")
     examples = [Example("What does Ann Reed own?", ("p1",), frozenset({"person"}), {PATH: 1.0})]
-    Ranker.train(village.skb, encoder_of(village.skb), examples, Training(epochs=2)).save(tmp_path / "planner")
+    Ranker.train(village.skb, encoder_of(village.skb), examples, epochs=2).save(tmp_path / "planner")
     trained = offline(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
     assert (trained.call.tool, trained.call.arguments["notes"]) == ("plan", [])
     with pytest.raises(UsageError, match="the planner none is not trained; ranker and seq2seq are"):

@@ -136,10 +136,10 @@ def test_it_needs_a_model_and_an_skb(village, mini_kb, tmp_path):
 
 
 def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
-    offline = settings(tmp_path, planner="ranker").model_copy(update={"model": "offline"})
+    offline = settings(tmp_path, k=7).model_copy(update={"model": "offline"})
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.settings["options"] == {
-        "planner": "ranker", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
+        "planner": "none", "trained": "", "matching": "hybrid", "k": 7, "rounds": 10,
         "query": "fused", "demonstrations": "", "short": 21,
     }  # fmt: skip
     with pytest.raises(

@@ -112,8 +112,12 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     ("arguments", "message"),
     [
         (["--kb", "mini", "train.jsonl"], "needs an SKB"),
-        (["--kb", "clinic.skb", "no-nodes.jsonl"], "no question of no-nodes has gold nodes"),
+        (
+            ["--kb", "clinic.skb", "no-nodes.jsonl", "--planner", "in-context", "--model", "offline"],
+            "no question of no-nodes has gold",
+        ),
         (["--kb", "clinic.skb", "train.jsonl", "--planner", "seq2seq"], "must be trained first"),
+        (["--kb", "clinic.skb", "train.jsonl"], "the planner ranker must be trained first"),
         (["--kb", "clinic.skb", "train.jsonl", "--trained", "clinic.skb"], "no trained planner"),
     ],
 )

@@ -68,12 +68,6 @@ def test_paths_begin_at_a_type_that_was_matched(trained: Ranker) -> None:
     assert [path.hops for path in trained.plan("Which drug helps?", []).paths] == [TEXT]
 
 
-def test_an_untrained_ranker_goes_by_the_words_of_the_schema(clinic: SKB) -> None:
-    ranker = Ranker.untrained(clinic, Words())
-    assert hops_of(ranker.plan("which drug blocks gene ABC1", ["g1"])) == (Hop("blocks", "in"),)
-    assert hops_of(ranker.plan("which drug binds gene ABC1", ["g1"])) == (Hop("binds", "in"),)
-
-
 def test_a_saved_ranker_plans_the_same(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
     trained.save(tmp_path / "planner")
     again = Ranker.load(tmp_path / "planner", clinic, Words())

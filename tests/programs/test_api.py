@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from kbnav.errors import BadArguments, CredentialsError, UnknownId
-from kbnav.models.calls import ModelCalls, Replies
+from kbnav.errors import BadArguments, UnknownId
+from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
 from kbnav.programs.api.functions import MOST_ITEMS, MOST_PHRASE, OverLimit
@@ -177,11 +177,11 @@ def test_the_writer_reads_every_function_and_the_limits_that_are_enforced(demo_k
     compile(api.stubs, "stubs.pyi", "exec")
 
 
-def _model(replies, path=None, seen=None):
+def _model(replies, seen=None):
     scripted = ScriptedModel(replies=[AIMessage(reply) for reply in replies])
     if seen is not None:
         seen.append(scripted)
-    return ModelCalls(scripted, "scripted", replies=Replies(path) if path else None, jobs=1)
+    return ModelCalls(scripted, "scripted", jobs=1)
 
 
 def test_without_a_model_no_function_asks_one(api):
@@ -244,24 +244,6 @@ def test_the_limit_of_prompts_is_enforced_for_each_function_and_each_query(demo_
     assert api.open("another").call("score_texts", ("q", ["c"])) == [1.0]
 
 
-def test_a_reply_is_paid_for_once_whichever_program_asks(demo_kb, tmp_path):
-    api = Api(demo_kb, model=_model(["0.5", "0.7"], tmp_path / "replies.sqlite"))
-    first, second = api.open("q"), api.open("q")
-    assert first.call("score_texts", ("q", ["a"])) == second.call("score_texts", ("q", ["a"])) == [0.5]
-    assert (first.trace.usage.calls, second.trace.usage.calls, second.trace.replayed.calls) == (1, 0, 1)
-
-
-class _Refusing(ScriptedModel):
-    def _generate(self, *args, **kwargs):
-        raise CredentialsError("the key is refused")
-
-
-def test_a_key_that_is_refused_ends_every_run(demo_kb):
-    api = Api(demo_kb, model=ModelCalls(_Refusing(replies=[]), "scripted"))
-    with pytest.raises(CredentialsError):
-        api.open("q").call("score_texts", ("q", ["a", "b"]))
-
-
 def test_the_page_names_every_function_and_its_example_runs(demo_kb, sandbox):
     page = (Path(__file__).parents[2] / "docs" / "agent-retriever.md").read_text(encoding="utf-8")
     table = page.partition("| group | functions |")[2].partition("\n\n")[0]
@@ -290,8 +272,3 @@ def test_what_a_writer_reads_says_every_bound_that_is_enforced(api, calls):
     assert api.functions["types_of"].doc == "The type of each node."
     for limit in ("2,000 calls", f"{MOST_ITEMS:,} values", f"{MOST_TEXT:,} characters", f"{MOST_PHRASE:,} characters"):
         assert limit in api.prompt
-
-
-def test_names_are_found_whatever_their_case_accents_and_punctuation(calls):
-    written = ["LITTLE MEW", "little-mew", "Líttle Mew", "Litle Mew"]
-    assert calls.call("find_by_name", (written,)) == {name: [MEW] for name in written}

@@ -112,17 +112,10 @@ def test_advice_is_told_apart_by_what_it_led_to():
         assert "Advice" not in after.splitlines()[0]
 
 
-def test_types_asked_for_are_told_with_their_shares_and_the_sandbox_with_its_language():
-    author, model = writer("```python\nx\n```", "```python\nx\n```")
-    brief = Brief(
-        "write", 1, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History(), asked=[("Gene", 0.9), ("Disease", 0.1)]
-    )
-    author.write(brief, Trace())
-    author.write(replace(brief, asked=()), Trace())
-    told, without = prompts(model)
-    assert "Types asked for: Gene 90 %, Disease 10 %." in told
-    assert "Types asked for" not in without
-    assert "It runs in Basic. What is wrong before a run is told at once" in told
+def test_the_sandbox_is_told_with_its_language():
+    author, model = writer("```python\nx\n```")
+    author.write(Brief("write", 1, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History()), Trace())
+    assert "It runs in Basic. What is wrong before a run is told at once" in prompts(model)[0]
 
 
 def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():

@@ -59,14 +59,14 @@ def build_shop(folder: Path, name: str = "shop", more_edges: str = "") -> Path:
     return folder / f"{name}.skb"
 
 
-def questions(forms: range) -> list[tuple[str, str, tuple[str, str], dict[str, object]]]:
+def questions(forms: range) -> list[tuple[str, str, tuple[str, str]]]:
     """Of each theme one question a form, with the two goods that answer it."""
     found = []
     for theme in range(THEMES):
         for form in forms:
             asked = QUESTION[4 * theme : 4 * theme + 4]
             text = ASKED[form % len(ASKED)].format(" ".join(random.Random(form).sample(asked, 2)))
-            found.append((f"{theme}/{form}", text, (good(theme, 0), good(theme, 1)), {}))
+            found.append((f"{theme}/{form}", text, (good(theme, 0), good(theme, 1))))
     return found
 
 
@@ -77,7 +77,7 @@ def examples(kb: SkbKB, forms: range) -> list[Example]:
 def write_questions(path: Path, answers: tuple[str, ...] | None = None) -> Path:
     lines = [
         json.dumps({"id": name, "question": text, "nodes": list(answers if answers is not None else nodes)})
-        for name, text, nodes, _ in questions(range(2))
+        for name, text, nodes in questions(range(2))
     ]
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -40,9 +40,9 @@ OPTIONS = QAGNNOptions(
 )
 
 
-def asked(first: int, last: int) -> list[tuple[str, str, list[str], dict[str, object]]]:
+def asked(first: int, last: int) -> list[tuple[str, str, list[str]]]:
     return [
-        (f"{number}/{place}", f"What is behind the {door} of {names()[number]}?", [f"t{number}-{place}"], {})
+        (f"{number}/{place}", f"What is behind the {door} of {names()[number]}?", [f"t{number}-{place}"])
         for number in range(first, last)
         for place, door in enumerate(DOORS)
     ]
@@ -63,7 +63,7 @@ def trained(hall: SkbKB, parts: Split, tmp_path_factory: pytest.TempPathFactory)
 def hits(kb: SkbKB, system: str, **options: object) -> float:
     retriever = build_retriever(system, kb, Settings(), options)
     tried = asked(50, 60)
-    return sum(retriever.retrieve(text, 1).ids[0] == wanted[0] for _, text, wanted, _ in tried) / len(tried)
+    return sum(retriever.retrieve(text, 1).ids[0] == wanted[0] for _, text, wanted in tried) / len(tried)
 
 
 def test_it_learns_which_relation_is_meant_on_rooms_it_has_not_seen(hall: SkbKB, trained: Path):
@@ -83,7 +83,7 @@ def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
         builder.build(
             text, CandidateList([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32))
         )
-        for one, (_, text, _, _) in enumerate(asked(0, 4))
+        for one, (_, text, _) in enumerate(asked(0, 4))
     ]
     with torch.no_grad():
         whole = network(**tensors(together(graphs, skb.vectors, relations)))["scores"]
@@ -117,7 +117,7 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
     network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 1)).eval()
     graphs = [
         builder.build(text, CandidateList([skb.number(f"t{one}-0")], np.ones((1, 2), np.float32)))
-        for one, (_, text, _, _) in enumerate(asked(0, 2))
+        for one, (_, text, _) in enumerate(asked(0, 2))
     ]
     batch = together(graphs, skb.vectors, relations)
     none = np.zeros(0, np.int64)  # no edges: only the pooled graph tells a candidate of the other nodes
@@ -151,9 +151,7 @@ def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts:
 
 
 def test_what_cannot_be_learned_from_ends_with_one_line_and_nothing_written(hall: SkbKB, tmp_path: Path):
-    unknown = split(
-        examples([("a", "zzz", ["t0-0"], {})], hall.skb), examples([("b", "yyy", ["t0-0"], {})], hall.skb), {}
-    )
+    unknown = split(examples([("a", "zzz", ["t0-0"])], hall.skb), examples([("b", "yyy", ["t0-0"])], hall.skb), {})
     out = tmp_path / "out"
     with pytest.raises(UsageError, match="no answer of a training question is among its candidates"):
         train_qagnn(task(hall, unknown, out), OPTIONS)

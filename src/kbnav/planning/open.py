@@ -28,7 +28,7 @@ def open_planner(
     Args:
         name: One of NAMES.
         skb: What is planned for.
-        trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
+        trained: Folder of a trained ``ranker`` or ``seq2seq``.
         calls: Opens the model that ``in-context`` asks.
         matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
 
@@ -38,26 +38,21 @@ def open_planner(
     """
     if name == "none":
         return NoPlanner()
-    if name == "ranker":
-        from kbnav.planning.ranker import Ranker
-
-        encoder = encoder_of(skb)
-        return (
-            Ranker.load(trained, skb, encoder, trained_for(trained, matching))
-            if trained
-            else Ranker.untrained(skb, encoder)
-        )
+    if name not in NAMES:
+        raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
     if name == "in-context":
         if calls is None:
             raise UsageError("the planner in-context needs a model")
         return InContext(skb, calls())
-    if name == "seq2seq":
-        from kbnav.planning.seq2seq import Seq2Seq
+    if trained is None:
+        raise UsageError(f"the planner {name} must be trained first: kbnav train {name}")
+    if name == "ranker":
+        from kbnav.planning.ranker import Ranker
 
-        if trained is None:
-            raise UsageError("the planner seq2seq must be trained first: kbnav train seq2seq")
-        return Seq2Seq.load(trained, skb, trained_for(trained, matching))
-    raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
+        return Ranker.load(trained, skb, encoder_of(skb), trained_for(trained, matching))
+    from kbnav.planning.seq2seq import Seq2Seq
+
+    return Seq2Seq.load(trained, skb, trained_for(trained, matching))
 
 
 def trained_for(folder: Path, matching: str) -> tuple[str, ...]:

@@ -271,8 +271,8 @@ def checked(
         most: Paths that are kept.
 
     Every path is mended by the first of these that makes it possible, which the plan's notes say; else it is dropped:
-    relations written otherwise (case, ``_`` for space) are named as the schema has them; hops are turned, the fewest;
-    a hop is put in, the one with the most edges. Where several walks through the types fit, its weight is shared.
+    relations written otherwise (case, ``_`` for space) are named as the schema has them; hops are turned, the fewest.
+    Where several walks through the types fit, its weight is shared.
     """
     shares: dict[RelationPath, float] = {}
     notes: list[str] = []
@@ -307,9 +307,6 @@ def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) ->
     for tried in _turned(named):
         if walks := schema.follow(tried, starts):
             return walks, "" if tuple(tried) == tuple(hops) else f"{written} became {_hops_text(tried)}"
-    for tried in _longer(named, schema):
-        if walks := schema.follow(tried, starts):
-            return walks, f"{written} became {_hops_text(tried)}"
     whence = f" from {' or '.join(sorted(starts))}" if starts else ""
     return [], f"dropped {written}: the schema has no such path{whence}"
 
@@ -326,18 +323,6 @@ def _turned(hops: Sequence[Hop]) -> Iterator[tuple[Hop, ...]]:
                 Hop(hop.relation, "in" if hop.way == "out" else "out") if place in places else hop
                 for place, hop in enumerate(hops)
             )
-
-
-def _longer(hops: Sequence[Hop], schema: PathSchema) -> Iterator[tuple[Hop, ...]]:
-    """The path with a hop put in, turned as little as can be: that of the relation with the most edges first."""
-    sizes = dict.fromkeys(schema.relations, 0)
-    for edge in schema.edges:
-        sizes[edge.relation] += edge.edges
-    for turned in _turned(hops):
-        for relation in sorted(sizes, key=lambda name: (-sizes[name], name)):
-            for place in range(len(hops) + 1):
-                for hop in (Hop(relation), Hop(relation, "in")):
-                    yield (*turned[:place], hop, *turned[place:])
 
 
 def _hops_text(hops: Sequence[Hop]) -> str:

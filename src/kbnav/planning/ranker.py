@@ -201,12 +201,10 @@ MOST_PLANNED, LEAST_PROBABLE = 10, 0.005
 """Paths of a plan at most, and the probability below which a path is no part of it."""
 LONGEST = 2
 """Hops of the paths that are ranked."""
-UNTRAINED = "The planner ranker was not trained: it goes by the words of the schema alone."
-"""A note of its plans then."""
 
 
 class Ranker:
-    """The planner. ``Ranker.untrained`` knows the schema's words alone; ``Ranker.train`` has learned from questions."""
+    """The planner. Use ``train`` or ``load``."""
 
     name = "ranker"
 
@@ -218,12 +216,6 @@ class Ranker:
         self._paths = tuple(paths)
         self._starts = np.array([path.start for path in self._paths])
         self._candidates = Candidates([path_parts(path) for path in self._paths], path_vectors(self._paths, encoder))
-
-    @classmethod
-    def untrained(cls, skb: SKB, encoder: Encoder) -> Ranker:
-        """Ranks by how near the words of a path are to those of the question; its plans say that it is untrained."""
-        paths = PathSchema.of(skb).paths(LONGEST)
-        return cls(skb, encoder, Scorer.untrained(encoder.encode([skb.meta.name]).shape[1]), paths, [UNTRAINED])
 
     @classmethod
     def train(

@@ -46,7 +46,6 @@ from kbnav.programs.writer import (
     ContrastText,
     ModelWriter,
     Writer,
-    asked_types,
     debug_of_worst,
     describe_setting,
     describe_trial,
@@ -115,8 +114,8 @@ class Prices:
 class TrainingContext:
     """What the steps of a group are taken with.
 
-    ``check`` gives what is wrong with a program before it is run. ``label`` gives a node's name, ``kind`` its type,
-    ``named`` what a query may name. ``spent`` and ``elapsed`` give the dollars and seconds of all groups so far,
+    ``check`` gives what is wrong with a program before it is run. ``label`` gives a node's name, ``named`` what a query
+    may name. ``spent`` and ``elapsed`` give the dollars and seconds of all groups so far,
     ``stopped`` whether a person asked to stop.
     """
 
@@ -125,7 +124,6 @@ class TrainingContext:
     check: Callable[[Program], Sequence[Problem]]
     label: Callable[[str], str]
     named: Callable[[str], Sequence[str]]
-    kind: Callable[[str], str] = lambda node: ""  # noqa: ARG005
     prices: Prices = Prices()
     spent: Callable[[], float] = lambda: 0.0
     elapsed: Callable[[], float] = lambda: 0.0
@@ -175,10 +173,9 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         next_action(history, options.patience),
         number,
         task.pattern,
-        example_queries(task.training, context.kind, f"{options.seed}:{task.id}:examples"),
+        example_queries(task.training, f"{options.seed}:{task.id}:examples"),
         means(task.first),
         history,
-        asked=asked_types(task.training, context.kind),
     )
     source, program, rejected = write_program(brief, context.writer, context.check, trace)
     step, trials = Step(number, brief.action, source, ""), list[Trial]()
@@ -513,7 +510,6 @@ def train_programs(
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
-            kind=lambda node: kb.skb.type_name(kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
             prices=prices,
             stopped=stopped,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -175,8 +174,6 @@ class Brief:
     examples: Sequence[TrainingQuery]
     first: Mapping[str, float]
     history: History
-    asked: Sequence[tuple[str, float]] = ()
-    """The types of nodes that the queries ask for, with their shares."""
     rejected: tuple[Rejected, ...] = ()
     """What was written at this step already."""
 
@@ -319,33 +316,10 @@ def next_action(history: History, patience: int) -> Action:
     return "anew" if history.without_gain >= patience else "improve"
 
 
-def asked_types(queries: Sequence[TrainingQuery], kind: Callable[[str], str]) -> list[tuple[str, float]]:
-    """The types of the nodes that queries ask for, with the share of the queries of each, largest first.
-
-    A query asks for the type of most of its answers; none is told where ``kind`` knows no types.
-    """
-    counts = Counter(_asked_type(query, kind) for query in queries)
-    return [(name, count / len(queries)) for name, count in sorted(counts.items(), key=lambda one: -one[1]) if name]
-
-
-def example_queries(
-    queries: Sequence[TrainingQuery], kind: Callable[[str], str], seed: str, *, most: int = EXAMPLES
-) -> list[TrainingQuery]:
-    """So many queries at random, in their order: of every type that is asked for one at least, else by their shares."""
-    by_type: dict[str, list[int]] = {}
-    for place, query in enumerate(queries):
-        by_type.setdefault(_asked_type(query, kind), []).append(place)
-    wanted = dict.fromkeys(sorted(by_type, key=lambda name: -len(by_type[name]))[:most], 1)
-    for _ in range(min(most, len(queries)) - len(wanted)):
-        left = [name for name in wanted if wanted[name] < len(by_type[name])]
-        wanted[max(left, key=lambda name: len(by_type[name]) / len(queries) * most - wanted[name])] += 1
-    chance = random.Random(seed)
-    places = sorted(place for name, count in wanted.items() for place in chance.sample(by_type[name], count))
-    return [queries[place] for place in places]
-
-
-def _asked_type(query: TrainingQuery, kind: Callable[[str], str]) -> str:
-    return Counter(map(kind, query.answers)).most_common(1)[0][0] if query.answers else ""
+def example_queries(queries: Sequence[TrainingQuery], seed: str, *, most: int = EXAMPLES) -> list[TrainingQuery]:
+    """So many queries at random, in their order."""
+    places = random.Random(seed).sample(range(len(queries)), min(most, len(queries)))
+    return [queries[place] for place in sorted(places)]
 
 
 _TUPLES = 80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -16,13 +16,9 @@ from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import PlannedPath, reached
-from kbnav.planning.training import LabelledQuestion, made_from
-from kbnav.planning.training import examples as labelled
-from kbnav.retrieval.base import RetrievalOptions, build_retriever, candidate_ranges
+from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.qagnn import Floats
 from kbnav.settings.model import Settings
 
@@ -31,12 +27,11 @@ _TEXTS_KEPT = 20_000
 
 @dataclass(frozen=True)
 class Example:
-    """A question with the numbers of the nodes that answer it; ``meta`` is what else its record says."""
+    """A question with the numbers of the nodes that answer it."""
 
     id: str
     text: str
     answers: tuple[int, ...]
-    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,13 +54,13 @@ class Split:
         return training, validation
 
 
-def examples(questions: Iterable[tuple[str, str, Sequence[str], Mapping[str, Any]]], skb: SKB) -> list[Example]:
-    """Questions, each by its id, text, answers' ids and record, less those of which the SKB has no answer."""
+def examples(questions: Iterable[tuple[str, str, Sequence[str]]], skb: SKB) -> list[Example]:
+    """Questions, each by its id, text and answers' ids, less those of which the SKB has no answer."""
     found = []
-    for name, text, answers, meta in questions:
+    for name, text, answers in questions:
         numbers = dict.fromkeys(number for number in map(skb.nodes.ids.find, answers) if number >= 0)
         if numbers:
-            found.append(Example(name, text, tuple(numbers), meta))
+            found.append(Example(name, text, tuple(numbers)))
     return found
 
 
@@ -138,8 +133,6 @@ def draw_pool(split: Split, hard: Mapping[str, Sequence[int]], nodes: int, size:
     return sorted(chosen | set(rest[: max(0, size - len(chosen))]))
 
 
-PATHS = "paths"
-"""The source that is no retrieval system."""
 Sources = Mapping[str, int]
 """How many negatives of a question come from which source."""
 _DEEPER = 200
@@ -165,11 +158,10 @@ class Miner:
     def __init__(self, kb: SkbKB, documents: Documents, settings: Settings, sources: Sources, seed: int = 0) -> None:
         """Raises UsageError for a source that is no retrieval system, or cannot work on this SKB."""
         self._skb, self._documents, self._seed = kb.skb, documents, seed
-        self._ranges = candidate_ranges(kb.skb, RetrievalOptions()) or [(0, kb.skb.meta.nodes)]
         self._counts = sources
         self._of: dict[str, Callable[[Example, int], Iterator[int]]] = {}
         for name in sources:
-            self._of[name] = self._by_paths() if name == PATHS else self._by_system(name, kb, settings)
+            self._of[name] = self._by_system(name, kb, settings)
 
     @property
     def count(self) -> int:
@@ -211,25 +203,6 @@ class Miner:
             yield from map(kb.skb.number, retriever.retrieve(example.text, most).ids)
 
         return find
-
-    def _by_paths(self) -> Callable[[Example, int], Iterator[int]]:
-        """Ends of the most probable relation path to an answer, from the nodes that the question names."""
-        skb, matcher = self._skb, NodeMatcher(self._skb, "exact")
-
-        def find(example: Example, most: int) -> Iterator[int]:
-            question = LabelledQuestion(
-                example.text, [skb.id(node) for node in example.answers], made_from(example.meta)
-            )
-            for found in labelled([question], skb, matcher, known=True):
-                for path in sorted(found.label, key=lambda path: -found.label[path]):
-                    ends = reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), found.nodes).tolist()
-                    random.Random(f"{self._seed} {example.id}").shuffle(ends)
-                    yield from islice(filter(self._may_answer, ends), most)
-
-        return find
-
-    def _may_answer(self, node: int) -> bool:
-        return any(first <= node < end for first, end in self._ranges)
 
 
 class _Taken:

@@ -185,7 +185,7 @@ def test_what_is_named_so_comes_first_and_next_to_nothing_beside_it():
 
 def test_no_more_are_given_than_are_asked_for():
     many = {"search": [{"id": f"Q{number}"} for number in range(1, 51)]}
-    with serving(lambda _: Answer(many)) as served, client(served.url) as opened:
+    with serving(lambda _: Answer({**many})) as served, client(served.url) as opened:
         found = opened.kb.search_entities("x", limit=8)
         assert (len(found.entities), len(found.properties)) == (8, 4)
         assert {asked.params["limit"] for asked in served.asked_for(action="wbsearchentities")} == {"8", "50"}

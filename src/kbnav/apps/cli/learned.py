@@ -75,7 +75,7 @@ def planner(
     print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
     if left_out := len(asked) - found.planner.questions:
         print(LEFT_OUT.format(count=left_out))
-    print(_line("ranker, untrained" if planner == "ranker" and trained is None else planner, found.planner))
+    print(_line(planner, found.planner))
     if found.text_only.questions:
         print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
         print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))

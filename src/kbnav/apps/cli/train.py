@@ -147,7 +147,7 @@ def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
     """The questions of a dataset that have answers in the SKB. Raises UsageError where none has."""
     from kbnav.training.data import examples
 
-    found = examples(((one.id, one.text(), one.nodes, one.meta) for one in dataset.questions), kb.skb)
+    found = examples(((one.id, one.text(), one.nodes) for one in dataset.questions), kb.skb)
     if not found:
         raise UsageError(f"no question of {dataset.name} has an answer in {kb.name}")
     if left_out := len(dataset) - len(found):
