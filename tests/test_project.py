@@ -54,10 +54,3 @@ def test_a_release_is_cut_into_a_section_of_its_own(copied: Path):
         RELEASE["cut"](copied, "9.8.8", "2030-01-02")
     with pytest.raises(ValueError, match="already"):
         RELEASE["cut"](copied, "9.8.7", "2030-01-02")
-
-
-def test_every_make_target_that_the_pages_name_exists():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page in ("README.md", "CONTRIBUTING.md"):
-        named = set(re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text()))
-        assert named <= targets, page

@@ -286,9 +286,7 @@ def test_the_agent_is_chosen_by_the_knowledge_base(demo_kb, mini_kb, tmp_path):
 def test_it_is_a_system_that_benchmarks_know_by_name(demo_kb, mini_kb, tmp_path):
     settings = Settings(home=tmp_path, model="offline", language="en")
     system = build_system("skb", demo_kb, settings)
-    ranking = system.ask(
-        "Which ship built by Marit Skarrow was painted yellow?", {}, lambda *_: None
-    ).run.outcome.ranking
+    ranking = system.ask("Which ship built by Marit Skarrow was painted yellow?", {}).run.outcome.ranking
     assert ranking.ids[0] == "ship:keeper"
     with pytest.raises(UsageError, match="the system skb needs an SKB"):
         build_system("skb", mini_kb, settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ from kbnav.answers.tables import Absence
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_record, print_answer
 from kbnav.apps.evidence import absence_text, phrases
-from kbnav.apps.mcp import _answered
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Run, load_run
+from kbnav.runs.trajectory import load_run
 from tests.agents.parts import NumbersKB
 
 NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"
@@ -72,25 +70,3 @@ def test_every_language_has_every_kind():
     absence = Absence("asks wrongly", "It does.", "?x a ?y", "?y a ?x")
     assert absence_text(absence, "de-at").endswith("was hier ist. It does. (?y a ?x)")
     assert absence_text(absence, "zh") == f"{english['asks wrongly']} It does. (?y a ?x)"
-
-
-def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb: KnowledgeBase):
-    run = asked(mini_home, NO, {}, kb=mini_kb).run
-    agent = kbnav_agent(mini_kb, mini_home)
-    told = _answered(agent, replace(run), evidence=False)
-    assert vars(phrases("absence", "en"))["not stated"] in told.content[0].text
-    assert told.structured_content["absence"]["kind"] == "not stated"
-
-
-def kbnav_agent(kb: KnowledgeBase, home: Path):
-    from kbnav.agents.common.agent import build_agent
-
-    return build_agent(kb, kbnav.Settings(home=home))
-
-
-def test_the_record_of_a_run_without_it_is_read(tmp_path: Path, mini_home: Path, mini_kb: KnowledgeBase):
-    run: Run = asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}, kb=mini_kb).run
-    path = mini_home / "runs" / f"{run.id}.json"
-    text = path.read_text().replace('"absence": null', '"understood": null')
-    (tmp_path / "old.json").write_text(text.replace('"understood": null,\n  "understood": null', '"understood": null'))
-    assert load_run(tmp_path / "old.json").outcome.absence is None

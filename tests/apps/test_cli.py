@@ -198,32 +198,3 @@ def test_labels_cannot_move_the_cursor(kbnav):
         _, out, _ = kbnav("ask", "-q", *model(stub), QUESTION)
     assert "\x1b" not in out
     assert "\x07" not in out
-
-
-def test_a_mirror_can_be_built_and_asked(kbnav, home):
-    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    (home / "tiny.nt").write_text(
-        f'<http://www.wikidata.org/entity/Q1> {label} "one"@en .\n'
-        "<http://www.wikidata.org/entity/Q1> <http://www.wikidata.org/prop/direct/P31>"
-        " <http://www.wikidata.org/entity/Q2> .\n"
-    )
-    code, _, _ = kbnav("mirror", "build", "tiny.nt", "--out", "tiny-mirror")
-    assert code == 0
-    with ModelStub(curie(query="SELECT ?x WHERE { wd:Q1 wdt:P31 ?x }")) as stub:
-        code, out, _ = kbnav("ask", "--json", "-q", "--kb", "tiny-mirror", *model(stub), "What is one?")
-    assert code == 0
-    assert json.loads(out)["table"]["results"]["bindings"][0]["x"]["value"].endswith("/Q2")
-
-
-def test_parts_are_left_out_of_a_question_as_of_a_benchmark(kbnav):
-    _, _, steps = kbnav("ask", "--json", "--set", "without_tools=get_entry,search_neighbors", QUESTION)
-    assert "search_entities" in steps
-    assert "get_entry" not in steps
-    assert "search_neighbors" not in steps
-    code, _, said = kbnav("ask", "--set", "without_tools=get_entries", QUESTION)
-    assert (code, "no tool get_entries to leave out" in said) == (2, True)
-
-
-def test_options_of_a_served_system_need_its_name(kbnav):
-    code, _, said = kbnav("serve", "--set", "preset=paper")
-    assert (code, "name it with --system" in said) == (2, True)

@@ -137,35 +137,18 @@ def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_
 def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path):
     shop = "product_id;title;brand;category\n7;Lamp;Acme;light\n9;Chair;Sitwell;seat\n"
     (tmp_path / "shop.csv").write_text(shop, encoding="latin-1")
-    mapping = ["--id", "product_id", "--name", "title", "--type", "product", "--edge", "brand:made_by"]
-    mapping += ["--edge", "category"]
-    (tmp_path / "s.skb" / "build").mkdir(parents=True)  # of another input
-    (tmp_path / "s.skb" / "build.lock").touch()
-    (tmp_path / "s.skb" / "build" / "progress.json").write_text('{"fingerprint": "x", "done": {"nodes": {}}}')
-    code, out, error = kbnav("skb", "build", "--nodes", "shop.csv", *mapping, "--out", "s.skb", "--encoder", "none")
-    assert (code, out) == (0, "s.skb: 6 nodes, 4 edges\n")
-    assert "unfinished" not in error
-    code, out, _ = kbnav("ask", "--kb", "s.skb", "--csv", "Which product is made by Sitwell?")
-    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["9"]
-
     (tmp_path / "shop.toml").write_text(
         '[[table]]\nfile = "shop.csv"\nid = "product_id"\nname = "title"\ntype = "product"\n'
         'edges = ["brand:made_by", "category"]\n'
     )
-    assert kbnav("skb", "build", "--tables", "shop.toml", "--out", "t.skb", "--encoder", "none")[:2] == (
-        0,
-        "t.skb: 6 nodes, 4 edges\n",
-    )
-
-
-def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
-    names = 'rdfs:label "Mere"@en, "Meer"@de'
-    (tmp_path / "lakes.ttl").write_text(TURTLE.replace('rdfs:label "Mere"', names))
-    rdf = ["build", "--from", "rdf", "lakes.ttl", "--encoder", "none", "--no-sparql", "--language", "de"]
-    assert kbnav("skb", *rdf, "--out", "l.skb")[0] == 0
-    code, out, _ = kbnav("ask", "--kb", "l.skb", "--json", "--quiet", "What is in the Meer?")
-    assert code == 0
-    assert json.loads(out)["ranking"][0]["name"] == "Deep"
+    (tmp_path / "s.skb" / "build").mkdir(parents=True)  # of another input
+    (tmp_path / "s.skb" / "build.lock").touch()
+    (tmp_path / "s.skb" / "build" / "progress.json").write_text('{"fingerprint": "x", "done": {"nodes": {}}}')
+    code, out, error = kbnav("skb", "build", "--tables", "shop.toml", "--out", "s.skb", "--encoder", "none")
+    assert (code, out) == (0, "s.skb: 6 nodes, 4 edges\n")
+    assert "unfinished" not in error
+    code, out, _ = kbnav("ask", "--kb", "s.skb", "--csv", "Which product is made by Sitwell?")
+    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["9"]
 
 
 @pytest.mark.parametrize(
@@ -173,14 +156,11 @@ def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
     [
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
-        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a node without key"),
-        (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
-        (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
+        (["build", "--from", "rdf", "lakes.ttl", "--nodes", "n", "--out", "v.skb"], "do not go with --from rdf"),
         (
             ["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"],
-            "leave out --nodes, --edges",
+            "leave out --nodes and --edges",
         ),
-        (["build", "--nodes", "n", "--type", "a", "--type-column", "b", "--out", "v.skb"], "give one of them"),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
         (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
         (["build", "--from", "primekg", ".", "--out", "v.skb"], "there is no kg.csv"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -31,12 +30,10 @@ from kbnav.planning.paths import TEXT_PATH
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
-from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
-from tests.apps.web.parts import Explorer, served_process, until, web_settings
+from tests.apps.web.parts import Explorer, until, web_settings
 from tests.models.stub import ModelStub, completion, failure
-from tests.programs.parts import LAST, frozen_programs
 
 MARIE = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
@@ -199,19 +196,6 @@ def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: Knowledge
         until(lambda: not Store(database).workers())
 
 
-def test_over_http_who_waits_is_told_when_the_server_shuts_down(mini_home: Path, mini_kb: KnowledgeBase):
-    async def ask(url: str, process: subprocess.Popen[str]) -> list[tuple[bool, str]]:
-        asking = asyncio.create_task(said(url, MARIE))
-        assert await asyncio.to_thread(model.waiting.wait, 200)
-        process.terminate()
-        return await asking
-
-    with Explorer(held=0) as model:
-        arguments = ("--http", "--kb", "mini", "--model", "stub", "--base-url", model.base_url)
-        with served_process(mini_home, *arguments, command="mcp") as (url, process):
-            assert asyncio.run(ask(url, process)) == [(True, "The server is shutting down.")]
-
-
 class Held:
     """A knowledge base whose queries wait until they are told to go on."""
 
@@ -317,28 +301,6 @@ def test_a_retriever_by_itself_offers_no_more(demo_kb: KnowledgeBase, tmp_path: 
     asyncio.run(talk())
     with served(web_settings(tmp_path, options={"of": ["bm25"]}), demo_kb, "rrf") as url:
         assert asyncio.run(called(url, RETRIEVE, RANKED))[0][1].startswith("1. The Brown Eye")
-
-
-def test_frozen_programs_rank_over_http(demo_kb: KnowledgeBase, tmp_path: Path):
-    """The program turns the first stage's ranking round."""
-    assert isinstance(demo_kb, SkbKB)
-    folder = tmp_path / "programs"
-    frozen_programs(demo_kb, folder, LAST)
-    settings = web_settings(tmp_path, options={"trained": str(folder)})
-    last = build_retriever("graph-rank", demo_kb, settings, {}).retrieve("love letter", 200).ids[-1]
-
-    async def talk(url: str) -> None:
-        async with Client(f"{url}/mcp") as client:
-            (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == RETRIEVE]
-            assert tool.input_schema["properties"].get("system", {}).get("enum") in (None, ["agent-retriever"])
-            data = (await client.call_tool(RETRIEVE, {**RANKED, "k": 3})).structured_content
-            assert (data["status"], data["system"]) == ("answered", "agent-retriever")
-            assert data["ranking"][0]["id"] == last
-            assert data["steps"][0]["tool"] == "route"
-            assert "program" in [step["tool"] for step in data["steps"]]
-
-    with served(settings, demo_kb, "agent-retriever") as url:
-        asyncio.run(talk(url))
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):

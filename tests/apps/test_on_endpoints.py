@@ -10,11 +10,9 @@ import pytest
 from mcp.client.client import Client
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.mcp import LocalBackend, build_server
 from kbnav.apps.secrets import secrets_of
 from kbnav.knowledge.open import open_kb
-from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
@@ -66,15 +64,6 @@ def test_the_page_answers_and_leads_to_pages_of_things(url, tmp_path):
         assert "Floor Lamp" in page
         query = visit("GET", "/", params={"dataset": "shop", "question": QUESTION}).json()["query"]
         assert query.startswith("PREFIX shop: <http://shop.example/vocab/>")
-
-
-def test_a_reply_on_a_talk_page_has_no_link_to_another_query_service(url, tmp_path):
-    settings = Settings(kb=url, home=tmp_path)
-    with open_kb(settings) as kb:
-        run = ask(build_agent(kb, settings), QUESTION)
-    text = reply_text(run, Style("[[{id}]]", f"{QUERY_PAGE}/#"), marker="kbnav:00", depth=1)
-    assert "data:s2 (Tools" in text.replace("&#58;", ":").replace("&#40;", "(")
-    assert QUERY_PAGE not in text
 
 
 def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_path):

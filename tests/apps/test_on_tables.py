@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.client.client import Client
 
-from kbnav.agents.common.agent import build_agent
-from kbnav.apps.mcp import LocalBackend, build_server
-from kbnav.apps.secrets import secrets_of
-from kbnav.knowledge.open import bundled_skb, open_kb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
 
@@ -41,21 +35,6 @@ def by_ask(place: str, kbnav: Cli, home: Path) -> Any:
     return {name: answer[name] for name in ("answer", "understood", "actions", "ranking")}
 
 
-def by_chat(place: str, kbnav: Cli, home: Path) -> Any:
-    code, out, error = kbnav("chat", "--quiet", "--kb", place, typed=f"{QUESTION}\n")
-    assert code == 0, error
-    return out[out.index("The Brown Eye") : out.index("6 steps")]
-
-
-def by_evaluation(place: str, kbnav: Cli, home: Path) -> Any:
-    line = {"id": "1", "question": QUESTION, "nodes": ["instrument:the-brown-eye"]}
-    (home / "own.jsonl").write_text(json.dumps(line) + "\n")
-    code, out, error = kbnav("eval", "run", "own.jsonl", "--kb", place, "--system", "vss", "--out", "run", "--json")
-    assert code == 0, error
-    (record,) = (home / "run" / "questions.jsonl").read_text().splitlines()
-    return json.loads(record)["run"]["outcome"]["ranking"]
-
-
 def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
     with Server(web_settings(home, place)) as server:
         visit = Visit(server.url)
@@ -69,23 +48,8 @@ def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
         ]  # fmt: skip
 
 
-def by_mcp(place: str, kbnav: Cli, home: Path) -> Any:
-    settings = Settings(kb=place, home=home, language="en")
-
-    async def talk() -> Any:
-        with open_kb(settings) as kb:
-            server = build_server(LocalBackend(kb, settings, build_agent(kb, settings)), secrets_of(settings))
-            async with Client(server) as client:
-                tools = sorted(tool.name for tool in (await client.list_tools()).tools)
-                found = await client.call_tool("search_entities", {"query": "Little Mew"})
-                answer = await client.call_tool("ask", {"question": QUESTION})
-                return tools, found.content[0].text, answer.content[0].text
-
-    return asyncio.run(talk())
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("door", [by_ask, by_chat, by_evaluation, by_the_page, by_mcp])
+@pytest.mark.parametrize("door", [by_ask, by_the_page])
 def test_every_door_leads_to_the_same_answer(
     places: tuple[str, str], door: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ):

@@ -9,7 +9,7 @@ from itertools import islice, product
 from typing import Any
 
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term
-from kbnav.runs.trajectory import Call, Confidence, Doubt, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
+from kbnav.runs.trajectory import Call, Doubt, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
 
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 ENTITY = "http://www.wikidata.org/entity/"
@@ -53,14 +53,14 @@ def whole_run() -> Run:
     outcome = Outcome(
         "answered", "finish", QUERY, table, Ranking(nodes), "Polonium.", "a note", "an error",
         Understood("Curie → discovered", ("which",), ("What did she find?",)),
-        (Doubt("listed", "Curie"),), Confidence(0.75, 3, 4, "a file"), Absence("not stated", "none", "?x", "?y"),
+        (Doubt("number", "Curie"),), Absence("not stated", "none", "?x", "?y"),
     )  # fmt: skip
-    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1), 0.5)
+    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1))
     state = {"kind": "wikidata", "mirror": {"built": "2026-01-01T00:00:00", "concept_base": ENTITY}}
     state |= {"endpoints": {"sparql": "http://127.0.0.1:1/sparql", "api": "http://127.0.0.1:1/api"}, "kbs": {}}
     return Run(
         "run-20260101-000000-0123456789ab", "Which elements?", "spinach", "offline", "en", steps[1:], steps[:1],
-        outcome, usage, usage, 0.5, 0.01, 0.01, {"sparql": 2}, 1.5, "2026-01-01T00:00:00+00:00",
+        outcome, usage, usage, 0.01, 0.01, {"sparql": 2}, 1.5, "2026-01-01T00:00:00+00:00",
         (Turn("Who was she?", steps[:1], outcome),), {**state, "name": "a", "nodes": 7, "edges": 9, "url": "http://a"},
         {"kb": "mini", "home": "/home"}, {"kbnav": "1.0"}, {"a": "b"},
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 import uuid
@@ -17,7 +16,6 @@ from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.queue import is_dead
 from kbnav.apps.web.store import Store, StoredRun, open_sqlite
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
-from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
 from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Settings
 
@@ -88,14 +86,6 @@ def test_an_answer_from_the_future_is_not_young_for_ever(tmp_path):
     assert cache.get("a") is None
     cache.put("a", "text/plain", b"new")
     assert cache.get("a") == ("text/plain", b"new")
-
-
-def test_a_site_from_the_future_is_asked_again(tmp_path):
-    site = tmp_path / "site.json"
-    site.write_text(WIKIDATA_SITE.model_dump_json())
-    assert _read(site, 60.0) == WIKIDATA_SITE
-    os.utime(site, (time.time() + YEAR,) * 2)
-    assert _read(site, 60.0) is None
 
 
 def put_ahead(home: Path, seconds: float) -> None:

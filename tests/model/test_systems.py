@@ -25,10 +25,6 @@ SMALL = {
 """Options that make fewer calls; every kind of call is still made."""
 
 
-def quiet(call: object, step: object) -> None:
-    """Hears of no step."""
-
-
 HELLO = "What is the capital of France?"
 """The model's reply is short enough to come to its end."""
 ON_AN_SKB = [
@@ -40,7 +36,7 @@ ON_AN_SKB = [
 
 def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes: object) -> Run:
     settings = model.settings(options=SMALL.get(name, {}), **changes)
-    attempt = build_system(name, kb, settings).ask(question, {}, quiet)
+    attempt = build_system(name, kb, settings).ask(question, {})
     assert attempt.failure is None
     return attempt.run
 

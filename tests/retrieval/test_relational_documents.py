@@ -6,9 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from kbnav.apps.cli import app
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
@@ -42,18 +39,3 @@ def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_
         found = [skb.id(node) for node, _ in skb.relational_text.search("Wren", limit=9)]
         assert set(found) == {"wren", "ann", "bob"}
         assert found[0] == "wren"
-
-
-def test_the_commands_build_and_keep_them(related_path: Path, tmp_path: Path):
-    files = ["--nodes", str(related_path.parent / "n.jsonl"), "--edges", str(related_path.parent / "e.tsv")]
-    out = str(tmp_path / "cli.skb")
-    for arguments in (
-        ["skb", "build", *files, "--out", out, "--encoder", "lsa", "--no-sparql", "--relations"],
-        ["skb", "update", out, "--edges", str(related_path.parent / "e.tsv")],
-    ):
-        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        with SKB.open(tmp_path / "cli.skb") as skb:
-            assert skb.relational_text is not None
-            assert skb.relational_vectors is not None
-            assert skb.relational_vectors.search("Storm Crow", limit=1)[0][1] > 0.5

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import math
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +10,6 @@ import pytest
 
 from kbnav.answers.tables import Ranking
 from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import Blobs
@@ -24,12 +18,10 @@ from kbnav.retrieval.documents import (
     FILE,
     MultiVSS,
     MultiVSSOptions,
-    chunks,
 )
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.rrf import RRF, RRFOptions
-from kbnav.runs.trace import Observed, Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, built
 
@@ -94,18 +86,6 @@ def test_only_candidates_are_ranked(related: SkbKB, tmp_path: Path):
         build_retriever("rrf", related, Settings(home=tmp_path), {"candidates": "boat"})
 
 
-def test_texts_and_relations_are_chunked_apart(related: SkbKB):
-    skb = related.skb
-    whole = list(chunks(skb, skb.number("bob"), 100))
-    assert len(whole) == 2
-    assert "letter after letter" in whole[0]
-    assert "Storm Crow" not in whole[0]
-    assert "Storm Crow" in whole[1]
-    parts = list(chunks(skb, skb.number("bob"), 4))
-    assert all(len(part.split()) <= 4 for part in parts)
-    assert " ".join(parts) == " ".join(whole)
-
-
 @pytest.mark.parametrize(
     ("aggregate", "wanted"),
     [
@@ -118,39 +98,6 @@ def test_multi_vss_puts_the_cosines_of_chunks_together(related, tmp_path, aggreg
     found = scores(related, "multi-vss", QUERY, tmp_path, k=3, aggregate=aggregate, relations="false")
     assert list(found) == list(wanted)
     assert found == pytest.approx(wanted, abs=1e-5)
-
-
-def test_nodes_behind_the_first_follow_in_the_order_of_vss(related: SkbKB, tmp_path: Path):
-    found = scores(related, "multi-vss", QUERY, tmp_path, k=5, first=2, relations="false")
-    assert list(found) == ["lark", "bob", "crow", "wren", "finch"]
-    assert found["crow"] == pytest.approx(4 / 20**0.5 - 1, abs=1e-5)
-
-
-def test_by_default_fifty_nodes_of_vss_are_ranked_again(tmp_path: Path):
-    lines = [{"id": f"{n:02}", "type": "guitar", "name": f"G{n}", "description": "storm"} for n in range(60)]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
-    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "s.skb", Options(encoder=KeywordEncoder(), sparql=False))
-    with SKB.open(tmp_path / "s.skb", KeywordEncoder()) as many:
-        found = scores(SkbKB(many), "multi-vss", "storm", tmp_path, k=60)
-    # Equal ones follow in order; those behind go down by 1 each.
-    assert list(found.values()) == pytest.approx([1.0] * 50 + [-place for place in range(10)], abs=1e-5)
-
-
-def test_a_node_has_so_many_chunks_and_the_trace_tells_where_it_had_more(related: SkbKB, tmp_path: Path):
-    encoder = CountingEncoder()
-    with SKB.open(related.skb.place, encoder) as skb:
-        options = MultiVSSOptions(chunks=1, chunk_words=100, aggregate="mean", relations=False, candidates=("person",))
-        trace = Trace()
-        found = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), options).retrieve(QUERY, 2, trace)
-    # Bob's text comes first; his relations would halve the way to the Storm Crow's 1/√2.
-    assert {node.id: node.score for node in found.nodes} == pytest.approx({"bob": 4 / 20**0.5, "ann": 0.0}, abs=1e-5)
-    assert trace.steps[-1].observation.endswith("\nonly 1 chunks were compared of bob (2 chunks), ann (2 chunks)")
-    assert [len(texts) for texts in encoder.asked] == [1, 2]
-    trace = Trace()
-    build_retriever("multi-vss", related, Settings(home=tmp_path), {}).retrieve(QUERY, 2, trace)
-    assert "only" not in trace.steps[-1].observation
 
 
 def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
@@ -175,24 +122,6 @@ def test_ranks_are_fused_with_weights(related: SkbKB):
         RRF(related.skb, systems, RRFOptions(weights=(1.0,)))
 
 
-class InTurn(Listening):
-    """Answers when the one before it has; records what it finds, one call that was paid for and one that was not."""
-
-    def __init__(self, before: threading.Event, done: threading.Event, *found: str) -> None:
-        super().__init__(*found)
-        self.before, self.done = before, done
-
-    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
-        if not self.before.wait(20):
-            raise ServiceError("the one before was not asked")
-        trace = trace or Trace()
-        trace.record("found", Observed(" ".join(self._found)))
-        trace.spend(Usage(calls=1))
-        trace.spend(Usage(calls=1), replayed=True)
-        self.done.set()
-        return super().retrieve(query, k)
-
-
 class Failing(Listening):
     """Fails after its first step."""
 
@@ -203,20 +132,6 @@ class Failing(Listening):
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         super().retrieve(query, k, trace)
         raise self.error
-
-
-def test_systems_are_asked_side_by_side_and_recorded_in_their_order(related: SkbKB):
-    last, first, none = threading.Event(), threading.Event(), threading.Event()
-    none.set()
-    systems, trace = [InTurn(first, last, "lark"), InTurn(none, first, "wren", "bob")], Trace()
-    RRF(related.skb, systems, RRFOptions()).retrieve(QUERY, 3, trace)
-    assert [(step.number, step.call.turn, step.call.tool) for step in trace.steps] == [
-        (1, 1, "found"),
-        (2, 2, "found"),
-        (3, 3, "rrf"),
-    ]
-    assert [step.observation for step in trace.steps[:2]] == ["lark", "wren bob"]
-    assert (trace.usage.calls, trace.replayed.calls) == (2, 2)
 
 
 def test_a_system_that_fails_is_left_out_with_its_weight(related: SkbKB):
@@ -319,25 +234,3 @@ def test_without_names_graph_rank_ranks_by_text(related: SkbKB):
     assert ranking.ids[0] == "wren"
     assert [step.call.tool for step in trace.steps] == ["link", "follow", "describe"]
     assert trace.steps[1].nodes == ()
-
-
-@pytest.mark.slow
-def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
-    """Answers counted from the edges' file: the genes bound by both of two compounds."""
-    folder = shared_data / "hetionet"
-    with gzip.open(folder / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
-        bound = [(row[0], row[2]) for row in csv.reader(file, delimiter="\t") if row[1] == "CbG"]
-    both = {gene for compound, gene in bound if compound == "Compound::DB00675"}
-    both &= {gene for compound, gene in bound if compound == "Compound::DB00481"}
-    assert len(both) >= 2
-    build(
-        TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"]),
-        tmp_path / "h.skb",
-        Options(vectors=False, sparql=False),
-    )
-    kb = SkbKB(SKB.open(tmp_path / "h.skb"))
-    ranking = build_retriever("graph-rank", kb, Settings(), {}).retrieve(
-        "Which genes are bound by both Tamoxifen and Raloxifene?", 20
-    )
-    assert set(ranking.ids[: len(both)]) == both
-    kb.close()

@@ -201,7 +201,9 @@ class SharedBackend:
         if self._at_work.total() >= self._limits.runs:
             raise LimitReached("too many calls are at work; try again in a moment")
         loop = asyncio.get_running_loop()
-        cancellation = _CountingCancellation(loop, partial(context.lifespan_context.count, owner))
+        cancellation = _CountingCancellation(
+            loop, partial(self._store.count_question, owner, self._limits.questions_per_day)
+        )
         self._at_work[owner] += 1
         working = loop.run_in_executor(self._tools, cancellation.within, work)
         working.add_done_callback(lambda _: self._leave(owner))

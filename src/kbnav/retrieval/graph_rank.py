@@ -39,27 +39,25 @@ _REACHED = 5_000
 """Nodes at the ends of paths whose text is looked at."""
 
 
+_MENTIONS, _PATHS, _DEPTH = 4, 8, 200
+"""Names of a query that are followed, paths from each, and nodes of each ranking that count."""
+_TRUST = 1.0
+"""How much less a name counts than the one whose path fits best: as ``sharpness``, between names."""
+_PLAIN = 0.1
+"""What a name counts that may be only a word, beside one that stands in quotes or has a capital or a digit."""
+_ENDS = 20_000
+"""Nodes that a hop may lead to; the search ends there."""
+
+
 class GraphRankOptions(RetrievalOptions):
     """Options of ``graph-rank``."""
 
-    mentions: int = Field(default=4, ge=1)
-    """Names of the query that are followed; of more, the longest."""
-    paths: int = Field(default=8, ge=1)
-    """Paths that are followed from each name, the best first."""
     sharpness: float = Field(default=4.0, gt=0)
     """How much less a path counts than the best of its name: a score lower by ``1 / sharpness`` counts ``1 / e``."""
-    trust: float = Field(default=1.0, ge=0)
-    """How much less a name counts than the one whose path fits best: as ``sharpness``, between names."""
-    plain: float = Field(default=0.1, ge=0, le=1)
-    """What a name counts that may be only a word, beside one that stands in quotes or has a capital or a digit."""
     text_weight: float = Field(default=1.0, ge=0)
     """What the best text adds to the score of a node that is reached; one by all names scores 1."""
     query_weight: float = Field(default=0.5, ge=0)
     """What the best document for the whole query adds to a score."""
-    depth: int = Field(default=200, ge=1)
-    """Nodes of each ranking that count."""
-    ends: int = Field(default=20_000, ge=1)
-    """Nodes that a hop may lead to; the search ends there."""
 
 
 class _NamePaths(NamedTuple):
@@ -107,7 +105,7 @@ class GraphRank:
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
         trace = trace or Trace()
-        depth = max(k, self._options.depth)
+        depth = max(k, _DEPTH)
         reading, followed, rest = self._read(query, trace)
         rest_asked, asked = self._asked(rest if followed else "", query)
         scores = self._reached(followed, rest_asked, depth, trace)
@@ -125,10 +123,10 @@ class GraphRank:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
             sure = [one for one in mentions if _is_sure(query, reading, one)]
-            longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[: self._options.mentions]
+            longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[:_MENTIONS]
             again = [reading.afterthought] if reading.afterthought else []
             followed = [
-                _NamePaths(paths, 1.0 if one in sure or not sure else self._options.plain)
+                _NamePaths(paths, 1.0 if one in sure or not sure else _PLAIN)
                 for one in (*longest, *again)
                 if (paths := self._proposed(reading, one))
             ]
@@ -148,7 +146,7 @@ class GraphRank:
             for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
         ]
         # Where the words decide nothing, a short path by a common relation is the likelier one.
-        return sorted(paths, key=lambda path: (-path.score, len(path.steps), -self._edges(path)))[: self._options.paths]
+        return sorted(paths, key=lambda path: (-path.score, len(path.steps), -self._edges(path)))[:_PATHS]
 
     def _edges(self, path: Path) -> int:
         return min(self._counts[step.relation] for step in path.steps)
@@ -171,12 +169,12 @@ class GraphRank:
         """For each node the weighted mean, over names, of how well the best path fits that leads to it from there."""
         whole = np.zeros(self._skb.meta.nodes)
         best = max((one.score for one in followed), default=0.0)
-        shares = [one.weight * math.exp(self._options.trust * (one.score - best)) for one in followed]
+        shares = [one.weight * math.exp(_TRUST * (one.score - best)) for one in followed]
         for share, one in zip(shares, followed, strict=True):
             from_one = np.zeros_like(whole)
             for path in one.paths:
                 weight = math.exp(self._options.sharpness * (path.score - one.score))
-                ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], self._options.ends)
+                ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], _ENDS)
                 from_one[ends] = np.maximum(from_one[ends], weight)
             from_one[[path.node for path in one.paths]] = 0.0  # a name leads to others, not to itself
             whole += from_one * share / sum(shares)

@@ -178,16 +178,3 @@ def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Pat
     before = wiki.requests[wiki.requests.index(edit) - 2]
     assert before["titles"] == "User:KB bot/shutoff|Wikidata:Cafe" or "csrf" in before.get("type", "")
     ledger.close()
-
-
-def test_edits_are_at_least_the_pause_apart(echo: tuple[EchoWiki, str]):
-    _, api = echo
-    now, waits = [0.0], []
-    wiki = connect(api, pause=10.0, clock=lambda: now[0], sleep=waits.append)
-    wiki.login()
-    (page,) = wiki.read("Talk:Old")
-    assert page is not None
-    wiki.edit(page, "a", "s")
-    now[0] = 4.0
-    wiki.edit(page, "b", "s")
-    assert waits == [6.0]

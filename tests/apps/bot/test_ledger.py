@@ -22,13 +22,6 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     one.close()
 
 
-def test_a_question_is_remembered_once_with_all_it_says(ledger: Ledger):
-    assert ledger.add(FIRST, 5.0)
-    assert not ledger.add(FIRST, 6.0)
-    (entry,) = ledger.entries()
-    assert (entry.question, entry.status, entry.tries, entry.due, entry.changed_at) == (FIRST, "seen", 0, 0.0, 5.0)
-
-
 def test_what_is_due_are_open_questions_whose_time_has_come(ledger: Ledger):
     ledger.add(FIRST, 1.0)
     ledger.add(SECOND, 2.0)
@@ -68,13 +61,3 @@ def test_one_bot_writes_others_read(ledger: Ledger, tmp_path: Path):
     reader = Ledger(path, alone=False)
     assert len(reader.entries()) == 1
     reader.close()
-
-
-def test_marks_and_questions_are_there_after_closing(ledger: Ledger, tmp_path: Path):
-    ledger.set_mark("changes", "1")
-    ledger.set_mark("changes", "2")
-    ledger.add(FIRST, 1.0)
-    ledger.close()
-    again = Ledger(tmp_path / "new" / "bot.sqlite")
-    assert (again.mark("changes"), again.mark("other"), len(again.entries())) == ("2", "", 1)
-    again.close()

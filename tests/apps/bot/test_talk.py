@@ -108,11 +108,6 @@ def test_exclusion_templates(text, allowed):
     assert may_edit(f"x {text} y", BOT, kind="answer") is allowed
 
 
-@pytest.mark.parametrize("zone", ["CEST", "+03", "+0545"])
-def test_a_wiki_signs_in_its_own_time_zone(zone):
-    assert asked(f"== A ==\nWho? {ANN.replace('UTC', zone)}\n") == [("Ann", "Who?")]
-
-
 @pytest.mark.parametrize("opening", ["<!-- see", "<includeonly>"])
 def test_a_reply_stays_visible_where_something_is_never_closed(opening):
     page = f"== A ==\nWho? {ANN}\n{opening} x\n== B ==\nWhat? {BOB}\n"

@@ -68,7 +68,8 @@ def test_what_was_said_before_is_known(fresh_home: Path):
             message["content"] for message in model.requests[0]["messages"] if message["role"] in ("user", "assistant")
         ]
         assert asked == ["Who was Marie Curie?", "A physicist and chemist.", MARIE]
-        assert said.usage.prompt_tokens == 100 * len(model.requests)
+        whole = [one for one in model.requests if not one.get("stream")]  # the endpoint refuses to stream
+        assert said.usage.prompt_tokens == 100 * len(whole)
 
 
 def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: openai.OpenAI):

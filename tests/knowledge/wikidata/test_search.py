@@ -183,6 +183,14 @@ def test_what_is_named_so_comes_first_and_next_to_nothing_beside_it():
     assert (only.entities, [one.id for one in only.properties], kinds) == ((), ["P2", "P1"], {"property"})
 
 
+def test_no_more_are_given_than_are_asked_for():
+    many = {"search": [{"id": f"Q{number}"} for number in range(1, 51)]}
+    with serving(lambda _: Answer({**many})) as served, client(served.url) as opened:
+        found = opened.kb.search_entities("x", limit=8)
+        assert (len(found.entities), len(found.properties)) == (8, 4)
+        assert {asked.params["limit"] for asked in served.asked_for(action="wbsearchentities")} == {"8", "50"}
+
+
 def test_a_search_of_100_kb_is_cut_to_what_the_service_takes():
     with serving(wikibase) as served, client(served.url) as opened:
         assert opened.kb.search_entities("long " * 20_000).rung == "none"

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import PrivateAttr
-
-from kbnav.errors import ServiceError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.expansion import (
     AGR,
     PRF,
@@ -78,12 +68,6 @@ def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Sai
     assert trace.usage.calls == 0
 
 
-def test_the_query_is_repeated_as_often_as_told(skb: SKB):
-    base = Listening("wren")
-    ExpandedRetriever(PRF(skb, base, PRFOptions(initial=1)), base, PRFOptions(repeats=3)).retrieve("storm", 1)
-    assert base.asked[-1] == ("storm\nstorm\nstorm\nWren\ndescription: Lost in a storm.", 1)
-
-
 def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
     base, trace = Listening(), Trace()
     ExpandedRetriever(PRF(skb, base, PRFOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
@@ -106,14 +90,6 @@ def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said
     sampled = [step.call.arguments for step in trace.steps if step.call.tool == "model"]
     assert [(call["temperature"], call.get("sample", 0)) for call in sampled] == [(0.7, 0), (0.7, 1), (0.7, 2)]
     assert trace.usage.calls == 3
-
-
-def test_replies_that_say_nothing_leave_the_plain_query(skb: SKB, said: Said):
-    script, base, trace = Script("", "Document:", "```\n```"), Listening("lark"), Trace()
-    ExpandedRetriever(HyDE(skb, base, script.calls, SampledOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
-    assert base.asked == [(QUERY, 5)]
-    assert said(trace, "expansion") == []
-    assert "as it is" in said(trace, "expanded_query")[0]
 
 
 def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
@@ -164,40 +140,3 @@ def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
     first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")
     assert AGR(skb, base, first_drafts.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["refined"]
     assert "[1] d1\n[2] d2\n</documents>" in first_drafts.prompts[-1]
-
-
-class Together(BaseChatModel):
-    """Answers only once three calls are under way; the second of them fails."""
-
-    _barrier: threading.Barrier = PrivateAttr(default_factory=lambda: threading.Barrier(3, timeout=20))
-
-    @property
-    def _llm_type(self) -> str:
-        return "together"
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        if self._barrier.wait() == 1:
-            raise ServiceError("overloaded")
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("written"))])
-
-
-def test_samples_are_written_side_by_side_and_one_that_fails_is_left_out(skb: SKB):
-    trace, base = Trace(), Listening("lark")
-    ExpandedRetriever(
-        HyDE(skb, base, ModelCalls(Together(), "together"), SampledOptions()), base, ExpansionOptions()
-    ).retrieve(QUERY, 5, trace)
-    assert base.asked == [(f"{QUERY}\nwritten\nwritten", 5)]
-    assert sorted(step.ok for step in trace.steps if step.call.tool == "model") == [False, True, True]
-
-
-def test_a_model_that_fails_every_time_ends_the_run(skb: SKB):
-    class Down(BaseChatModel):
-        @property
-        def _llm_type(self) -> str:
-            return "down"
-
-        def _generate(self, *_: Any, **__: Any) -> ChatResult:
-            raise ServiceError("down")
-
-    with pytest.raises(ServiceError, match="down"):
-        HyDE(skb, Listening(), ModelCalls(Down(), "down"), SampledOptions()).expand(QUERY, Trace())

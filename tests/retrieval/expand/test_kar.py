@@ -9,21 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from kbnav.apps.cli import app
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
 from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import save_run
 from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
@@ -81,19 +77,6 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     assert trace.steps[-2].observation == f"{QUERY}\none\ntwo\nthree"
 
 
-def test_the_triples_of_a_saved_run_are_shown(guitars: SkbKB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    script, base = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch")
-    system = ExpandedRetriever(kar(guitars.skb, script, base), base, KAROptions())
-    run, _ = attempt(system, guitars, Settings(home=tmp_path), QUERY)
-    save_run(run, tmp_path / "runs")
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path))
-    shown = CliRunner().invoke(app, ["show", "last"], catch_exceptions=False).output
-    for step in ("entities", "linked_nodes", "document_triples", "expansion", "expanded_query"):
-        assert f"→ {step}" in shown
-    assert "Wren (wren): 2 of 5 neighbours" in shown
-    assert "1.0000 —made by→ Ann Reed (person) ←made by, owned by— Lark (lark)" in shown
-
-
 def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_path: Path):
     """A town with eleven around it, and one behind each of these."""
     around = [f"t{number}" for number in range(11)]
@@ -110,22 +93,6 @@ def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_pat
     told = next(step for step in trace.steps if step.call.tool == "document_triples")
     assert told.observation.splitlines()[0] == "hub (hub): 10 of 22 neighbours"
     assert len(told.nodes) == 10
-
-
-def test_a_relation_that_holds_both_ways_is_one_link(tmp_path: Path):
-    nodes = [{"id": name, "type": "town", "name": name} for name in ("Mew", "Tarn", "Fell")]
-    edges = ["Mew\tbeside\tTarn", "Tarn\tbeside\tMew", "Mew\tabove\tTarn", "Fell\tabove\tMew"]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(node) for node in nodes))
-    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *edges]))
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
-    script = Script('[{"town": {"name": "Mew"}}]', "written")
-    with SKB.open(tmp_path / "towns.skb") as towns:
-        KAR(towns, Listening(), script.calls, similarity_for(towns, "bm25"), KAROptions(samples=1)).expand(
-            "town Tarn Fell", Trace()
-        )
-    assert "  —beside— and —above→ [2] name: Tarn" in script.prompts[1]
-    assert "  ←above— [3] name: Fell" in script.prompts[1]
 
 
 def test_so_many_documents_are_written_as_told(skb: SKB):
@@ -163,23 +130,6 @@ def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
     assert said(trace, "linked_nodes") == ["Ann Reed → Bob Reed (bob) by document"]
 
 
-def test_more_documents_may_be_looked_up_for_each_and_no_node_is_shown_twice(skb: SKB, said: Said):
-    script, trace, base = Script(NAMES_ANN), Trace(), Listening("wren", "ann", "finch")
-    kar(skb, script, base, documents=2, neighbours=1).expand(QUERY, trace)
-    assert base.asked == [(QUERY, 2)]
-    assert said(trace, "linked_nodes") == [
-        "the query itself → Wren (wren) by document\n"
-        "the query itself → Ann Reed (ann) by document\n"
-        "Ann Reed → Ann Reed (ann) by name"
-    ]
-    assert documents(script.prompts[1]) == [
-        f"Found for the query itself: [1] {WREN}",
-        f"  —made by→ Ann Reed (person) ←made by, owned by— [2] {LARK}",
-        f"Found for the query itself and Ann Reed: [3] {ANN}",
-        "  ←made by, owned by— [2] Lark",
-    ]
-
-
 @pytest.mark.parametrize("reply", ["", "[]", "I see no entities here.", '{"person": '])
 def test_where_no_entity_can_be_read_the_query_stands_alone(skb: SKB, said: Said, reply: str):
     script, trace = Script(reply, "one"), Trace()
@@ -213,15 +163,6 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
         "  0.7071 ←made by— Storm Crow (crow)\n"
         "  0.0000 —learned from→ Bob Reed (bob)"
     ]
-
-
-def test_hops_and_edges_are_those_of_the_surroundings(skb: SKB, said: Said):
-    script, trace = Script("[]", "one"), Trace()
-    kar(skb, script, Listening("finch"), hops=1, neighbours=10).expand(QUERY, trace)
-    assert said(trace, "document_triples") == ["Finch (finch): 1 of 1 neighbours\n  0.8944 —made by→ Bob Reed (bob)"]
-    few = Trace()
-    kar(skb, Script("[]"), Listening("finch"), edges=1).expand(QUERY, few)
-    assert said(few, "document_triples")[0].startswith("Finch (finch): 2 of 4 neighbours\n")  # one node is followed
 
 
 def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):

@@ -11,7 +11,6 @@ from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, load, open_s
 from kbnav.apps.cli.terminal import print_error, print_json
 
 if TYPE_CHECKING:
-    from kbnav.answers.tables import Ranking
     from kbnav.knowledge.skb.store import SKB
     from kbnav.runs.trajectory import Run
 
@@ -67,26 +66,22 @@ def retrieve(
 
 
 def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     from kbnav.answers.tables import Ranking
+    from kbnav.apps.console import printable
 
     ranking = run.outcome.ranking or Ranking()
     if as_csv:
         sys.stdout.write(ranking.to_csv())
-    elif as_json:
+        return
+    if as_json:
         nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]
         tokens = {"prompt": run.usage.prompt, "completion": run.usage.completion}
         about = {"run": run.id, "query": run.question, "system": run.system, "model": run.model}
         print_json({**about, "ranking": nodes, "tokens": tokens, "seconds": run.seconds})
-    else:
-        _print_table(run, ranking, skb)
-
-
-def _print_table(run: Run, ranking: Ranking, skb: SKB) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from kbnav.apps.console import printable
-
+        return
     console = Console()
     for record in ranking.records():
         head = f"{record['rank']:>3}. {record['name']} ({record['type']}, {record['id']}) {record['score']:.4f}"

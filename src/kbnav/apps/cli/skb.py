@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,59 +53,6 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which columns of the files of --nodes are what; none given: they are records."""
-
-    id: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Column of the nodes' ids; default: id.")] = ""
-    name: Annotated[
-        str, typer.Option("--name", metavar="COLUMN", help="Column of the nodes' names; default: name.")
-    ] = ""
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of all nodes of --nodes.")] = ""
-    type_column: Annotated[
-        str, typer.Option("--type-column", metavar="COLUMN", help="Column of the nodes' types; default: type or kind.")
-    ] = ""
-    edge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--edge",
-            metavar="COLUMN[:RELATION[:TYPE]]",
-            help="Column that leads to a node made of its value or, where TYPE is that of --type, to the row with that "
-            "id; repeatable.",
-        ),
-    ] = None
-    text: Annotated[
-        str,
-        typer.Option(
-            "--text", metavar="COLUMN,…", help="Columns that are the document; default: all that are nothing else."
-        ),
-    ] = ""
-    split: Annotated[
-        str, typer.Option("--split", metavar="TEXT", help="What stands between several values in a cell of --edge.")
-    ] = ""
-
-    def source(self, nodes: Sequence[Path], edges: Sequence[Path], memory: int) -> Source:
-        """The files of --nodes and --edges read so. Raises UsageError."""
-        from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource
-
-        if not any(astuple(self)):
-            return TableSource(nodes, edges, memory=memory)
-        if not nodes:
-            raise UsageError(
-                "--id, --name, --type, --type-column, --edge, --text and --split say what columns of --nodes are"
-            )
-        if self.type and self.type_column:
-            raise UsageError("--type is the type of all nodes, --type-column has one for each: give one of them")
-        try:
-            ends = tuple(EdgeColumn.parse(one) for one in self.edge or ())
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        text = tuple(part.strip() for part in self.text.split(",") if part.strip())
-        own = {"id": self.id or "id", "name": self.name, "type": self.type, "type_column": self.type_column}
-        tables = [Table(file=file, edges=ends, text=text, split=self.split, **own) for file in nodes]
-        return TableSource(tables, edges, memory=memory)
-
-
-@dataclass(frozen=True)
 class Builders:
     """What renders and embeds the texts of an SKB."""
 
@@ -146,7 +93,6 @@ def build(
         ),
     ],
     by: Builders,
-    columns: Columns,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(metavar="SOURCE", help="With --from rdf the files, else the folder that they are in."),
@@ -156,7 +102,7 @@ def build(
     edges: Edges = None,
     tables: Annotated[
         Path | None,
-        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of several tables are what."),
+        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of your tables are what."),
     ] = None,
     encoder: Annotated[
         str,
@@ -190,7 +136,7 @@ def build(
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again.
 
-    For example: kbnav skb build --nodes people.csv --id email --edge employer --out people.skb
+    For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
     from kbnav.knowledge.skb.build import Options
 
@@ -200,9 +146,9 @@ def build(
     if language and source_format not in (Format.rdf, Format.ogbn_mag):
         raise UsageError("--language goes with --from rdf and --from ogbn-mag only")
     if source_format is Format.records:
-        source = _records(sources, nodes or [], edges or [], columns, tables)
-    elif nodes or edges or tables or any(astuple(columns)):
-        raise UsageError(f"--nodes, --edges, --tables and columns do not go with --from {source_format}")
+        source = _records(sources or [], nodes or [], edges or [], tables)
+    elif nodes or edges or tables:
+        raise UsageError(f"--nodes, --edges and --tables do not go with --from {source_format}")
     else:
         source = _published(source_format, sources or [], language or "en", label_property or [])
     chosen = _encoder(encoder, console, base_url)
@@ -215,19 +161,15 @@ def build(
     _print_built(out, meta, as_json)
 
 
-def _records(
-    sources: Sequence[Path] | None, nodes: Sequence[Path], edges: Sequence[Path], columns: Columns, tables: Path | None
-) -> Source:
-    from kbnav.knowledge.skb.importers.tables import mapped_from_file
+def _records(sources: Sequence[Path], nodes: Sequence[Path], edges: Sequence[Path], tables: Path | None) -> Source:
+    from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file
 
     if sources or not (nodes or edges or tables):
         others = ", ".join(other for other in Format if other is not Format.records)
         raise UsageError(f"give records with --nodes and --edges; for other input say --from {others}")
-    if not tables:
-        return columns.source(nodes, edges, _MEMORY)
-    if nodes or edges or any(astuple(columns)):
-        raise UsageError("--tables names the files and their columns itself: leave out --nodes, --edges and columns")
-    return mapped_from_file(tables, _MEMORY)
+    if tables and (nodes or edges):
+        raise UsageError("--tables names the files itself: leave out --nodes and --edges")
+    return mapped_from_file(tables, _MEMORY) if tables else TableSource(nodes, edges, memory=_MEMORY)
 
 
 def _published(kind: Format, sources: Sequence[Path], language: str, labels: Sequence[str]) -> Source:
@@ -350,7 +292,7 @@ def update(
     from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
-    source = _records(None, nodes or [], edges or [], Columns(), None)
+    source = _records([], nodes or [], edges or [], None)
     options = _built_with(meta, base_url)
     with _resumable(console), StageProgress(console) as progress:
         updated = update_skb(skb, source, options, progress=progress)

@@ -179,13 +179,10 @@ def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: P
         MirrorServer(old)
 
 
-def test_page_facts_of_the_export_hang_on_the_entity(tmp_path: Path, shared_data: Path) -> None:
+def test_a_page_of_the_export_becomes_a_document(tmp_path: Path, shared_data: Path) -> None:
     build_mirror([shared_data / "rdf-docs" / "official" / "Q42.ttl.gz"], tmp_path / "out")
     with MirrorServer(tmp_path / "out") as server:
         document: dict[str, Any] = (server.mirror.entity_data("Q42") or {})["entities"]["Q42"]
-    assert document["lastrevid"] == 2441354823
-    assert document["modified"] == "2025-12-12T17:50:31Z"
-    assert len(document["sitelinks"]) == 129
     assert sum(len(group) for group in document["claims"].values()) == 332
 
 
