@@ -160,7 +160,8 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) ->
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
     options: dict[str, Any] = {"extra_headers": {"Connection": "close"}}
-    asked, refused = getattr(model, "bound", model), False
+    asked: Any = getattr(model, "bound", model)
+    refused = False
     if (tell := current_listener()) and not getattr(asked, "disable_streaming", False):
         try:
             return await _streamed(model, prompt, tell, options)
@@ -171,7 +172,7 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) ->
             refused = isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError, EOFError))
     reply = await model.ainvoke(prompt, **options)
     if refused:  # else every call would be made twice
-        asked.disable_streaming = True  # type: ignore[attr-defined]
+        asked.disable_streaming = True
     return reply
 
 
