@@ -71,12 +71,14 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
         if values:
             return "\n".join(values)
         meant = f'Did you mean "{cut(result.suggestion, shown.cell)}"?'
-        more = meant if result.suggestion else "Try another name for it."
-        return f'Nothing was found for "{asked}", nor for parts of it. {more}'
+        other = "It may be written otherwise here, or have no name: try another word for it, or a part of one."
+        return f'The search found nothing for "{asked}". {meant if result.suggestion else other}'
     lines = []
     without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""
     if result.rung == "shorter":
         lines.append(f'Nothing is named "{asked}"; these match "{result.matched}"{without}:')
+    elif result.rung == "near":
+        lines.append(f'Nothing is named "{asked}"; near:')
     elif result.rung == "fulltext":
         lines.append(f'Nothing is named "{asked}"; these mention its words{without}:')
     most = shown.properties if result.entities else shown.entities

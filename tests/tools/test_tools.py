@@ -48,6 +48,13 @@ def test_search_says_when_only_a_part_of_the_phrase_matched(context):
     assert "Marie Curie (Q7186)" in text
 
 
+def test_search_offers_what_is_near_as_near_and_is_not_sure_of_nothing():
+    near = SearchResult((Entity("ex:p1", "Potentiometer"),), rung="near")
+    shown = 'Nothing is named "pontiometer"; near:\nPotentiometer (ex:p1)'
+    assert search_text(near, "pontiometer", Shown()) == shown
+    assert "may be written otherwise" in search_text(SearchResult(), "pontiometer", Shown())
+
+
 def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
     lines = use(context, "search_entities", query="date of").text.splitlines()
     assert lines[0] == 'Nothing is named "date of"; these have a name that begins so:'

@@ -53,14 +53,15 @@ class SearchResult:
     """What a search found, best first, and how.
 
     ``rung`` says which rung of the ladder matched: ``exact`` (the phrase as given), ``shorter`` (a part of it, named in
-    ``matched``), ``fulltext``, ``value`` (only the texts of statements were searched), or ``none``. ``dropped`` are the
-    words of the phrase that what was found does not have. ``values`` are statements that have the phrase as a text,
-    ``note`` what a reader must know of them. ``suggestion``: what may have been meant, where nothing was found.
+    ``matched``), ``near`` (names whose words are like it), ``fulltext``, ``value`` (only the texts of statements were
+    searched), or ``none``. ``dropped`` are the words of the phrase that what was found does not have. ``values`` are
+    statements that have the phrase as a text, ``note`` what a reader must know of them. ``suggestion``: what may have
+    been meant, where nothing was found.
     """
 
     entities: tuple[Entity, ...] = ()
     properties: tuple[Entity, ...] = ()
-    rung: Literal["exact", "shorter", "fulltext", "value", "none"] = "none"
+    rung: Literal["exact", "shorter", "near", "fulltext", "value", "none"] = "none"
     matched: str = ""
     dropped: str = ""
     values: tuple[Stated, ...] = ()

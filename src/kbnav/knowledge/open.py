@@ -201,10 +201,12 @@ def _address(settings: Settings, name: str) -> str:
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
     """What is at a URL: a Wikibase with the usual paths, or else a SPARQL endpoint. One request tells."""
+    from kbnav.knowledge.endpoint.kb import checked_url
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.wikidata.kb import endpoints_of
     from kbnav.knowledge.wikidata.site import concept_base, siteinfo
 
+    checked_url(url)
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
     http = open_http(wikibase)
     info = siteinfo(http, wikibase.endpoints.api)
@@ -264,7 +266,12 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     http = open_http(settings, url=url, authorization=authorization(source))
     source = source.model_copy(update={"services": (*settings.services, *source.services)})
 
-    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name)
+    names = None
+    if source.index:
+        from kbnav.knowledge.endpoint.names import open_names
+
+        names = open_names(Path(source.index))
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names)
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:

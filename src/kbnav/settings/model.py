@@ -78,6 +78,8 @@ class SparqlSource(Strict):
     """Default graph; empty: the endpoint's own."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
+    index: str = ""
+    """File of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
     labels: tuple[str, ...] = ()
     """IRIs of predicates of labels, before those that are looked for anyway."""
     services: tuple[str, ...] = ()

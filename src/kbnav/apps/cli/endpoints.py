@@ -1,9 +1,9 @@
-"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, and RDF files as an endpoint."""
+"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, RDF files as an endpoint, an endpoint's names."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,3 +103,28 @@ def serve(
     with server, suppress(KeyboardInterrupt):
         print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
         threading.Event().wait()
+
+
+def index(
+    endpoint: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of the SPARQL endpoint, or its name in kbnav.toml.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the index; replaced when whole.")],
+    as_json: Json = False,
+) -> None:
+    """Page an endpoint's names once into an index that finds them misspelled too; killed, it goes on where it was."""
+    from kbnav.knowledge.open import open_endpoint
+    from kbnav.settings.model import SparqlSource
+
+    console, settings = stderr(), load()
+    source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)
+
+    def report(names: int, last: str) -> None:
+        console.print(f"{names:,} names, up to {last}", style="dim", highlight=False, markup=False)
+
+    # An index that is not there yet is no hindrance to making it.
+    with closing(open_endpoint(settings, endpoint, source.model_copy(update={"index": ""}))) as kb:
+        names = kb.index_names(out, report)
+    table = f'[sparql.NAME]\nurl = "{source.url}"\nindex = "{out}"'
+    lines = f"{out}: {names:,} names\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
+    emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

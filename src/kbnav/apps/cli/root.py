@@ -40,8 +40,8 @@ TREE: Mapping[str, Mapping[str, Any]] = {
             {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
         ),
         "sparql": (
-            "Serve RDF files or a mirror as a SPARQL endpoint.",
-            {"serve": "endpoints:serve"},
+            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
+            {"serve": "endpoints:serve", "index": "endpoints:index"},
         ),
     },
     "Evaluation": {

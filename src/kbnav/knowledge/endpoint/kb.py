@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
@@ -55,6 +56,9 @@ from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
 from kbnav.settings.model import SparqlSource
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.endpoint.names import Names
 
 LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
@@ -117,8 +121,13 @@ class EndpointKB:
         http: HttpClient,
         dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"],
         name: str = "",
+        names: Names | None = None,
     ) -> None:
-        """``dialect`` finds out what the engine understands; it is asked when that is first needed."""
+        """``dialect`` finds out what the engine understands; it is asked when that is first needed.
+
+        ``names`` is the endpoint's name index, which is searched in its place; it is closed with this.
+        """
+        self._names = names
         self.name = name or source.url
         self._source = source
         self._http = http
@@ -140,6 +149,7 @@ class EndpointKB:
             **({"graph": source.graph} if source.graph else {}),
             "prefixes": dict(prefixes.own if prefixes else source.prefixes),
             "query_page": source.query_page,
+            **({"index": source.index} if self._names else {}),
         }
 
     def search_entities(
@@ -154,12 +164,23 @@ class EndpointKB:
             return SearchResult((), tuple(properties), rung="exact" if properties else "none")
         classes = self._like(self._data.classes, phrase, code, limit // 2)
         short = self._data.prefixes.short
-        found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
-        own = {one.id for one in (*classes, *properties)}
+        if self._names:
+            found = self._names.search(phrase)
+        else:
+            found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
+        own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
+        if not things and own and not any(search.same_name(phrase, label) for label in own.values()):
+            result = replace(result, rung="near")
         entities = (*classes, *self._things(things[: limit - len(classes)], code))
         return replace(result, entities=entities, properties=tuple(properties))
+
+    def index_names(self, out: Path, tell: Callable[[int, str], None]) -> int:
+        """Make a name index of the endpoint, and give how many names it has. Raises as ``names.collect``."""
+        from kbnav.knowledge.endpoint.names import collect
+
+        return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         """Classes or properties by name, each with what is declared of it and how much it is used."""
@@ -371,6 +392,8 @@ class EndpointKB:
     def close(self) -> None:
         """Close the kept connections."""
         self._http.close()
+        if self._names:
+            self._names.close()
 
     def metered(self, meter: Meter) -> EndpointKB:
         """See ``Metered``."""

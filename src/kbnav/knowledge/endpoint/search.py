@@ -6,7 +6,7 @@ Classes and properties are found by what their names are like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbnav.answers.tables import AnswerTable
@@ -20,7 +20,7 @@ _CANDIDATES = 200
 """Labels that one query brings, of which the best are presented."""
 _WORDS = 6
 """Words of a phrase that are looked for."""
-_WORD = re.compile(r"[^\W_]+(?:[-'’.@][^\W_]+)*", re.UNICODE)
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _SMALL = frozenset(
     {"the", "of", "a", "an", "and", "in", "for", "der", "die", "das", "des", "le", "la", "les", "du", "de"}
 )
@@ -30,13 +30,17 @@ _ENOUGH, _SAME_WORD = 0.62, 0.84
 
 @dataclass(frozen=True)
 class Match:
-    """A thing with the label that it was found by; ``words`` of the phrase that the label holds."""
+    """A thing with the label that it was found by; ``words`` of the phrase that the label holds.
+
+    ``near``: it has words that only begin so, have a word of the phrase in them, or are spelled alike.
+    """
 
     iri: str
     label: str
     words: tuple[str, ...]
     exact: bool
     score: float
+    near: bool = False
 
 
 def by_label(
@@ -44,7 +48,7 @@ def by_label(
 ) -> list[Match]:
     """Things by their labels. Raises QueryTimeout, with what helps, where the endpoint cannot look inside labels."""
     exact = _matches(select(_exact_query(phrase, predicates, code)), phrase, named=True) if predicates else []
-    wanted = _phrase_words(phrase)
+    wanted = phrase_words(phrase)
     if not wanted:
         return exact
     try:
@@ -54,7 +58,7 @@ def by_label(
             return exact
         raise QueryTimeout(
             "nothing has this whole name, and the endpoint cannot look for parts of names in its time limit: give the "
-            "whole name as it is written there"
+            "whole name as it is written there (a name index, `kbnav sparql index`, makes any name found)"
         ) from error
     return list({one.iri: one for one in (*reversed(held), *reversed(exact))}.values())[::-1]
 
@@ -63,11 +67,12 @@ def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchR
     """The matches that hold most of the phrase, and a result that says how; ``named``: something else does."""
     if not found:
         return SearchResult((), rung="exact" if named else "none"), []
-    wanted = _phrase_words(phrase)
+    wanted = phrase_words(phrase)
     most = max(len(one.words) for one in found)
     best = [one for one in found if one.exact or len(one.words) == most]
     if any(one.exact for one in best) or most == len(wanted):
-        return SearchResult((), rung="exact"), best
+        so = [one for one in best if not one.near]
+        return SearchResult((), rung="exact" if so else "near"), so or best
     if named:
         return SearchResult((), rung="exact"), []
     part = " ".join(word for word in wanted if word in best[0].words)
@@ -119,15 +124,30 @@ def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str],
     return AnswerTable(("s", "l"), tuple(row for word in wanted for row in ask(word).rows))
 
 
-def _phrase_words(phrase: str) -> list[str]:
+def phrase_words(phrase: str) -> list[str]:
     """The words of a phrase that can be looked for, in lower case and without a plural's ending."""
-    found = _stems(phrase)
+    found = stems(phrase)
     return list(dict.fromkeys([word for word in found if word not in _SMALL] or found))[:_WORDS]
 
 
-def _stems(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """The words of a text as they are written, without hyphens and other marks."""
+    return _WORD.findall(text)
+
+
+def initials(words: Sequence[str]) -> str:
+    """The initials of a name of three words or more, as in BOM, Bill of Material; else nothing."""
+    return "".join(word[0] for word in words) if len(words) > 2 else ""
+
+
+def same_name(phrase: str, name: str) -> bool:
+    """Whether a phrase is a name, in any case and number, with hyphens or without."""
+    return "".join(stems(phrase)) == "".join(stems(name))
+
+
+def stems(text: str) -> list[str]:
     """Words in lower case without the ending of an English plural, so that each is a part of the singular too."""
-    words = (word.casefold() for word in _WORD.findall(text))
+    words = (word.casefold() for word in split_words(text))
     return [
         word[:-3]
         if len(word) > 4 and word.endswith("ies")
@@ -141,7 +161,7 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
 
     ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
     """
-    wanted = _phrase_words(phrase)
+    wanted = phrase_words(phrase)
     found: dict[str, Match] = {}
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":
@@ -173,13 +193,20 @@ def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: i
 
 def _likeness(phrase: str, names: Sequence[str]) -> float:
     """How like a phrase the nearest of some names is: 1 where their words are the same but for endings."""
-    wanted = set(_stems(phrase)) - _SMALL
+    wanted = set(stems(phrase)) - _SMALL
     best = 0.0
     for name in filter(None, names):
-        own = set(_stems(name)) - _SMALL
+        own = set(stems(name)) - _SMALL
         if own and wanted:
-            best = max(best, 2 * sum(_is_among(one, own) for one in wanted) / (len(wanted) + len(own)))
+            same = sum(_is_among(one, own) or _begins(one, own) for one in wanted)
+            best = max(best, 2 * same / (len(wanted) + len(own)))
+        if [initials(split_words(name)).casefold()] == list(wanted):
+            best = 1.0
     return best
+
+
+def _begins(word: str, others: Iterable[str]) -> bool:
+    return len(word) > 3 and any(other.startswith(word) for other in others)
 
 
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
@@ -190,6 +217,6 @@ def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
 
 def named_in(question: str, name: str) -> int:
     """How many words of a question a name has; 0 unless all of the name's are in it, whatever their endings."""
-    asked = _stems(question)
-    own = [stem for word in _WORD.findall(name.casefold()) if word not in _SMALL for stem in _stems(word)]
+    asked = stems(question)
+    own = [stem for word in split_words(name.casefold()) if word not in _SMALL for stem in stems(word)]
     return len(own) if all(len(word) > 2 and _is_among(word, asked) for word in own) else 0

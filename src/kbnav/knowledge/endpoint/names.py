@@ -1,0 +1,217 @@
+"""An index of an endpoint's names on this machine: paged once, then searched by words, their beginnings and spelling.
+
+One SQLite file. Paging goes by the subjects' IRIs in order; a page and how far it came are one transaction, so that
+paging that was killed goes on there. Names are found whole, whatever their case, hyphens and plural; by words of them;
+and, near, by words that begin so, that have the asked word in them, whose initials it is, or that are spelled alike.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import cached_property
+from pathlib import Path
+
+from kbnav.answers.language import fold
+from kbnav.answers.tables import AnswerTable
+from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
+from kbnav.knowledge.endpoint.data import ALIASES, Select, iris_list
+from kbnav.knowledge.endpoint.search import Match, initials, phrase_words, split_words, stems
+from kbnav.knowledge.sparql.vocabulary import text_literal
+
+PAGE = 50_000
+"""Names that one query brings; fewer where the endpoint cuts its results or takes too long."""
+_SMALLEST = 100
+_MOST = 200
+"""Names that are compared with a phrase, and words that one word of it may stand for."""
+_LIKE, _BEGINS, _HAS, _INITIALS = 80, 0.9, 0.85, 0.8
+"""Likeness of spelling from which a word may stand for another, of 100; what other ways count, where the word is 1."""
+_APPLICATION, _FORMAT = 0x6B626E76, 1
+_SCHEMA = """
+CREATE TABLE name (number INTEGER PRIMARY KEY, iri TEXT NOT NULL, text TEXT NOT NULL, key TEXT NOT NULL,
+    UNIQUE (iri, text));
+CREATE TABLE word (word TEXT NOT NULL, name INTEGER NOT NULL, PRIMARY KEY (word, name)) WITHOUT ROWID;
+CREATE INDEX name_key ON name (key);
+CREATE TABLE paging (input TEXT NOT NULL, last TEXT NOT NULL, behind TEXT NOT NULL);
+"""
+_SEARCH = """
+SELECT n.iri, n.text, n.key IN (SELECT value FROM json_each(:keys)), json_group_object(place, score)
+FROM (SELECT name, a.value ->> 0 AS place, MAX(a.value ->> 2) AS score
+      FROM json_each(:asked) a JOIN word w ON w.word = a.value ->> 1 GROUP BY name, place)
+JOIN name n ON n.number = name
+GROUP BY name ORDER BY 3 DESC, SUM(score) DESC, LENGTH(n.text), n.text LIMIT :most
+"""
+
+
+def collect(
+    select: Select,
+    out: Path,
+    url: str,
+    graph: str,
+    predicates: Sequence[str],
+    *,
+    page: int = PAGE,
+    tell: Callable[[int, str], None],
+) -> int:
+    """Page the names of all things that have one into the file ``out``, and give how many names there are.
+
+    An earlier call that was stopped is gone on with; a finished file is replaced when the new one is whole. Raises
+    UsageError where the file is something else or cannot be written, or nothing has a label, QueryTimeout where even a
+    small page takes too long.
+    """
+    if not predicates:
+        raise UsageError(
+            f"{url}: nothing has a label by rdfs:label, skos:prefLabel or the like: name the predicates of its labels "
+            "in kbnav.toml, labels of [sparql.NAME]"
+        )
+    if out.exists():
+        open_names(out).close()
+    part = out.with_name(f"{out.name}.part")
+    asked = json.dumps([url, graph, *predicates])
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with closing(_begun(part, asked)) as file:
+            for table, last, behind in _pages(select, file, [*predicates, *ALIASES], page):
+                rows = {
+                    (row[0].value, row[1].value) for row in table.rows if row[0] and row[1] and row[1].value.strip()
+                }
+                with file:
+                    _add(file, sorted(rows))
+                    file.execute("UPDATE paging SET last = ?, behind = ?", (last, behind))
+                tell(_count(file), last)
+            names = _count(file)
+        part.replace(out)
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"{out}: the names cannot be kept there: {error}") from error
+    return names
+
+
+def _begun(part: Path, asked: str) -> sqlite3.Connection:
+    """The file that is being made, begun anew where it is another endpoint's."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(part)) as file:
+        if file.execute("SELECT input FROM paging").fetchall() == [(asked,)]:
+            return sqlite3.connect(part)
+    part.unlink(missing_ok=True)
+    file = sqlite3.connect(part)
+    file.executescript(f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};{_SCHEMA}")
+    with file:
+        file.execute("INSERT INTO paging VALUES (?, '', '>')", (asked,))
+    return file
+
+
+def _pages(
+    select: Select, file: sqlite3.Connection, predicates: Sequence[str], page: int
+) -> Iterator[tuple[AnswerTable, str, str]]:
+    """Pages of names from where the file ends, each with its last thing, and whether what follows is behind that.
+
+    The last thing of a page may have more names, so the next begins with it; one that fills a page is left behind.
+    """
+    while True:
+        [(last, behind)] = file.execute("SELECT last, behind FROM paging")
+        try:
+            table = select(
+                f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . "
+                f"FILTER(isIRI(?s) && STR(?s) {behind} {text_literal(last)}) }} ORDER BY STR(?s) LIMIT {page}"
+            )
+        except (QueryTimeout, QueryRefused):
+            if page <= _SMALLEST:
+                raise
+            table = None
+        if table is None or (table.cut and page > _SMALLEST):
+            page = max(_SMALLEST, page // 5)
+            continue
+        if not table.rows:
+            return
+        end = table.rows[-1][0]
+        newest = end.value if end else last
+        yield table, newest, ">" if newest == last else ">="
+
+
+def _add(file: sqlite3.Connection, names: Sequence[tuple[str, str]]) -> None:
+    for iri, text in names:
+        words = split_words(text)
+        added = file.execute(
+            "INSERT OR IGNORE INTO name (iri, text, key) VALUES (?, ?, ?)", (iri, text, "".join(map(fold, words)))
+        )
+        if added.rowcount:
+            own = {*map(fold, words), f"={fold(initials(words))}"}
+            file.executemany("INSERT INTO word VALUES (?, ?)", [(word, added.lastrowid) for word in own])
+
+
+def _count(file: sqlite3.Connection) -> int:
+    [(number,)] = file.execute("SELECT COUNT(*) FROM name")
+    return int(number)
+
+
+def open_names(path: Path) -> Names:
+    """An index that ``collect`` made. Raises UsageError where there is none, DataError where it is something else."""
+    if not path.is_file():
+        raise UsageError(f"there is no name index {path}: `kbnav sparql index URL --out {path}` makes it")
+    try:
+        file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        [(application,)], [(version,)] = file.execute("PRAGMA application_id"), file.execute("PRAGMA user_version")
+        if (application, version) != (_APPLICATION, _FORMAT):
+            file.close()
+            raise DataError(f"{path} is no name index of this version: make it anew in another place")
+        return Names(file)
+    except sqlite3.Error as error:
+        raise DataError(f"{path} is no name index: {error}") from error
+
+
+class Names:
+    """An open index; serves all threads."""
+
+    def __init__(self, file: sqlite3.Connection) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def search(self, phrase: str) -> list[Match]:
+        """Things by their names, each once by its best name, the best first."""
+        from rapidfuzz import fuzz, utils
+
+        wanted = phrase_words(phrase)
+        asked = [[place, other, score] for place, word in enumerate(wanted) for other, score in self._alike(fold(word))]
+        keys = {"".join(map(fold, words)) for words in (split_words(phrase), stems(phrase))}
+        given = {"asked": json.dumps(asked), "keys": json.dumps(sorted(keys)), "most": _MOST}
+        with self._lock:
+            rows = self._file.execute(_SEARCH, given).fetchall()
+        found: dict[str, Match] = {}
+        for iri, text, exact, scores in rows:
+            by_place = {int(place): score for place, score in json.loads(scores).items()}
+            held = tuple(wanted[place] for place in sorted(by_place))
+            likeness = fuzz.token_sort_ratio(phrase, text, processor=utils.default_process) / 100
+            score = 2.0 * exact + 0.1 * (text == phrase) + sum(by_place.values()) / len(wanted) + likeness
+            near = not exact and min(by_place.values()) < 1
+            one = Match(iri, text, held, bool(exact), score, near)
+            if iri not in found or one.score > found[iri].score:
+                found[iri] = one
+        return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+
+    @cached_property
+    def _words(self) -> Sequence[str]:
+        with self._lock:
+            return [word for (word,) in self._file.execute("SELECT DISTINCT word FROM word")]
+
+    def _alike(self, word: str) -> list[tuple[str, float]]:
+        """Words that may stand for one without its plural's ending, with how much each counts."""
+        from rapidfuzz import fuzz, process
+
+        same = {word, f"{word}s", f"{word}es", f"{word}y", f"{word}ies"}
+        found = {one: score / 100 * _BEGINS for one, score, _ in process.extract(
+            word, self._words, scorer=fuzz.ratio, score_cutoff=_LIKE, limit=_MOST)}  # fmt: skip
+        for one in self._words:
+            if one in same:
+                found[one] = 1.0
+            elif len(word) > 2 and one.startswith(word):
+                found[one] = _BEGINS
+            elif len(word) > 3 and word in one:
+                found[one] = _HAS
+        found[f"={word}"] = _INITIALS
+        return sorted(found.items(), key=lambda pair: (-pair[1], len(pair[0]), pair[0]))[:_MOST]
