@@ -21,16 +21,13 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     return Cli(monkeypatch, capfd)
 
 
-def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):
-    code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", "--set", "planner=ranker", QUESTION)
+def test_pasemiqa_answers_offline_without_a_plan_and_show_prints_it(kbnav):
+    code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", QUESTION)
     assert code == 0
-    assert "The nodes to begin with:" in out
     assert "Keeper" in out
-    assert "more nodes seen on the way: --csv and --json have them" in out
     code, shown, _ = kbnav("show", "last")
     assert code == 0
     assert "pasemiqa with offline on demo" in shown
-    assert "→ follow_path person:marit-skarrow" in shown
 
 
 @pytest.mark.parametrize(
@@ -62,19 +59,19 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     assert code == 2
     assert "say whose options are varied" in error
     given += ["--system", "pasemiqa"]
-    code, out, _ = kbnav("eval", "sweep", *given, "--vary", "planner=none,ranker")
+    code, out, _ = kbnav("eval", "sweep", *given, "--vary", "k=3,10")
     assert code == 0
-    last = out.strip().splitlines()[-2:]
-    assert [one.split()[0] for one in last] == ["planner=none", "planner=ranker"]
-    assert all("hit@1 100.00" in one and "calls a question" in one for one in last)
-    assert json.loads((tmp_path / "sweep" / "planner=none" / "run.json").read_text())["settings"]["options"] == {
+    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| k=")]
+    assert [one[0] for one in rows] == ["| k=3", "| k=10"]
+    assert all(one[3] == "100.00" for one in rows)
+    assert json.loads((tmp_path / "sweep" / "k=10" / "run.json").read_text())["settings"]["options"] == {
         "demonstrations": "", "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
         "query": "fused", "short": 21,
     }  # fmt: skip
-    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3,500")
+    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=4,500")
     assert code == 2
     assert "pasemiqa: k: Input should be less than or equal to 50" in error
-    assert not (tmp_path / "sweep" / "k=3").exists()
+    assert not (tmp_path / "sweep" / "k=4").exists()
 
 
 def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_path):

@@ -155,37 +155,50 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
+    import openai
+
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
     options: dict[str, Any] = {"extra_headers": {"Connection": "close"}}
-    if tell := current_listener():
+    asked: Any = getattr(model, "bound", model)
+    refused = False
+    if (tell := current_listener()) and not getattr(asked, "disable_streaming", False):
         try:
             return await _streamed(model, prompt, tell, options)
         except TooMuch:
             raise
-        except Exception:  # noqa: BLE001 - the endpoint refuses streams, or breaks one off
+        except Exception as error:  # noqa: BLE001 - the endpoint refuses streams, or breaks one off
             _LOG.debug("a stream went wrong", exc_info=True)
-    return await model.ainvoke(prompt, **options)
+            refused = isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError, EOFError))
+    reply = await model.ainvoke(prompt, **options)
+    if refused:  # else every call would be made twice
+        asked.disable_streaming = True
+    return reply
 
 
 async def _streamed(
     model: Runnable[LanguageModelInput, AIMessage], prompt: Any, tell: Callable[[str, str, str], None], options: Any
 ) -> AIMessage:
-    """A streamed reply. Raises ValueError where it breaks off, and whatever reading it raises."""
+    """A streamed reply. Raises EOFError where none comes, ValueError where it breaks off, and as reading it does."""
     from langchain_core.messages import AIMessage
     from langchain_core.messages.ai import add_ai_message_chunks
     from langchain_core.messages.tool import invalid_tool_call, tool_call
 
     pieces: list[Any] = []
     text, tool, arguments = "", "", ""
-    async for piece in model.astream(prompt, **options):
-        pieces.append(piece)
-        text += str(piece.text)
-        for chunk in getattr(piece, "tool_call_chunks", ()):
-            if chunk["name"]:
-                tool, arguments = chunk["name"], ""
-            arguments += chunk["args"] or ""
-        tell(text, tool, arguments)
+    try:
+        async for piece in model.astream(prompt, **options):
+            pieces.append(piece)
+            text += str(piece.text)
+            for chunk in getattr(piece, "tool_call_chunks", ()):
+                if chunk["name"]:
+                    tool, arguments = chunk["name"], ""
+                arguments += chunk["args"] or ""
+            tell(text, tool, arguments)
+    except ValueError as error:
+        if not pieces:
+            raise EOFError("no stream came") from error
+        raise
     whole = pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
     if not whole.response_metadata.get("finish_reason"):
         raise ValueError("the stream broke off")
@@ -198,6 +211,8 @@ async def _streamed(
         if isinstance(read, dict):
             calls.append(tool_call(name=one["name"] or "", args=read, id=one["id"]))
         else:
+            if one["index"] is None:
+                raise ValueError("the pieces of a tool call cannot be put together")
             odd.append(invalid_tool_call(name=one["name"] or "", args=one["args"], id=one["id"]))
     return AIMessage(
         whole.content,
