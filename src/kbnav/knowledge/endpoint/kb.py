@@ -187,7 +187,10 @@ class EndpointKB:
         own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
-        if not things and own and not any(search.same_name(phrase, label) for label in own.values()):
+        if any(search.same_name(phrase, label) for label in own.values()):
+            things = things if result.rung == "exact" else []
+            result = replace(result, rung="exact")
+        elif own and not things:
             result = replace(result, rung="near")
         entities = (*classes, *self._things(things[: limit - len(classes)], code))
         return replace(result, entities=entities, properties=tuple(properties))
