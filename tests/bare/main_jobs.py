@@ -22,7 +22,6 @@ KBNAV = str(Path(sys.executable).with_name("kbnav"))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 MARIE = "Which elements were discovered by Marie Curie?"
 NOT_INSTALLED = (
-    "faiss",
     "mcp",
     "pandas",
     "psycopg",
