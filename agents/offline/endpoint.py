@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbnav.agents.common.state import State
@@ -17,6 +17,7 @@ from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, l
 from kbnav.agents.offline.question import Phrase, Question, read_question
 from kbnav.answers.language import fold, singular
 from kbnav.answers.relevance import relevance
+from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Step, Understood
 from kbnav.tools.context import Context
 
@@ -26,6 +27,8 @@ _FOUND = re.compile(rf'(?P<label>.*?) \((?P<id>{_ID})\)(?:, also "(?P<also>.*?)"
 _CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
 _PART = re.compile(r'Nothing is named ".*?"; these match "(.*?)"')
 _PROPERTY = " [property]"
+_WITH_COMMA = re.compile(r"[^\W\d_][\w'’-]*, [^\W\d_][\w'’-]*(?: \(\d+\))?")
+"""A name as catalogues have it: Schulz, Max (4)."""
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
@@ -212,7 +215,7 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
         one = searches.get(phrase.text, Search()).first("class")
-        if one and not phrase.named and _stems(one.label) <= _stems(phrase.text):
+        if one and (_is_called(one, phrase) or (not phrase.named and _stems(one.label) <= _stems(phrase.text))):
             target, asked = one, phrase
             break
     for phrase in everything:
@@ -225,6 +228,11 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
         elif phrase.named and not search.first("class") and (thing or not search.found):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
     return Reading(question, target.id if target else "", target.label if target else "", tuple(anchors)[:_ANCHORS])
+
+
+def _is_called(one: SearchHit, phrase: Phrase) -> bool:
+    """Whether a phrase is the whole name of a class, in any case and number."""
+    return named_in(phrase.text, one.label) == len(_words(phrase.text))
 
 
 def _words(text: str) -> list[str]:
@@ -251,6 +259,14 @@ class _Plan(Plan):
     def turns(self) -> Iterator[Turn]:
         """See ``Plan``."""
         seen = self.seen
+        written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
+        if written:
+            yield [("search_entities", f"Looking up “{one}” as it is written.", {"query": one}) for one in written]
+        for one in written:
+            thing = seen.searches.get(one, Search()).first("thing")
+            if thing and thing.label.casefold() == one.casefold():
+                kept = [phrase for phrase in self.question.phrases if phrase.text not in one]
+                self.question = replace(self.question, phrases=(*kept, Phrase(one, named=True)))
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]

@@ -52,7 +52,6 @@ def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy:
         assert own.json()["result"]["rows"] == 3
         greedy.http.close()
         wait(heavy, timeout=1)
-        busy.app.state.parts.queue.hang_up()
         for job in list(busy.app.state.parts.service.queries._jobs.values()):
             job.cancellation.stop()
 

@@ -105,7 +105,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
     )
     with (
         Explorer(query, ALL) as model,
-        Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options())) as server,
+        Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options()), socket=True) as server,
         nothing_runs(page, server),
     ):
         policy = page.goto(server.url).headers["content-security-policy"]

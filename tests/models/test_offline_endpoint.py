@@ -40,6 +40,8 @@ def values(run: Run) -> list[str]:
         ("Who is the supplier of the Desk Lamp 12?", ["data:s1"]),
         ("Which suppliers are in France?", ["data:s1", "data:s3"]),
         ("How many suppliers are in Germany?", ["1"]),
+        ("How many Lamp are there?", ["2"]),
+        ("How many SUPPLIERS are in Germany?", ["1"]),
         ("What is the heaviest lamp?", ["data:p2"]),
         ("Which lamps have a supplier in Germany?", ["data:p2"]),
     ],
@@ -48,6 +50,19 @@ def test_a_class_and_what_it_is_linked_to_are_answered(agent, question, answer):
     run = ask(agent, question)
     assert run.outcome.status == "answered"
     assert values(run) == answer
+
+
+def test_a_name_with_a_comma_and_a_number_is_one_name(tmp_path: Path):
+    people = "".join(
+        f'd:x{one} a v:Person ; rdfs:label "Schulz, Max ({one})" . d:w{one} a v:Werk ; v:creator d:x{one} .'
+        for one in range(5)
+    )
+    prefixes = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> ."
+    with serving(f'{prefixes} v:creator rdfs:label "creator" . {people}') as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            run = ask(build_spinach(kb, settings), "Which Werk has creator Schulz, Max (4)?")
+    assert [one.rpartition(":")[2] for one in values(run)] == ["w4"]
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ class Lagged(ServiceError):
 
 
 _HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
+CHECK_CREDENTIALS = "check the credentials and the address"
 _RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)
 _BAN = re.compile(r"\bbanned\b|\bblocked until\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -133,7 +134,7 @@ def check_status(reply: Reply) -> None:
     if reply.status == 403 and _BAN.search(reply.text):
         raise Banned(f"{where} has banned this client: {one_line(reply.text)}")
     if reply.status in (401, 403):
-        hint = "set contact to a real address" if _AGENT.search(reply.text) else "check the credentials and the address"
+        hint = "set contact to a real address" if _AGENT.search(reply.text) else CHECK_CREDENTIALS
         raise CredentialsError(f"{where} refuses access ({reply.status}: {one_line(reply.text)}); {hint}")
     if reply.status >= 500:
         raise Again(ServiceError(f"{where} fails with {reply.status}: {one_line(reply.text)}"), retry_after(reply))

@@ -91,7 +91,7 @@ class SeveralKB:
             name: kb.search_entities(query, language=language, limit=limit, kind=kind)
             for name, kb in self.parts.items()
         }
-        best = next((one for one in found.values() if one.rung == "exact"), next(iter(found.values())))
+        best = min(found.values(), key=lambda one: (one.rung != "exact", one.rung == "none"))
         return replace(
             best,
             entities=tuple(_of(name, one) for name, result in found.items() for one in result.entities),

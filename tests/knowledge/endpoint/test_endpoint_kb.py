@@ -149,12 +149,26 @@ def test_credentials_come_from_the_environment_and_are_told_to_nobody(served, tm
         assert "sesame" not in str(kb.state()) + str(settings.public())
 
 
-def test_an_address_may_hold_no_password(tmp_path):
+@pytest.mark.parametrize(("own", "named"), [({}, "token_variable"), ({"token_variable": "SHOP_TOKEN"}, "SHOP_TOKEN")])
+def test_a_refusal_names_the_variable_to_set(served, tmp_path, monkeypatch, own, named):
+    monkeypatch.setenv("SHOP_TOKEN", "old")
+    served.refuse = lambda query: (401, "Unauthorized")
+    settings = Settings(kb="shop", sparql={"shop": {"url": served.url, **own}}, home=tmp_path)
+    with open_kb(settings) as kb:
+        for call in (lambda: kb.search_entities("lamp"), lambda: kb.execute_query("SELECT * { ?s ?p ?o }")):
+            with pytest.raises(CredentialsError, match=named):
+                call()
+
+
+@pytest.mark.parametrize("kb", ["x", "https://ann:secret@host.example", "https://ann:secret@host.example/sparql"])
+def test_an_address_may_hold_no_password(tmp_path, kb):
+    sparql = {"x": {"url": "https://ann:secret@host.example/sparql"}}
     with (
-        pytest.raises(UsageError, match="user_variable"),
-        open_kb(Settings(kb="x", sparql={"x": {"url": "https://ann:secret@host.example/sparql"}}, home=tmp_path)),
+        pytest.raises(UsageError, match="user_variable") as caught,
+        open_kb(Settings(kb=kb, sparql=sparql, home=tmp_path)),
     ):
         pass
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,15 @@ from tests.knowledge.endpoint.served import serving
 PARTS = "".join(
     f'<urn:p:{place}> <{LABELS[0]}> "{name}" .\n'
     for place, name in enumerate(
-        ["Bill-of-Material", "Potentiometer", "area of expertise", "Schulz, Max (4)", "Kugelgewindetrieb", "Élan pump"]
+        [
+            "Bill-of-Material",
+            "Potentiometer",
+            "area of expertise",
+            "Schulz, Max (4)",
+            "Kugelgewindetrieb",
+            "Élan pump",
+            "IL-6",
+        ]
     )
 )
 
@@ -88,6 +96,7 @@ def test_a_file_of_something_else_is_left_alone(company, tmp_path):
         ("bill of material", "Bill-of-Material", "exact"),
         ("Bills of materials", "Bill-of-Material", "exact"),
         ("materials", "Bill-of-Material", "exact"),
+        ("IL 6", "IL-6", "exact"),
         ("BOMs", "Bill-of-Material", "near"),
         ("pontiometer", "Potentiometer", "near"),
         ("potentiometers", "Potentiometer", "exact"),
@@ -105,6 +114,18 @@ def test_names_are_found_by_words_beginnings_parts_and_spelling(parts, phrase, n
 
 def test_what_is_like_nothing_is_not_found(parts):
     assert parts.search("umbrella") == []
+
+
+def test_what_is_near_does_not_stand_beside_a_class_of_just_that_name(tmp_path):
+    label = f"<{LABELS[0]}>"
+    with serving(f"<urn:w:1> a <urn:v:Werk> ; {label} 'Werkzeug' . <urn:v:Werk> {label} 'Werk' .") as served:
+        with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+            kb.index_names(tmp_path / "names", lambda names, last: None)
+        source = {"url": served.url, "index": str(tmp_path / "names")}
+        with open_kb(Settings(kb="here", sparql={"here": source}, home=tmp_path)) as kb:
+            found = {phrase: kb.search_entities(phrase) for phrase in ("werk", "werkz")}
+    shown = {phrase: (one.rung, [entity.label for entity in one.entities]) for phrase, one in found.items()}
+    assert shown == {"werk": ("exact", ["Werk"]), "werkz": ("near", ["Werk", "Werkzeug"])}
 
 
 @pytest.fixture(scope="module")

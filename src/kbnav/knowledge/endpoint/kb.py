@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
@@ -50,7 +50,7 @@ from kbnav.knowledge.endpoint.data import (
     whole,
 )
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, read_query
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
@@ -60,12 +60,18 @@ from kbnav.settings.model import SparqlSource
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.names import Names
 
+T = TypeVar("T")
+
 LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
 _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 """Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
+_NO_VARIABLES = (
+    "its table [sparql.NAME] in kbnav.toml needs token_variable, or user_variable and password_variable: the "
+    "environment variables that hold its credentials"
+)
 _CALLS: frozenset[Capability] = frozenset(
     ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
 )
@@ -112,6 +118,16 @@ def _credential(variable: str) -> str:
     return value
 
 
+def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
+    """What a call gives; where access is refused, the error says which variables hold the credentials, or are to."""
+    try:
+        return call()
+    except CredentialsError as error:
+        variables = filter(None, (source.token_variable, source.user_variable, source.password_variable))
+        hint = f"check what the environment has as {named}" if (named := " and ".join(variables)) else _NO_VARIABLES
+        raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
+
+
 class EndpointKB:
     """A SPARQL endpoint; ``http`` carries the policy, the credentials and the cache. Serves all threads."""
 
@@ -131,7 +147,7 @@ class EndpointKB:
         self.name = name or source.url
         self._source = source
         self._http = http
-        self._data = Data(self.select, source, dialect)
+        self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -171,7 +187,10 @@ class EndpointKB:
         own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
-        if not things and own and not any(search.same_name(phrase, label) for label in own.values()):
+        if any(search.same_name(phrase, label) for label in own.values()):
+            things = things if result.rung == "exact" else []
+            result = replace(result, rung="exact")
+        elif own and not things:
             result = replace(result, rung="near")
         entities = (*classes, *self._things(things[: limit - len(classes)], code))
         return replace(result, entities=entities, properties=tuple(properties))
@@ -279,7 +298,8 @@ class EndpointKB:
         if self._source.graph:
             parameters["default-graph-uri"] = self._source.graph
         reader = partial(read_query, limit=outer_limit(query))
-        return self._http.fetch(Request("sparql", self._source.url, parameters, accept), reader)
+        request = Request("sparql", self._source.url, parameters, accept)
+        return _naming_variables(self._source, lambda: self._http.fetch(request, reader))
 
     def search_neighbors(
         self,

@@ -30,11 +30,11 @@ _MOST = 200
 _LIKE, _BEGINS, _HAS, _INITIALS = 80, 0.9, 0.85, 0.8
 """Likeness of spelling from which a word may stand for another, of 100; what other ways count, where the word is 1."""
 _APPLICATION, _FORMAT = 0x6B626E76, 1
+# Among the words of a name are its initials behind `=`, and itself, without space and marks, behind `#`.
 _SCHEMA = """
 CREATE TABLE name (number INTEGER PRIMARY KEY, iri TEXT NOT NULL, text TEXT NOT NULL, key TEXT NOT NULL,
     UNIQUE (iri, text));
 CREATE TABLE word (word TEXT NOT NULL, name INTEGER NOT NULL, PRIMARY KEY (word, name)) WITHOUT ROWID;
-CREATE INDEX name_key ON name (key);
 CREATE TABLE paging (input TEXT NOT NULL, last TEXT NOT NULL, behind TEXT NOT NULL);
 """
 _SEARCH = """
@@ -133,11 +133,10 @@ def _pages(
 def _add(file: sqlite3.Connection, names: Sequence[tuple[str, str]]) -> None:
     for iri, text in names:
         words = split_words(text)
-        added = file.execute(
-            "INSERT OR IGNORE INTO name (iri, text, key) VALUES (?, ?, ?)", (iri, text, "".join(map(fold, words)))
-        )
+        key = "".join(map(fold, words))
+        added = file.execute("INSERT OR IGNORE INTO name (iri, text, key) VALUES (?, ?, ?)", (iri, text, key))
         if added.rowcount:
-            own = {*map(fold, words), f"={fold(initials(words))}"}
+            own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
             file.executemany("INSERT INTO word VALUES (?, ?)", [(word, added.lastrowid) for word in own])
 
 
@@ -179,6 +178,7 @@ class Names:
         wanted = phrase_words(phrase)
         asked = [[place, other, score] for place, word in enumerate(wanted) for other, score in self._alike(fold(word))]
         keys = {"".join(map(fold, words)) for words in (split_words(phrase), stems(phrase))}
+        asked += [[place, f"#{key}", 1.0] for place in range(len(wanted)) for key in keys]
         given = {"asked": json.dumps(asked), "keys": json.dumps(sorted(keys)), "most": _MOST}
         with self._lock:
             rows = self._file.execute(_SEARCH, given).fetchall()
@@ -197,7 +197,9 @@ class Names:
     @cached_property
     def _words(self) -> Sequence[str]:
         with self._lock:
-            return [word for (word,) in self._file.execute("SELECT DISTINCT word FROM word")]
+            return [
+                word for (word,) in self._file.execute("SELECT DISTINCT word FROM word WHERE word NOT GLOB '[#=]*'")
+            ]
 
     def _alike(self, word: str) -> list[tuple[str, float]]:
         """Words that may stand for one without its plural's ending, with how much each counts."""

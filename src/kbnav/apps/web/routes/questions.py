@@ -278,10 +278,12 @@ def shared(found: SharedRun, parts: ChatOf) -> RunData:
     """A run that is shared, without what is its owner's alone: ids of the run, its session and its results."""
     data, share = _run_data(parts, found), found.share or ""
 
-    def hidden(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-        result = answer and answer.get("result")
-        return answer and {**answer, "run": "", "result": {**result, "id": share} if result else None}
+    def hidden(answer: Any) -> dict[str, Any] | None:
+        if not isinstance(answer, dict):  # somebody else has changed what is kept
+            return None
+        result = answer.get("result")
+        return {**answer, "run": "", "result": {**result, "id": share} if isinstance(result, dict) else None}
 
-    events = [{**one, "answer": hidden(one["answer"])} if one["kind"] == "end" else one for one in data.events]
+    events = [{**one, "answer": hidden(one["answer"])} if "answer" in one else one for one in data.events]
     changed = {"id": share, "session": "", "events": events}
     return data.model_copy(update={**changed, "answer": hidden(data.answer)})
