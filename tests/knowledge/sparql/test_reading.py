@@ -52,6 +52,7 @@ def test_paths_are_written_again_as_they_were_but_for_needless_brackets(path: st
     [
         "ASK { ?x wdt:P1 (1 2) }",
         "DESCRIBE wd:Q1",
+        "DESCRIBE wd:Q1 LIMIT 5",
         "INSERT DATA { wd:Q1 wdt:P1 1 }",
         "ASK { ?x wdt:P1 } ",
         "ASK { } ASK",

@@ -536,9 +536,9 @@ class _Parser:
         if form == "DESCRIBE":
             while self._at < len(self._tokens) and (self._next().kind in ("variable", "iri", "name") or self._is("*")):
                 self._at += 1
-            if self._at == len(self._tokens):
+            if self._at == len(self._tokens) or self._is(*_MODIFIERS):
                 self.beyond.add("DESCRIBE without a pattern")
-                return Group(Place(len(self._text), len(self._text)))
+                return Group(self._since(self._tokens[self._at - 1].end))
         return self._where()
 
     def _where(self) -> Group:
