@@ -42,7 +42,7 @@ def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
         run = visit.answered(visit.session(), QUESTION)
         assert run["status"] == "done"
         rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]
-        evidence = visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"]
+        evidence = visit("GET", f"/api/results/{run['answer']['result']['id']}/evidence?row=0").json()["rows"]
         return run["answer"]["text"], kb["systems"], [[cell["text"] for cell in row] for row in rows], evidence and [
             [one["text"] for one in row] for row in evidence
         ]  # fmt: skip

@@ -149,3 +149,41 @@ class Cancellation:
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
+
+
+@contextmanager
+def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
+    """A cancellation that ``stop`` asks for, with a loop of its own for models' calls.
+
+    The event may be set by a signal's handler, which must not cancel by itself: it may come while a lock is held.
+    """
+    loop, over = asyncio.new_event_loop(), threading.Event()
+    cancellation = Cancellation(loop)
+
+    def watch() -> None:
+        while not over.is_set():
+            if stop.wait(0.1):
+                cancellation.stop(why)
+                return
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (loop.run_forever, watch)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield cancellation
+    finally:
+        over.set()
+        with suppress(TimeoutError, CancelledError):  # calls that were given up close their connections first
+            asyncio.run_coroutine_threadsafe(_cancelled(), loop).result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        for thread in threads:
+            thread.join(5)
+        if not loop.is_running():
+            loop.close()
+
+
+async def _cancelled() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

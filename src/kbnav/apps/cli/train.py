@@ -265,8 +265,9 @@ def _print_epoch(epoch: Epoch) -> None:
 def _train_programs(job: Job) -> None:
     """Let a model write and improve a program for each group of questions, and freeze the best."""
     from kbnav.evaluation.runner import Limits, check_limits
+    from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
-    from kbnav.programs.train import train_programs
+    from kbnav.programs.train import STOPPED, train_programs
     from kbnav.settings.model import OFFLINE
 
     if len(job.learned) != 1 or len(job.validation) != 1:
@@ -292,11 +293,13 @@ def _train_programs(job: Job) -> None:
 
     with (
         stop_on_signals("ending this step") as stop,
+        cancelled_by(stop, STOPPED) as cancellation,
         open_skb(job.settings, "programs") as kb,
     ):
-        found = train_programs(
+        train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
             kb, job.settings, training, validation, options, job.out, listener=report, stopped=stop.is_set
         )
+        found = cancellation.within(train)
     if job.as_json:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return

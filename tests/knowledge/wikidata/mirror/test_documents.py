@@ -61,10 +61,10 @@ def test_documents_become_the_triples_of_the_official_export(
         for start in COMPARED:
             assert ours[start] == theirs[start], (file.name, start)
             compared[start] += len(ours[start])
-    # Seven entities are there in the same revision; Douglas Adams alone has 332 statements.
-    assert compared[f"{PROP}statement/"] == 820
-    assert compared[f"{PROP}direct/"] == 782
-    assert compared[f"{PROP}qualifier/"] == 358
+    # Five entities are there in the same revision; Douglas Adams alone has 332 statements.
+    assert compared[f"{PROP}statement/"] == 773
+    assert compared[f"{PROP}direct/"] == 735
+    assert compared[f"{PROP}qualifier/"] == 349
 
 
 def comparable(snak: dict[str, Any]) -> Any:
