@@ -189,7 +189,7 @@ def delete_session(found: OwnSession, parts: ChatOf) -> Response:
 def export(found: OwnSession, form: SessionForm, parts: ChatOf) -> Response:
     """A session as a file: all of it as JSON, or as one page of HTML that fetches nothing."""
     if form == "json":
-        text = _session_page(parts, found).model_dump_json(indent=1)
+        text = _session_page(parts, found).model_dump_json(indent=1, exclude={"runs": {"__all__": {"now"}}})
     else:
         runs = parts.store.runs(found.id)
         saved = [parts.store.saved(run.answer["run"]) for run in runs if run.answer and run.answer.get("run")]

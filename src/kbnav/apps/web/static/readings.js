@@ -5,7 +5,7 @@ import { t } from "./text.js";
 
 /** What rules made of the question, what of it they did not use, and what can be asked instead; `ask` is absent where nothing can. */
 export function understood(read, ask) {
-  if (!read) return "";
+  if (!read || !(read.text || read.unused.length || read.instead.length)) return "";
   const quoted = (words) => words.map((word) => t("read.word", { word })).join(" ");
   return h("div", { class: "read" },
     read.text && h("p", { class: "soft", dir: "auto" }, t("read.as", { text: read.text })),
