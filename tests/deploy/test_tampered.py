@@ -64,25 +64,25 @@ def test_an_answer_that_cannot_be_unpacked_is_as_if_it_were_not_there(database: 
 
 def reply(**changes: Any) -> bytes:
     usage = {"prompt": 5, "completion": 3, "cached": 0, "calls": 1}
-    kept = {"prompt": "prompt", "reply": "first", "usage": usage, "seconds": 0.5, "at": 1.0, **changes}
+    kept = {"prompt": "prompt", "reply": "first", "usage": usage, **changes}
     return zlib.compress(json.dumps(kept).encode())
 
 
 @pytest.mark.usefixtures("no_more_memory")
 def test_a_reply_that_is_none_or_anothers_is_asked_for_again(database: str):
     replies = Replies(database)
-    replies.put("key", "prompt", "first", USAGE, 0.5)
-    replies.put("other", "another prompt", "an evil reply", USAGE, 0.5)
+    replies.put("key", "prompt", "first", USAGE)
+    replies.put("other", "another prompt", "an evil reply", USAGE)
     spoilt = [
         b"", b"plain", bomb(), zlib.compress(DEEP.encode()), zlib.compress(b"[]"), reply(reply=7), reply(reply=None),
-        reply(usage=[1]), reply(usage={"prompt": "many"}), reply(seconds="long"), reply(at={}), reply(prompt="another"),
+        reply(usage=[1]), reply(usage={"prompt": "many"}), reply(prompt="another"),
     ]  # fmt: skip
     with admin(database) as other:
         for body in spoilt:
             other.execute("UPDATE blob SET body = %s WHERE key = 'key'", [body])
             assert replies.get("key", "prompt") is None
-        replies.put("key", "prompt", "first", USAGE, 0.5)
-        assert replies.get("key", "prompt") == ("first", USAGE, 0.5), "what was spoilt is replaced"
+        replies.put("key", "prompt", "first", USAGE)
+        assert replies.get("key", "prompt") == ("first", USAGE), "what was spoilt is replaced"
         other.execute("UPDATE blob SET body = (SELECT body FROM blob WHERE key = 'other') WHERE key = 'key'")
         assert replies.get("key", "prompt") is None, "the reply to another prompt"
 
@@ -91,9 +91,9 @@ def test_keys_and_texts_are_values_and_never_statements(database: str):
     cache, replies = HttpCache(database, age=1e9), Replies(database)
     for key in (GLUE, "%s", "?", "$1", "\\", "''", "a\nb", "é" * 300):
         cache.put(key, key, key.encode())
-        replies.put(key, key, key, USAGE, 0.0)
+        replies.put(key, key, key, USAGE)
         assert cache.get(key) == (key, key.encode())
-        assert replies.get(key, key) == (key, USAGE, 0.0)
+        assert replies.get(key, key) == (key, USAGE)
     assert cache.get("") is None
 
 
