@@ -95,7 +95,6 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
     os.environ["KBNAV_WEB__DATABASE"] = "postgresql://127.0.0.1/none"
     told += [
         said("eval", "run", "--kb", "mini", "questions.jsonl", "--out", "run", code=2),
-        said(*build, "--ann", code=2),
         said(*build, "--encoder", "minilm", code=2),
         said(*parquet, code=2),
         said(*trained, "--set", "base=gpt2", "--out", "my.planner", code=2),
@@ -103,7 +102,7 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
         said("mcp", code=2),
     ]
     del os.environ["KBNAV_WEB__DATABASE"]
-    extras = ("pandas", "eval", "ann", "vectors", "parquet", "train", "postgres", "mcp")
+    extras = ("pandas", "eval", "vectors", "parquet", "train", "postgres", "mcp")
     for text, extra in zip(told, extras, strict=True):
         form = rf"needs [\w, ]+, which (is|are) not installed: pip install 'kbnav\[{extra}\]'"
         assert re.search(form, " ".join(text.split())), f"{extra}: {text}"
