@@ -100,7 +100,6 @@ def test_what_is_too_large_is_refused_over_mcp(mcp: str):
 
 
 def test_what_is_no_message_is_told_over_http_as_over_standard_input(mcp: str):
-
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     for line, code in ODD:
         body = line if isinstance(line, bytes) else line.encode()

@@ -11,19 +11,20 @@ from pathlib import Path
 from kbnav.knowledge.base import KnowledgeBase
 
 ODD = [
-    "{",
-    "hello",
-    "",
-    "[" * 5000,
-    '{"a": "' + "x" * 100_000,
-    "[]",
-    "null",
-    '{"jsonrpc": "2.0"}',
-    '{"jsonrpc": "1.0", "id": 7, "method": "ping"}',
-    '{"jsonrpc": "2.0", "id": {}, "method": 5}',
-    "\ud800".encode("utf-8", "surrogatepass"),
-    "\0\x1b[2J",
+    ("{", -32700),
+    ("hello", -32700),
+    ("", None),
+    ("[" * 5000, -32700),
+    ('{"a": "' + "x" * 100_000, -32700),
+    ("[]", -32600),
+    ("null", -32600),
+    ('{"jsonrpc": "2.0"}', -32600),
+    ('{"jsonrpc": "1.0", "id": 7, "method": "ping"}', -32600),
+    ('{"jsonrpc": "2.0", "id": {}, "method": 5}', -32600),
+    ("\ud800".encode("utf-8", "surrogatepass"), -32700),
+    ("\0\x1b[2J", -32700),
 ]
+"""Lines, with the codes of JSON-RPC that they get over HTTP."""
 
 
 def test_after_each_line_that_is_no_message_the_next_is_answered(mini_home: Path, mini_kb: KnowledgeBase):
@@ -55,7 +56,7 @@ def test_after_each_line_that_is_no_message_the_next_is_answered(mini_home: Path
         send(json.dumps(hello))
         assert heard()["id"] == 1
         send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-        for line in ODD:
+        for line, _ in ODD:
             send(line)
             send(json.dumps(ping))
             while (told := heard()).get("id") != 99:
