@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.report.text import (
     grouped,
     groups_markdown,
-    systems_markdown,
-    systems_records,
 )
 from kbnav.evaluation.runner import begin_run
 from kbnav.runs.journal import open_journal
@@ -61,22 +58,6 @@ def runs(tmp_path: Path) -> list[str]:
 
 def read(folders: list[str]) -> dict:
     return {Path(folder).name: read_saved_run(Path(folder)) for folder in folders}
-
-
-def test_systems_stand_by_datasets_with_what_they_took(runs):
-    systems = systems_records(read(runs))
-    first = systems[0]
-    assert (first["system"], first["dataset"], round(first["scores"]["mrr"], 4)) == ("one (m)", "made", 0.6667)
-    assert (first["dollars_a_question"], first["seconds"]) == (0.5, 2.0)
-    lines = systems_markdown(systems).splitlines()
-    assert lines[0].startswith("| System | made ")
-    assert lines[0].endswith("| own F1 | own EM |")
-    assert [line.split(" | ")[-1] for line in lines[2:4]] == ["100.0 |", "– |"]
-    assert "| one (m) | made | 3 | 2.00 ± 0.00 | 0.5000 |" in lines
-    assert "| two (m) | made | 3 | – | – |" in lines
-    assert "| one (m) | own | 1 | 4.00 | – |" in lines
-    with pytest.raises(UsageError, match="a and a2 are of one system and dataset"):
-        systems_records(read(runs[:1]) | {"a2": read_saved_run(Path(runs[0]))})
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,6 @@ def test_a_file_of_the_challenge_is_read_with_its_languages_and_features(tmp_pat
     assert (third.text("en"), third.query) == ("Was ist der Sinn?", "")
 
 
-def test_the_published_half_of_ck25_is_read(shared_data):
-    dataset = load_file("text2sparql", shared_data / "ck25" / "questions-odd.yml")
-    assert len(dataset) == 25
-    assert [one.id for one in dataset.questions if one.meta["ordered"]] == ["27", "37"]
-    assert all(one.query for one in dataset.questions)
-
-
 def test_the_scores_are_those_of_trec_eval():
     """The numbers are pytrec_eval's for set_P, set_recall, set_F and ndcg of such answers, all of the same weight."""
     one = text2sparql_scores([(rows("a", "b", "z"), rows("a", "b", "c", "d"), True)])

@@ -95,41 +95,6 @@ def test_a_question_that_one_part_answers_is_left_out(
     assert report.dropped[reason] > 0
 
 
-LONG = "glazed, fired and gilded with many small things on it beside the reeds of a pond, such as a copper heron"
-
-
-@pytest.mark.parametrize(
-    ("anns", "bobs", "reason"),
-    [
-        # Of all documents Ann's jug has the least beside the heron; with names Bob's come first, which are called so.
-        (
-            [("Jug", "copper herons")],
-            ("Copper Heron", "and much more"),
-            "text alone: BM25 puts an answer first",
-        ),
-        # Bob's have less beside it than Ann's two; with names the one of these comes first that is called so.
-        (
-            [("Jug", LONG), ("Copper Heron", LONG)],
-            ("Barrel", "a copper heron"),
-            "text alone: BM25 with names puts an answer first",
-        ),
-    ],
-)
-def test_no_weight_of_names_lets_bm25_find_an_answer_by_the_text(
-    tmp_path: Path, anns: list[tuple[str, str]], bobs: tuple[str, str], reason: str
-) -> None:
-    jugs = [("ann", *one) for one in (*anns, *(("Cup", note) for note in OTHER))] + [("bob", *bobs)] * 3
-    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
-    nodes += [
-        {"id": f"j{n}", "type": "jug", "name": f"{name} {FILLER[n]}", "note": note}
-        for n, (_, name, note) in enumerate(jugs)
-    ]
-    with small_skb(tmp_path, nodes, [(maker, "made", f"j{n}") for n, (maker, _, _) in enumerate(jugs)]) as skb:
-        found, report = synthesize(skb, Wanted(1), MADE.model_copy(update={"empty": ("kiln", "pond", "reeds")}))
-    assert found == []
-    assert report.dropped[reason] > 0
-
-
 class Herons:
     """Sees nothing in a text but whether there is a heron: such texts are alike, and the first of them comes first."""
 
@@ -236,21 +201,6 @@ def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
     assert [question.id for question in train.questions] == ["small-train-0001", "small-train-0002", "small-train-0003"]
     assert all(question.meta["paths"] and question.meta["gold"] in question.nodes for question in test.questions)
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
-
-
-def test_types_without_text_are_asked_for_by_relations_alone_where_that_is_wanted(tmp_path: Path) -> None:
-    skb, notes, edges = fair(tmp_path)
-    rooms = FAIR.model_copy(
-        update={"templates": ("seller -from-> room", "thing -kept in-> room"), "without_text": True}
-    )
-    with skb:
-        found, _ = synthesize(skb, Wanted(3), rooms)
-        with pytest.raises(UsageError, match="no template whose answers have text"):
-            synthesize(skb, Wanted(3), rooms.model_copy(update={"without_text": False}))
-    assert {question.text for question in found} == {""}
-    for question in found:
-        met = EdgeList(edges).candidates(question.record()["meta"]["paths"], [f"r{n}" for n in range(5)])
-        assert set(question.answers) == met
 
 
 def test_an_skb_without_indexes_is_refused(tmp_path: Path) -> None:
