@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -140,9 +139,6 @@ def report(
         str | None,
         typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
     ] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars.")
-    ] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     compat: StarkCompat = False,
     kb: Annotated[
@@ -174,16 +170,12 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    if by or table:
+    if by:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        if by:
-            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
-            groups = [text.grouped(saved, questions, key) for key in by]
-            records = [asdict(one) for found in groups for one in found.groups]
-            emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
-        else:
-            records = text.systems_records(saved)
-            emit(as_json, records, text.systems_markdown(records).rstrip("\n"))
+        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+        found = [text.breakdown(saved, questions, key) for key in by]
+        records = [group for one in found for group in one.groups]
+        emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
         return
     made = reports.load_report(folders, _prepared(compat, kb))
     if html:
