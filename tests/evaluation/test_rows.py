@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.evaluation.metrics import RowMajor, row_major
+from kbnav.evaluation.metrics.tables import RowMajor, row_major
 
 
 def uri(value: object) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.metrics import text2sparql_scores
+from kbnav.evaluation.metrics.tables import text2sparql_scores
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving

@@ -463,40 +463,28 @@ _QUERY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ConversationLengths:
-    """Conversations by their number of responses, and how many were left out: without a response, without a query."""
-
-    responses: Counter[int]
-    unanswered: int
-    without_query: int
-
-
-def conversation_lengths(threads: Iterable[tuple[str, int]]) -> ConversationLengths:
-    """How long the conversations of a forum are (SPINACH, appendix C.1, Table 8).
+def conversation_lengths(threads: Iterable[tuple[str, int]]) -> Counter[int | str]:
+    """How many conversations of a forum have how many responses (SPINACH, appendix C.1, Table 8).
 
     Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses. As
-    in the paper, threads without a response and threads without SPARQL are left out.
+    in the paper, threads without a response and threads without SPARQL are left out, and counted under these names.
     """
-    responses: Counter[int] = Counter()
-    unanswered = without_query = 0
-    for text, posts in threads:
-        if posts < 2:
-            unanswered += 1
-        elif not _QUERY.search(text):
-            without_query += 1
-        else:
-            responses[posts - 1] += 1
-    return ConversationLengths(responses, unanswered, without_query)
+    return Counter(
+        "without a response" if posts < 2 else posts - 1 if _QUERY.search(text) else "without SPARQL"
+        for text, posts in threads
+    )
 
 
-def conversations_markdown(found: ConversationLengths) -> str:
+def conversations_markdown(found: Counter[int | str]) -> str:
     """The shares by length, those of more than ten together, and by the paper's three groups."""
-    total = found.responses.total()
+    responses = {size: count for size, count in found.items() if isinstance(size, int)}
+    total = sum(responses.values())
     bounds = [*((str(size), size, size) for size in range(1, _LONGEST + 1)), (f"> {_LONGEST}", _LONGEST + 1, math.inf)]
     rows = []
     for name, low, high in (*bounds, *_GROUPS):
-        count = sum(count for size, count in found.responses.items() if low <= size <= high)
+        count = sum(count for size, count in responses.items() if low <= size <= high)
         rows.append((name, count, f"{count / max(1, total):.1%}"))
-    left_out = f"{found.unanswered:,} without a response and {found.without_query:,} without SPARQL are left out"
-    return f"{total:,} conversations; {left_out}.\n\n" + table(("Responses", "Conversations", "Share"), rows)
+    left_out = " and ".join(f"{found[what]:,} {what}" for what in ("without a response", "without SPARQL"))
+    return f"{total:,} conversations; {left_out} are left out.\n\n" + table(
+        ("Responses", "Conversations", "Share"), rows
+    )

@@ -93,7 +93,7 @@ def compare(
     SPINACH, appendix C.2): it hangs on how often the two systems disagree.
     """
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.scoring import compare_runs, disagreement_of, score_run
+    from kbnav.evaluation.scoring import compare_runs, score_run
     from kbnav.runs.trajectory import to_json
 
     if a is None and not questions:
@@ -104,10 +104,10 @@ def compare(
     elif as_json:
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
     else:
-        show_comparison(a, b)
-        found = disagreement_of(read_saved_run(a), read_saved_run(b))
-        print(f"  {found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.share], as_json)
+        found = show_comparison(a, b)
+        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+        _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -294,7 +294,7 @@ def _print_spent(run: SavedRun) -> None:
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path) -> None:
+def show_comparison(a: Path, b: Path) -> Comparison:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs
@@ -310,6 +310,7 @@ def show_comparison(a: Path, b: Path) -> None:
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
+    return comparison
 
 
 def _percent(value: float) -> str:
