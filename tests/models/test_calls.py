@@ -93,15 +93,15 @@ def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_ma
     assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
 
 
-def test_replies_given_again_are_counted_apart(tmp_path: Path):
+def test_replies_given_again_count_as_when_they_were_made(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)
         paid, free = Trace(), Trace()
         open_calls(settings).ask("hello", paid, purpose="test")
         open_calls(settings).ask("hello", free, purpose="test")
     assert len(stub.requests) == 1
-    assert (paid.usage.prompt, paid.usage.calls, paid.replayed.calls) == (100, 1, 0)
-    assert (free.usage.prompt, free.usage.calls, free.replayed.prompt) == (0, 0, 100)
+    assert (paid.usage.prompt, paid.usage.calls, paid.usage.kept) == (100, 1, 0)
+    assert (free.usage.prompt, free.usage.calls, free.usage.kept) == (100, 1, 1)
     assert free.steps[0].call.arguments["kept_from_before"] is True
 
 

@@ -124,7 +124,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path, 
     assert code == 0
     assert "g1: MRR" in out
     assert "def retrieve(" in out
-    assert "1 calls paid" in out
+    assert "1 calls, " in out
     assert re.search(r"step 1 write: validation MRR 0\.\d{3}, accepted", out)
     rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["0", "1"]

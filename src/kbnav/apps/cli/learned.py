@@ -188,12 +188,11 @@ def _print_steps(folder: Path, group: str) -> None:
 
     for one in read_groups(folder).groups:
         for step in read_steps(folder, one) if one.id == group else ():
-            tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
-            again = step.replayed.calls + step.api_replayed.calls
+            used = step.usage + step.api_usage
             mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
             print(
                 f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; "
-                f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
+                f"{used.calls} calls, {used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
                 f"{step.cost:.4f} $, {step.seconds:.1f} s"
             )
 

@@ -287,7 +287,7 @@ def _train_programs(job: Job) -> None:
             _race(step),
             f": {ended(step)}",
             f"; {step.error.splitlines()[0][:120]}" if step.error else "",
-            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.paid.calls + step.api_paid.calls) else "",
+            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.usage.calls + step.api_usage.calls) else "",
         ]
         print("".join(parts), file=sys.stderr, flush=True)
 
