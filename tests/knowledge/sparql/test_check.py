@@ -181,13 +181,6 @@ def test_an_error_names_the_place_and_what_belongs_there(query: str, line: int, 
         assert word in str(error)
 
 
-def test_a_name_given_twice_is_found_behind_many_other_binds() -> None:
-    binds = "".join(f"BIND(1 AS ?a{number}) " for number in range(400))
-    error = error_of(f"SELECT ?x {{ ?x wdt:P1 ?y {binds}BIND(1 AS ?y) }}")
-    assert "BIND gives ?y a value" in str(error)
-    assert "found `.`" in str(error_of(f"SELECT ?x {{ {binds} ?x . }}"))
-
-
 def test_extensions_pass_to_a_live_service_and_so_does_what_only_blazegraph_allows() -> None:
     check("SELECT ?x WITH { SELECT ?x { ?x ?p 1 } } AS %a { INCLUDE %a }")
     check("SELECT (YEAR(?d) AS ?year) (COUNT(*) AS ?n) { ?x wdt:P569 ?d } GROUP BY ?year ?year HAVING (?n > 1)")

@@ -8,7 +8,7 @@ not by ``wdt:``, or the reverse, or the other way round, is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,21 +16,16 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
-    Bind,
-    Call,
     Element,
     Filter,
-    Group,
     Nested,
     Path,
     Pattern,
     Query,
     Triples,
     UnreadQuery,
-    Value,
     is_literal,
     read_query,
-    visible,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
@@ -213,53 +208,3 @@ def _blanks_named(pattern: Pattern) -> Pattern:
         for end in (pattern.subject, pattern.object)
     )
     return replace(pattern, subject=subject, object=last)
-
-
-def lost_values(query: str, table: AnswerTable) -> list[str]:
-    """What a query loses without an error, a sentence each; nothing where its result lacks nothing.
-
-    ``GROUP_CONCAT`` of things, which many services take for texts only; and a BIND or FILTER that needs a variable from
-    outside its group, which has no value there: a group is evaluated before it is joined (SPARQL 1.1, section 18.2).
-    """
-    if table.boolean:
-        return []
-    lacking = {f"?{name}" for place, name in enumerate(table.columns) if any(row[place] is None for row in table.rows)}
-    try:
-        read = read_query(query)
-    except (QuerySyntaxError, UnreadQuery):
-        return []
-    found = []
-    for one in read.select.expressions if read.select else ():
-        match one.node:
-            case Call(name="GROUP_CONCAT", arguments=(Value(text=text),)) if one.variable in lacking:
-                found.append(
-                    f"{one.variable} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no "
-                    f"value in places; write GROUP_CONCAT(STR({text}))."
-                )
-    full = {f"?{name}" for name in table.columns} - lacking if table.rows else set()
-    return [*found, *_cut_off(query, read.where, frozenset(read.where.visible), full)]
-
-
-def _cut_off(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
-    """The BINDs and FILTERs in inner groups that use what only the groups ``around`` them bind."""
-    for element in group.elements:
-        for inner in element.groups if isinstance(element, Nested) else ():
-            if isinstance(element, Nested) and element.kind == "UNION" and inner.select is None:
-                yield from _lost_in(query, inner, around, full)
-            yield from _cut_off(query, inner, around, full)
-
-
-def _lost_in(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
-    before: set[str] = set()
-    for element in group.elements:
-        before |= set(visible(element))
-        known = before if isinstance(element, Bind) else set(group.visible)
-        if not isinstance(element, Bind | Filter) or (isinstance(element, Bind) and element.variable in full):
-            continue
-        lost = [one for one in dict.fromkeys(element.expression.variables) if one in around and one not in known]
-        if lost:
-            text = " ".join(element.place.of(query).split())
-            yield (
-                f"In `{text}` {', '.join(lost)} has no value: it stands in a group of its own ({{ … }}, UNION), which "
-                "is evaluated before it is joined; repeat in it, first, the pattern that binds it."
-            )

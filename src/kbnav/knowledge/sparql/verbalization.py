@@ -34,7 +34,6 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     Value,
     Values,
-    bound_variables,
     is_literal,
     is_variable,
     nodes_of,
@@ -188,7 +187,8 @@ class _Writer:
         self._say = phrases_of(language)
         self._labels = labels
         self._terms = Terms(query, vocabulary, SKB_PREFIXES)
-        self._bound = frozenset(bound_variables(self._read))
+        self._bound = {name for one in self._read.groups for name in one.visible}
+        self._bound |= {name for one in self._read.selects for name in one.computed}
         self._instance, self._wider, self._end = map(vocabulary.of, (INSTANCE_OF, SUBCLASS_OF, _END_TIME))
         self._unsaid: dict[str, None] = {}
         self._noted: dict[str, dict[str, None]] = {"with_subclasses": {}, "without_subclasses": {}, "any_rank": {}}
@@ -311,9 +311,9 @@ class _Writer:
                 return [self._values(element)]
             case Filter(expression=expression):
                 return self._filter(expression.node)
-            case Bind(variable=variable, expression=expression):
+            case Bind(expression=expression):
                 value = self._expression(expression.node)
-                return [Line(self._say("means", name=self._term(variable), value=value))]
+                return [Line(self._say("means", name=self._term(expression.variable), value=value))]
             case Include(name=name):
                 return [Line(self._say("uses_prepared", name=name))]
             case Nested(kind="SERVICE", name=name) if self._terms.iri(name) == LABEL_SERVICE:
