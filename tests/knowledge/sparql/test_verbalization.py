@@ -52,7 +52,6 @@ def test_a_statement_is_told_with_its_qualifiers_and_that_any_rank_counts():
         "  - there is no such:",
         "    - end time, as a qualifier of [s]: [end]",
         "Statements of any rank count, deprecated ones too: position held.",
-        "Only what has no end time (current).",
     ]
 
 

@@ -42,7 +42,7 @@ class Diagnosis:
 
     ``pattern`` is the part where it is one triple pattern. ``alone``: it matches nothing even by itself;
     ``takes_away``: it only takes rows away. ``instead`` is another form of it that has matches, or, ``turned``, the
-    other way round; ``unused``: its property is not used at all. ``prologue`` are the query's declarations.
+    other way round. ``prologue`` are the query's declarations.
     """
 
     text: str
@@ -53,7 +53,6 @@ class Diagnosis:
     takes_away: bool = False
     instead: str = ""
     turned: bool = False
-    unused: bool = False
     prologue: str = ""
 
 
@@ -106,10 +105,6 @@ class _Part:
     takes_away: bool = False
     pattern: Pattern | None = None
 
-    def shares(self, other: _Part) -> bool:
-        """Whether it has a variable of another part."""
-        return bool(set(_VARIABLE.findall(self.text)) & set(_VARIABLE.findall(other.text)))
-
 
 class _Probes:
     def __init__(self, query: str, read: Query, ask: Callable[[str], bool]) -> None:
@@ -122,7 +117,6 @@ class _Probes:
         self._more = bool(read.tail.values) or any(one.kind in ("HAVING", "OFFSET") for one in read.tail.modifiers)
 
     def diagnosis(self, certain: bool, partial: bool) -> Diagnosis | None:
-        """Find the first part that leaves no rows by bisection, and say why."""
         parts, certain = self._parts, certain and not self._more
         # The bisection, the check before it and the one behind it must fit in the number of probes.
         if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
@@ -149,7 +143,8 @@ class _Probes:
         if alone:
             text = f"No match: `{part.text}` matches nothing even by itself{hint}.{elsewhere}"
         else:
-            partner = next((one for one in reversed(before) if one.shares(part)), before[-1]).text
+            own = set(_VARIABLE.findall(part.text))
+            partner = next((one for one in reversed(texts) if own & set(_VARIABLE.findall(one))), texts[-1])
             text = f"No match: `{part.text}` has matches, but none together with what stands before it (… `{partner}`)"
             text += f"{hint}." if hint else f".{elsewhere}" if elsewhere else _WHOLE
         return replace(found, text=text)
@@ -170,7 +165,7 @@ class _Probes:
             return "", found
         if self._holds([_Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
             return f"; {pattern.relation} is used here, but not so: check the direction and the ids beside it", found
-        return f"; nothing here has {pattern.relation}", replace(found, unused=True)
+        return f"; nothing here has {pattern.relation}", found
 
     def _other_form(self, pattern: Pattern, before: list[_Part]) -> tuple[str, list[_Part]]:
         """The other form of the same statement, and the parts that it is to match with; empty where there is none."""
