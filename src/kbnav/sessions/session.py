@@ -237,12 +237,10 @@ class Chat:
 
 
 @contextmanager
-def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
 
-    ``on_loss`` is for who has one session: where the file cannot be written any more (a full disk), it is given a
-    line, once, and the session goes on in memory. Raises UsageError where the file cannot be used, and, without
-    ``on_loss``, where it cannot be written.
+    Raises UsageError where the file cannot be used or written.
     """
     from kbnav.sessions.checkpoints import Sessions
 
@@ -251,7 +249,7 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
         private_file(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot keep chat sessions here ({error.strerror}); set KBNAV_HOME") from error
-    with closing(Sessions(path, serializer(), on_loss)) as sessions:
+    with closing(Sessions(path, serializer())) as sessions:
         yield sessions
 
 
