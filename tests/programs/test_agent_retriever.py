@@ -110,7 +110,6 @@ def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_name
     code, _, err = kbnav(*train, "--model", "our-own", "--set", "cost=1")
     assert code == 2
     assert "--max-cost needs the price of our-own" in err
-    assert "significance: Input should be less than or equal to 1" in kbnav(*train, "--set", "significance=2")[2]
     assert "steps: Input should be greater than or equal to 1" in kbnav(*train, "--set", "steps=0")[2]
     assert "has no option 'grouping'" in kbnav(*train, "--set", "grouping=luck")[2]
     code, _, err = kbnav(*train, "--model", "offline")

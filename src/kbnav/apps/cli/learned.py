@@ -162,8 +162,7 @@ def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[
 def ended(step: Step) -> str:
     """Whether a program was accepted, and why or why not."""
     refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
-    near = ", near the ceiling without a loss" if step.ground == "no loss" else ""
-    return f"accepted{near}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
+    return "accepted" if step.accepted else f"not accepted, {refusals[step.verdict]}"
 
 
 def print_frozen(folder: Path, only: str | None = None) -> None:
