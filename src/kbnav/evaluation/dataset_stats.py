@@ -22,15 +22,17 @@ from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.knowledge.sparql.syntax import (
     Bind,
+    Call,
     Filter,
     Nested,
     Pattern,
     Query,
     Triples,
+    Value,
     Values,
-    groups_of,
     is_literal,
     is_variable,
+    nodes_of,
     parse_query,
 )
 from kbnav.knowledge.sparql.syntax import Path as PropertyPath
@@ -80,17 +82,16 @@ def query_shape(query: str) -> QueryShape:
     """
     tokens, read = tokenize(query), parse_query(query)
     terms = _Terms(declared_prefixes(tokens))
-    selects = list(read.selects)
-    tails = [*(one.tail for one in selects), *(() if read.select else (read.tail,))]
+    tails = [*(one.tail for one in read.selects), *(() if read.select else (read.tail,))]
     services = (
         element
         for group in read.groups
         for element in group.elements
         if isinstance(element, Nested) and element.kind == "SERVICE" and terms.spelled(element.name) == LABEL_SERVICE
     )
-    hidden = {inner.place for service in services for outer in service.groups for inner in groups_of(outer)}
-    shown = [group for group in read.groups if group.place not in hidden]
-    clauses = Counter({"SELECT": len(selects)}) if read.select else Counter({read.form: 1, "SELECT": len(selects)})
+    hidden = [service.place for service in services]
+    shown = [group for group in read.groups if not any(group.place.start in place for place in hidden)]
+    clauses = Counter({"SELECT": len(read.selects)} | ({} if read.select else {read.form: 1}))
     clauses.update(modifier.kind for tail in tails for modifier in tail.modifiers)
     triples: list[Triple] = []
     values: set[str] = set()
@@ -110,8 +111,10 @@ def query_shape(query: str) -> QueryShape:
                 clauses[kind] += 1
             case Nested(kind="UNION", groups=groups):
                 clauses["UNION"] += len(groups) - 1
-    for literal in (literal for expression in read.expressions for literal in expression.literals):
-        terms.spelled(literal)
+    for node in (node for expression in read.expressions for node in nodes_of(expression.node)):
+        text = node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else ""
+        if is_literal(text):
+            terms.spelled(text)
     clauses["triple"] = len(triples)
     return QueryShape(
         clauses=clauses,

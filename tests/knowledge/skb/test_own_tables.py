@@ -1,4 +1,4 @@
-"""Tables as people have them: columns mapped to ids, names, texts and edges, in any usual encoding and delimiter."""
+"""Tables as people have them: columns mapped to ids, names, texts and edges, with any usual delimiter."""
 
 from __future__ import annotations
 
@@ -163,31 +163,15 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, ne
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str, encoding: str, packed: bool) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_delimiters_are_recognised(tmp_path: Path, delimiter: str, encoding: str) -> None:
     rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
-    content = "\r\n".join(delimiter.join(row) for row in rows).encode(encoding)
-    path = tmp_path / ("n.csv.gz" if packed else "n.csv")
-    path.write_bytes(gzip.compress(content) if packed else content)
-    losses = Losses()
-    nodes = list(TableSource([path]).nodes(losses))
-    assert nodes == [
+    path = tmp_path / "n.csv"
+    path.write_bytes("\r\n".join(delimiter.join(row) for row in rows).encode(encoding))
+    assert list(TableSource([path]).nodes(Losses())) == [
         NodeRecord("1", "", "Zoë", {"note, or; text": "a,b;c|d\te"}),
         NodeRecord("2", "", "Łódź", {"note, or; text": "x"}),
     ]
-    assert not losses.counts
-
-
-def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path) -> None:
-    encoding, name = "cp1252", "Zoë – €5"
-    path = tmp_path / "n.csv"
-    path.write_bytes(("id;name\n" + "1;plain\n" * 2_000 + f"2;{name}\n").encode(encoding))
-    losses = Losses()
-    assert [node.name for node in TableSource([path]).nodes(losses)][-1] == name
-    ((reason, count),) = losses.counts.items()
-    assert (count, losses.examples[reason]) == (1, ["n.csv"])
-    assert "not UTF-8, read as Windows-1252" in reason
 
 
 RDF = {

@@ -129,8 +129,7 @@ class RunReport:
     ``actions`` count what was rolled back too, ``path_actions`` what stayed on the path, as SPINACH's Table 5 does: it
     ends at the budget of 15. ``tools`` are rows of a tool with its calls, those that ended in an error, those rolled
     back, and the questions with such a call. ``labels`` given by hand have the number of errors by automatic class.
-    ``usage``, ``cost`` and ``seconds`` count replies that were replayed, of which ``replayed`` says how many, as when
-    they were made. ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
+    ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
     over the questions. The bins of tokens are over the questions that used a model.
     """
 
@@ -149,7 +148,6 @@ class RunReport:
     completion_tokens: tuple[Bin, ...]
     cost: float | None
     seconds: Spread
-    replayed: int
     kinds: tuple[Bin, ...]
     labels: Mapping[str, Counter[str]]
     results: Mapping[str, QuestionResult]
@@ -232,8 +230,8 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]]) ->
         if one.record
     ]
     asked_runs = [run for run, _ in asked]
-    costs = [one.whole_cost for one in asked_runs if one.whole_cost is not None]
-    with_model = [one for one in asked if one[0].whole_usage.calls]
+    costs = [one.cost for one in asked_runs if one.cost is not None]
+    with_model = [one for one in asked if one[0].usage.calls]
     by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
     for result in results.values():
         by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
@@ -253,12 +251,11 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]]) ->
         path_actions=_action_bins(asked, lambda one: one.path),
         mean_actions=fmean(len(one.steps) for one in asked_runs) if asked else 0.0,
         tools=_tools(asked_runs),
-        usage=sum((one.whole_usage for one in asked_runs), Usage()),
+        usage=sum((one.usage for one in asked_runs), Usage()),
         prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
         completion_tokens=_equal_bins(with_model, lambda used: used.completion),
         cost=math.fsum(costs) if costs else None,
         seconds=Spread.of(one.seconds for one in asked_runs) if asked else Spread(0.0),
-        replayed=sum(one.replayed.calls for one in asked_runs),
         kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
         labels=dict(sorted(labels.items(), key=lambda one: (-one[1].total(), one[0]))),
         results=results,
@@ -288,7 +285,7 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
     """Bins of equal width from the least to the largest amount, as SPINACH's Tables 10 and 11 have them."""
     if not asked:
         return ()
-    amounts = [tokens(run.whole_usage) for run, _ in asked]
+    amounts = [tokens(run.usage) for run, _ in asked]
     low, high = min(amounts), max(amounts)
     count = min(TOKEN_BINS, high - low) or 1
     width = (high - low) / count
