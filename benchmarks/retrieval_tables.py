@@ -24,7 +24,7 @@ from statistics import fmean
 from kbnav.encoders.trained import MODEL, read_card
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, load_file
-from kbnav.evaluation.evaluate import PARTS, Plan, evaluate, score_folder
+from kbnav.evaluation.evaluate import PARTS, EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.systems import parse_set
@@ -110,7 +110,7 @@ def opened(folder: Path, kb: str, table: str, name: str, trained: Path | None) -
 def run_one(folder: Path, kb: str, table: str, name: str, out: Path, chosen: argparse.Namespace) -> Row:
     """Run, or go on with, one system on one SKB, and score it. Raises UsageError where it lacks what it needs."""
     system, settings = opened(folder, kb, table, name, chosen.trained)
-    plan = Plan(system, _questions(folder, kb), settings, limit=chosen.limit, jobs=chosen.jobs)
+    plan = EvaluationPlan(system, _questions(folder, kb), settings, limit=chosen.limit, jobs=chosen.jobs)
     row = _run(plan, out / kb / table / name, name)
     if not (folder / "questions" / f"{kb}-reworded.jsonl").is_file():
         return row
@@ -130,7 +130,7 @@ def _questions(folder: Path, name: str) -> Dataset:
     return load_file("jsonl", folder / "questions" / f"{name}.jsonl", name=name)
 
 
-def _run(plan: Plan, where: Path, name: str) -> Row:
+def _run(plan: EvaluationPlan, where: Path, name: str) -> Row:
     evaluate(plan, where)
     saved, scores = read_saved_run(where), score_folder(where)
     runs = [record.run for record in saved.records.values()]

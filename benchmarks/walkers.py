@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.settings.model import Settings
@@ -48,7 +48,7 @@ def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
 def row(entrant: Entrant, folder: Path, questions: Path, out: Path, limit: int) -> str:
     """Run, or go on with, one entrant on one SKB; its line of the table."""
     settings = Settings(kb=str(folder), model="offline", language="en", options=dict(entrant.options))
-    plan = Plan(entrant.system, find_dataset(str(questions), settings.data), settings, limit=limit)
+    plan = EvaluationPlan(entrant.system, find_dataset(str(questions), settings.data), settings, limit=limit)
     run = out / entrant.label.replace(", ", "-").replace(" ", "-")
     evaluate(plan, run)
     scores, records = score_folder(run), list(read_saved_run(run).records.values())

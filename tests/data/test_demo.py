@@ -17,7 +17,6 @@ import pytest
 
 import kbnav
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
 
@@ -96,14 +95,6 @@ def test_two_that_need_it_at_once_get_the_same_and_leave_nothing_behind(tmp_path
     assert list(first.parent.iterdir()) == [first]
     with SKB.open(first) as skb:
         assert (skb.meta.nodes, skb.meta.edges) == (len(NODES), len(EDGES))
-
-
-def test_sparql_joins_what_a_question_joins(demo_kb: KnowledgeBase):
-    table = demo_kb.execute_query(
-        "SELECT ?i { ?i a type:instrument ; rel:made_by/rel:learned_from node:person:wenna-pellow ;"
-        ' field:description ?d FILTER(CONTAINS(?d, "damp")) }'
-    )
-    assert [row[0].value for row in table.rows] == ["urn:kbnav:node/instrument:the-alderman"]
 
 
 def test_a_home_that_cannot_be_written_to_is_named(tmp_path: Path):

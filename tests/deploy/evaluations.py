@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.evaluation.evaluate import Plan, find_dataset
+from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import MARIE
 
@@ -32,9 +32,9 @@ def write_questions(folder: Path) -> Path:
     return file
 
 
-def plan(dataset: Path, settings: Settings, **more: Any) -> Plan:
+def plan(dataset: Path, settings: Settings, **more: Any) -> EvaluationPlan:
     """What is asked of the usual agent."""
-    return Plan("spinach", find_dataset(str(dataset), settings.data), settings, **more)
+    return EvaluationPlan("spinach", find_dataset(str(dataset), settings.data), settings, **more)
 
 
 def machine(base: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:

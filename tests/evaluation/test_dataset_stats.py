@@ -134,16 +134,6 @@ def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatc
     assert doctest.testfile(page, module_relative=False, encoding="utf-8") == (0, 6)
 
 
-def test_splits_are_counted_together_from_the_command_line(shared_data, monkeypatch, capsys):
-    names = [f"stark-prime-{split}" for split in ("train", "val", "test")]
-    monkeypatch.setenv("KBNAV_DATA", str(shared_data / "benchmarks"))
-    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--together"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert "| 11204 | 255626 | 21928 | 9.63 | 0.086 |" in capsys.readouterr().out
-
-
 def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatch, capsys):
     own(tmp_path, '{"id": 1, "question": "a b a"}')
     (tmp_path / "page.txt").write_text("a b\nc d")

@@ -9,7 +9,6 @@ import pytest
 
 from kbnav.errors import ServiceError, UsageError
 from kbnav.evaluation.datasets import Dataset, load_file
-from kbnav.evaluation.evaluate import find_dataset
 from kbnav.evaluation.gold import collect_gold, gold_file, take_gold
 from kbnav.evaluation.records import GoldAnswer, read_gold
 from tests.agents.parts import NumbersKB
@@ -121,14 +120,3 @@ def test_frozen_answers_are_taken_by_question_and_none_may_lack(dataset, tmp_pat
     assert list(answers) == ["two"]
     with pytest.raises(UsageError, match="no gold answer of 4 questions, the first is wrong"):
         take_gold(dataset, dataset.questions, path)
-
-
-def test_datasets_are_found_by_name_by_format_and_file_or_as_ones_own(dataset, tmp_path, shared_data):
-    benchmarks = shared_data / "benchmarks"
-    assert len(find_dataset("qald-10", benchmarks)) == 394
-    named = find_dataset(f"qald-10:{benchmarks / 'qald-10' / 'qald_10.json.gz'}", tmp_path)
-    assert len(named) == 394
-    own = find_dataset(str(tmp_path / "own.jsonl"), tmp_path)
-    assert own.sha256 == dataset.sha256
-    with pytest.raises(UsageError, match="no dataset 'qald-11'"):
-        find_dataset("qald-11", benchmarks)

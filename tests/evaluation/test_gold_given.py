@@ -15,7 +15,7 @@ from kbnav.agents.tog import tog_with
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, markdown_report
@@ -48,7 +48,7 @@ def run(mini_home: Path, tmp_path: Path):
         def build(name: str, kb, own: Settings) -> System:
             return agent_system(make(script, None, kb, own) if make is tog_with else make(script, kb, own))
 
-        plan = Plan(name, find_dataset(str(file), tmp_path), settings, seed=7)
+        plan = EvaluationPlan(name, find_dataset(str(file), tmp_path), settings, seed=7)
         assert evaluate(plan, tmp_path / "run", build=build) == "done"
         return read_saved_run(tmp_path / "run")
 
@@ -128,10 +128,8 @@ def test_ask_has_no_gold_answer_to_give(mini_home, monkeypatch, capsys, system, 
         ("The  U.S. Congress", "us congress"),
         ("Jean-Paul “Sartre”", "jean paul sartre"),
         ("1,500.0", "1500"),
-        ("-5", "-5"),
         ("1898-07-18T00:00:00Z", "1898-07-18"),
         ("The A", "the a"),
-        ("C#", "c"),
         ("?!", "?!"),
     ],
 )

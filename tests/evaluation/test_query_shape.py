@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from kbnav.evaluation.dataset_stats import Triple, query_shape
 
 WD = "http://www.wikidata.org/entity/"
@@ -55,39 +52,3 @@ def test_a_pattern_is_blind_to_names_ids_numbers_and_strings_only():
     assert query_shape('SELECT ?a { ?a p:P31 wd:Q5 ; rdfs:label "x" } LIMIT 5').pattern != first
     own = "PREFIX d: <http://www.wikidata.org/prop/direct/> PREFIX e: <http://www.wikidata.org/entity/>"
     assert query_shape(f'{own} SELECT ?a {{ ?a d:P31 e:Q5 ; rdfs:label "x" }} LIMIT 5').pattern == first
-
-
-IDS = st.integers(1, 99)
-NODES = st.one_of(IDS.map("wd:Q{}".format), st.sampled_from(["?a", "?b", "_:n", "[]"]))
-PATHS = st.sampled_from(["wdt:P{}", "p:P{}/ps:P{}", "^wdt:P{}", "(wdt:P{}|wdt:P{})*", "wdt:P{}+"])
-
-
-@st.composite
-def groups(draw: st.DrawFn, depth: int = 2) -> tuple[str, int]:
-    """A group as text, and the number of its triples."""
-    text, triples = "", 0
-    for _ in range(draw(st.integers(0, 4))):
-        if depth and draw(st.booleans()):
-            inner, count = draw(groups(depth - 1))
-            frame = draw(
-                st.sampled_from(["OPTIONAL {}", "MINUS {}", "FILTER NOT EXISTS {}", "{{ SELECT * {} }}", "{}"])
-            )
-            text += frame.format(inner)
-        else:
-            count = 1
-            path = draw(PATHS)
-            ids = [draw(IDS) for _ in range(path.count("{}"))]
-            text += f" {draw(NODES)} {path.format(*ids)} {draw(NODES)} . "
-        triples += count
-    return f"{{ {text} }}", triples
-
-
-@given(groups())
-@settings(max_examples=150)
-def test_triples_are_counted_wherever_they_are(group):
-    text, triples = group
-    shape = query_shape(f"SELECT ?x {text}")
-    assert len(shape.triples) == shape.clauses["triple"] == triples
-    commented = text.replace(" ", " # wdt:P1 { \n")
-    spread = query_shape(f"SELECT # c\n?x {commented}")
-    assert (spread.triples, spread.pattern) == (shape.triples, shape.pattern)

@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
-from kbnav.evaluation.runner import Limits, Progress, begin_run, check_limits, run_questions
+from kbnav.evaluation.runner import Progress, RunLimits, begin_run, check_limits, run_questions
 from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
 
@@ -88,12 +88,12 @@ def test_a_service_that_stays_down_ends_the_run_after_ten_failures(tmp_path):
 
 def test_it_stops_at_the_cost_of_the_whole_run(tmp_path):
     script = Script(right, cost=0.5)
-    assert run_questions(script.system, ASKED, tmp_path, limits=Limits(cost=1.5)) == "cost limit"
+    assert run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=1.5)) == "cost limit"
     assert len(script.asked) == 3
-    assert run_questions(script.system, ASKED, tmp_path, limits=Limits(cost=1.5)) == "cost limit"
+    assert run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=1.5)) == "cost limit"
     assert len(script.asked) == 3
     heard: list[Progress] = []
-    run_questions(script.system, ASKED, tmp_path, limits=Limits(cost=2.5), listener=heard.append)
+    run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=2.5), listener=heard.append)
     assert heard[-1].cost == 2.5
 
 
@@ -148,7 +148,7 @@ def test_a_server_that_is_started_again_may_have_another_port(tmp_path: Path):
 
 def test_a_cost_limit_needs_a_price():
     with pytest.raises(UsageError, match=r"prices\.gpt-4o"):
-        check_limits(Limits(cost=1.0), "gpt-4o", [])
-    check_limits(Limits(cost=1.0), "gpt-4o", ["gpt-4o"])
-    check_limits(Limits(cost=1.0), "offline", [])
-    check_limits(Limits(), "gpt-4o", [])
+        check_limits(RunLimits(cost=1.0), "gpt-4o", [])
+    check_limits(RunLimits(cost=1.0), "gpt-4o", ["gpt-4o"])
+    check_limits(RunLimits(cost=1.0), "offline", [])
+    check_limits(RunLimits(), "gpt-4o", [])

@@ -12,7 +12,7 @@ import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.report import html_report, load_report, markdown_report
 from kbnav.evaluation.rescoring import stark_compat
@@ -50,7 +50,7 @@ def asked(data: Path, out: Path, name: str, system: str = "bm25", **plan: Any) -
 
     chosen = plan.pop("options", {})
     settings = Settings(kb="demo", home=data.parent / "home", options=chosen)
-    assert evaluate(Plan(system, find_dataset(name, data), settings, **plan), out, build=build) == "done"
+    assert evaluate(EvaluationPlan(system, find_dataset(name, data), settings, **plan), out, build=build) == "done"
     return script.asked, options
 
 
@@ -102,7 +102,7 @@ def demo_run(demo_home: Path, tmp_path: Path) -> tuple[Path, list[str]]:
     }
     dataset = find_dataset(str(tmp_path / "q.jsonl"), tmp_path)
     build = lambda *_: Script(rankings.__getitem__).system  # noqa: E731
-    assert evaluate(Plan("bm25", dataset, settings), tmp_path / "run", build=build) == "done"
+    assert evaluate(EvaluationPlan("bm25", dataset, settings), tmp_path / "run", build=build) == "done"
     return tmp_path / "run", ids
 
 

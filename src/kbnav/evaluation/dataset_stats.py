@@ -138,8 +138,6 @@ def _fields(read: Query) -> tuple[str, ...]:
 
 
 class _Terms:
-    """Spells the terms of a query, and keeps the literals among them."""
-
     def __init__(self, declared: Mapping[str, str]) -> None:
         self.literals: set[str] = set()
         self._declared = declared
@@ -341,7 +339,6 @@ def entropy(counts: Iterable[int]) -> float:
 
 
 def _answer_sizes(questions: Iterable[Question]) -> list[int]:
-    """Rows or nodes of each gold answer that is stored."""
     return [len(one.nodes or one.answers or ()) for one in questions if one.nodes or one.answers is not None]
 
 

@@ -158,15 +158,12 @@ class _SharedRun:
 
 @dataclass
 class _SharedJournal:
-    """A journal in its file and in the database."""
-
     run: _SharedRun
     journal: Journal
     name: str
     lines: int
 
     def append(self, value: Any) -> None:
-        """See ``Appending``."""
         line = json_line(value)
         self.run.insert(self.name, self.lines, line)
         self.lines += 1
@@ -210,7 +207,6 @@ class _Workers:
         self._under_way: dict[Any, int] = {}
 
     def leave_out(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Have questions left out of the examples in prompts."""
         self._left_out.extend(questions)
 
     def ask(self, question: str, given: Mapping[str, str]) -> Attempt:
@@ -231,7 +227,6 @@ class _Workers:
         return answer
 
     def close(self) -> None:
-        """End the workers."""
         for worker in self._under_way:
             self._ray.kill(worker)
 

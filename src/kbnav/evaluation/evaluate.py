@@ -30,9 +30,8 @@ from kbnav.evaluation.records import (
 from kbnav.evaluation.runner import (
     Build,
     Ended,
-    Limits,
     Progress,
-    System,
+    RunLimits,
     begin_run,
     build_system,
     check_limits,
@@ -48,7 +47,7 @@ from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
-from kbnav.settings.systems import FromGold, kb_kind, usual_agent
+from kbnav.settings.systems import kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -64,7 +63,7 @@ PARTS = frozenset({"kg", "drf"})
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """What to evaluate: a system on ``settings.kb`` over a dataset's questions; none named: the usual one there.
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
@@ -83,7 +82,7 @@ class Plan:
     gold: Path | None = None
     answerable: bool = False
     jobs: int = 1
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
     retry_failed: bool = False
 
     @property
@@ -143,7 +142,7 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
 
 
 def evaluate(
-    plan: Plan,
+    plan: EvaluationPlan,
     folder: Path,
     *,
     stopped: Callable[[], object] = lambda: False,
@@ -182,7 +181,25 @@ def evaluate(
             if not system.takes_gold:
                 raise UsageError(f"{name} cannot be given anything of the gold answers")
             given = golden.given_of_gold(options.from_gold, [answers[one] for one in texts], kb, plan.seed)
-        begin_run(folder, _info(plan, settings, system, kb, tuple(texts), options.from_gold))
+        frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
+        info = RunInfo(
+            system=system.name,
+            model=system.model,
+            dataset=plan.dataset.name,
+            dataset_sha256=plan.dataset.sha256,
+            questions=tuple(texts),
+            language=plan.language,
+            gold_sha256=golden.file_sha256(frozen) if frozen else "",
+            kb=kb_state(kb),
+            settings=settings.public(),
+            versions=versions(),
+            prompts=dict(system.prompts),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
+            from_gold=options.from_gold,
+            topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
+        )
+        begin_run(folder, info)
         return run_questions(
             system,
             texts,
@@ -198,7 +215,7 @@ def evaluate(
 
 
 def _with_gold(
-    plan: Plan,
+    plan: EvaluationPlan,
     candidates: list[Question],
     kb: KnowledgeBase,
     folder: Path,
@@ -233,29 +250,6 @@ def _with_gold(
     if not questions:
         raise UsageError("no question has a gold answer with rows on this knowledge base")
     return questions[: plan.limit]
-
-
-def _info(
-    plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, questions: tuple[str, ...], from_gold: FromGold
-) -> RunInfo:
-    frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
-    return RunInfo(
-        system=system.name,
-        model=system.model,
-        dataset=plan.dataset.name,
-        dataset_sha256=plan.dataset.sha256,
-        questions=questions,
-        language=plan.language,
-        gold_sha256=golden.file_sha256(frozen) if frozen else "",
-        kb=kb_state(kb),
-        settings=settings.public(),
-        versions=versions(),
-        prompts=dict(system.prompts),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
-        from_gold=from_gold,
-        topics={"most": golden.TOPICS, "seed": plan.seed} if from_gold == "results" else {},
-    )
 
 
 def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:

@@ -148,7 +148,6 @@ def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:
 
 
 def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase) -> GoldAnswer | None:
-    """The gold answer, where no query must be run for it."""
     text, query = question.text(language), question.query
     if question.plain and stored and not question.nodes and kb_kind(kb) == "skb":
         return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))

@@ -288,7 +288,6 @@ def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> list[Pai
 
 
 def _words(text: str) -> list[str]:
-    """The words of a question, without case."""
     return [word.casefold() for word in _WORD.findall(text)]
 
 

@@ -93,7 +93,6 @@ def _with_labels(table: AnswerTable | None, labels: Mapping[str, str]) -> Answer
 
 
 def _truth(table: AnswerTable) -> AnswerTable:
-    """A table of one cell that says yes or no as a truth value."""
     cells = [cell.value for row in table.rows for cell in row if cell]
     return AnswerTable(boolean=_TRUTH[cells[0]]) if len(cells) == 1 and cells[0] in _TRUTH else table
 

@@ -111,14 +111,14 @@ def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """When to stop: US dollars of the whole run, and seconds of this part of it. Questions under way still end."""
 
     cost: float | None = None
     seconds: float | None = None
 
 
-def check_limits(limits: Limits, model: str, priced: Sequence[str]) -> None:
+def check_limits(limits: RunLimits, model: str, priced: Sequence[str]) -> None:
     """Raise UsageError where a cost limit is given for a model that has no price."""
     if limits.cost is not None and model != OFFLINE and model not in priced:
         raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
@@ -160,7 +160,6 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def _identity(info: RunInfo) -> dict[str, Any]:
-    """What must not change within a run, by name."""
     fields: dict[str, Any] = _without_ports(asdict(info))
     settings = fields.pop("settings")
     fields.pop("started")
@@ -182,7 +181,7 @@ def run_questions(
     folder: Path,
     *,
     jobs: int = 1,
-    limits: Limits = Limits(),
+    limits: RunLimits = RunLimits(),
     retry_failed: bool = False,
     stopped: Callable[[], object] = lambda: False,
     listener: Callable[[Progress], None] | None = None,
@@ -215,7 +214,12 @@ def run_questions(
             return Progress(done, total, len(kept), failed, cost, time.monotonic() - began)
 
         def reason_to_stop() -> Ended | None:
-            return "interrupted" if stopped() else _limit_reached(progress(), limits)
+            if stopped():
+                return "interrupted"
+            if limits.cost is not None and (cost or 0.0) >= limits.cost:
+                return "cost limit"
+            spent = time.monotonic() - began
+            return "time limit" if limits.seconds is not None and spent >= limits.seconds else None
 
         def ask(name: str) -> Attempt:
             return system.ask(questions[name], (given or {}).get(name, {}))
@@ -231,12 +235,6 @@ def run_questions(
                 listener(progress())
             patience.count(record.run.outcome.note or record.error if record.error else "")
         return "done" if done == total else reason_to_stop() or "interrupted"
-
-
-def _limit_reached(progress: Progress, limits: Limits) -> Ended | None:
-    if limits.cost is not None and (progress.cost or 0.0) >= limits.cost:
-        return "cost limit"
-    return "time limit" if limits.seconds is not None and progress.seconds >= limits.seconds else None
 
 
 def _record(name: str, question: str, system: System, future: Future[Attempt]) -> QuestionRecord:

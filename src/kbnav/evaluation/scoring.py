@@ -104,7 +104,10 @@ def score_run(run: SavedRun) -> Scores:
         raise DataError("some gold answers are tables and some are nodes; one run is scored in one way")
     records = [run.records.get(one.id) for one in gold]
     metrics = _ranking_metrics(run.info.dataset, records) if ranked else TABLE_METRICS
-    values = _ranking_values(gold, records, metrics, run.candidates) if ranked else _table_values(gold, records)
+    values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
+    if not ranked:
+        tables = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
+        values = [{"f1": one.f1, "em": one.em} for one in tables]
     questions = tuple(
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
         for one, record, scores in zip(gold, records, values, strict=True)
@@ -138,11 +141,6 @@ def main_values(run: SavedRun) -> tuple[str, dict[str, float]]:
 def _is_cut(gold: GoldAnswer, record: QuestionRecord | None) -> bool:
     ranking = record.run.outcome.ranking if record else None
     return bool(gold.nodes) and ranking is not None and len(ranking) >= KEPT and not set(ranking.ids) & set(gold.nodes)
-
-
-def _table_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None]) -> list[dict[str, float]]:
-    scores = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
-    return [{"f1": score.f1, "em": score.em} for score in scores]
 
 
 def _ranking_metrics(dataset: str, records: Sequence[QuestionRecord | None]) -> tuple[str, ...]:

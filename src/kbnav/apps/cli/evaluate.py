@@ -30,7 +30,7 @@ from kbnav.apps.cli.terminal import Counter, print_json, stop_on_signals
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.evaluate import EvaluationPlan
     from kbnav.evaluation.runner import Build, Ended, Progress
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
@@ -81,12 +81,12 @@ class Benchmark(Asking):
         with on_ray(self.jobs, self.workers) as build:
             yield build
 
-    def plan(self, dataset: str, settings: Settings) -> Plan:
+    def plan(self, dataset: str, settings: Settings) -> EvaluationPlan:
         """What is to be evaluated. Raises UsageError, DataError."""
-        from kbnav.evaluation.evaluate import Plan, find_dataset
-        from kbnav.evaluation.runner import Limits
+        from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
+        from kbnav.evaluation.runner import RunLimits
 
-        return Plan(
+        return EvaluationPlan(
             system=self.system or "",
             dataset=find_dataset(dataset, settings.data),
             settings=settings,
@@ -97,11 +97,11 @@ class Benchmark(Asking):
             gold=self.gold,
             answerable=self.answerable,
             jobs=self.jobs,
-            limits=Limits(self.max_cost, self.max_seconds),
+            limits=RunLimits(self.max_cost, self.max_seconds),
             retry_failed=self.retry_failed,
         )
 
-    def run(self, plan: Plan, without: str, out: Path, *, quiet: bool) -> Ended:
+    def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""
         from kbnav.evaluation.evaluate import evaluate, leave_out, score_folder
         from kbnav.evaluation.records import read_saved_run
@@ -165,7 +165,7 @@ def sweep(
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
 
-    The table is also written to sweep.json. Limits of cost and time are those of each run. For example:
+    The table is also written to sweep.json. RunLimits of cost and time are those of each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation import sweep as sweeps

@@ -129,16 +129,6 @@ def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
     ],
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--by", metavar="KEY", help="Only questions by a field of meta, as shape or template; repeatable."
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
-    ] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     compat: StarkCompat = False,
     kb: Annotated[
@@ -154,28 +144,16 @@ def report(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question.
+    """Report on runs: scores, actions, tokens, cost, classes of errors, every question.
 
     Wrong answers that were labelled by hand, on a sheet of --errors, count too (SPINACH, section 5.4). For example:
     kbnav eval report runs/a runs/b --html report.html
     """
     from kbnav.evaluation import report as reports
-    from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.report import text
     from kbnav.runs.journal import write_whole
 
-    if dataset and not by:
-        raise UsageError("--dataset goes with --by")
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
-        return
-    if by:
-        saved = {str(folder): read_saved_run(folder) for folder in folders}
-        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
-        found = [text.breakdown(saved, questions, key) for key in by]
-        records = [group for one in found for group in one.groups]
-        emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
         return
     made = reports.load_report(folders, _prepared(compat, kb))
     if html:

@@ -264,7 +264,7 @@ def _print_epoch(epoch: Epoch) -> None:
 
 def _train_programs(job: Job) -> None:
     """Let a model write and improve a program for each group of questions, and freeze the best."""
-    from kbnav.evaluation.runner import Limits, check_limits
+    from kbnav.evaluation.runner import RunLimits, check_limits
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
     from kbnav.programs.train import STOPPED, train_programs
@@ -276,7 +276,7 @@ def _train_programs(job: Job) -> None:
     training = queries(job.learned[0], job.settings, options.limit)
     validation = queries(job.validation[0], job.settings)
     for model in (job.settings.model, options.api_model):
-        check_limits(Limits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
+        check_limits(RunLimits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
 
     def report(group: Group, step: Step) -> None:
         best = "" if step.best_on_batch is None else f", best {step.best_on_batch:.3f}"

@@ -2,15 +2,15 @@
 
 from kbnav.evaluation.datasets.catalogue import NAMES, SOURCES, load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.formats import FORMATS
-from kbnav.evaluation.datasets.records import Dataset, Question, Source
+from kbnav.evaluation.datasets.records import Attribution, Dataset, Question
 
 __all__ = [
     "FORMATS",
     "NAMES",
     "SOURCES",
+    "Attribution",
     "Dataset",
     "Question",
-    "Source",
     "load_dataset",
     "load_file",
     "load_stark",

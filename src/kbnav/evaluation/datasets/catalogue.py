@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import formats
 from kbnav.evaluation.datasets.formats import FORMATS, HUMAN, KBS
-from kbnav.evaluation.datasets.records import Dataset, File, Question, Source
+from kbnav.evaluation.datasets.records import Attribution, Dataset, File, Question
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.plugins import did_you_mean, named, points
 
@@ -40,10 +40,10 @@ _STARK_PATHS = {
     "human": f"{{0}}/stark_qa/{HUMAN}",
 }
 
-SOURCES: Mapping[str, Source] = MappingProxyType(
-    {name: Source(one["title"], one["licence"], one["citation"]) for name, one in _KNOWN["formats"].items()}
-    | {f"stark-{kb}": Source(f"STaRK-{kb.capitalize() if kb != 'mag' else 'MAG'}", *_STARK_LICENCE) for kb in KBS}
-    | dict.fromkeys(("jsonl", "table"), Source("own questions", "not stated", "not stated"))
+SOURCES: Mapping[str, Attribution] = MappingProxyType(
+    {name: Attribution(one["title"], one["licence"], one["citation"]) for name, one in _KNOWN["formats"].items()}
+    | {f"stark-{kb}": Attribution(f"STaRK-{kb.capitalize() if kb != 'mag' else 'MAG'}", *_STARK_LICENCE) for kb in KBS}
+    | dict.fromkeys(("jsonl", "table"), Attribution("own questions", "not stated", "not stated"))
 )
 """Title, licence and citation by format."""
 NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -129,7 +129,7 @@ def own_dataset(name: str, folder: Path) -> Dataset:
     if not questions or not all(isinstance(question, Question) for question in questions):
         raise UsageError(f"{name} gives no questions of the type kbnav.evaluation.datasets.Question")
     digest = hashlib.sha256("\n".join(map(to_json, questions)).encode()).hexdigest()
-    return Dataset(name, questions, Source(name, "its own", "none"), digest)
+    return Dataset(name, questions, Attribution(name, "its own", "none"), digest)
 
 
 def missing_file(name: str, folder: Path) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,14 +31,12 @@ _ORDERED = "RESULT_ORDER_MATTERS"
 
 
 def _question(record: Record, meta: Mapping[str, Any] | None = None, answers: AnswerTable | None = None) -> Question:
-    """Of a record with ``id``, ``question`` and ``sparql``."""
     return Question(
         record.identifier("id"), {"en": record.text("question")}, record.text("sparql"), answers, meta=meta or {}
     )
 
 
 def _sparql(record: Record) -> str:
-    """The text in ``query.sparql``; empty where there is none."""
     text = record.get("query", dict).get("sparql", "")
     if not isinstance(text, str):
         raise record.error(f"'sparql' is {kind(text)}, expected str")
@@ -130,7 +128,9 @@ def read_qald(file: File) -> Iterator[Question]:
     if not isinstance(document, dict) or "questions" not in document:
         raise file.error("expected an object with 'questions'")
     for record in file.records(document["questions"]):
-        name, texts, query = record.identifier("id"), _qald_texts(record), _sparql(record)
+        items = (item for item in record.get("question", list) if isinstance(item, dict))
+        name, query = record.identifier("id"), _sparql(record)
+        texts = _texts(record, ((item.get("language"), item.get("string")) for item in items))
         answers = record.get("answers", list) if "answers" in record.value else []
         if len(answers) > 1:
             raise record.error(f"{len(answers)} answers, expected one SPARQL result")
@@ -143,13 +143,9 @@ def read_qald(file: File) -> Iterator[Question]:
         )
 
 
-def _qald_texts(record: Record) -> dict[str, str]:
-    texts = {}
-    for item in record.get("question", list):
-        if not isinstance(item, dict) or not isinstance(item.get("language"), str):
-            raise record.error("a question without a language")
-        if isinstance(item.get("string"), str) and item["string"].strip():
-            texts[item["language"]] = item["string"]
+def _texts(record: Record, given: Iterable[tuple[object, object]]) -> dict[str, str]:
+    """The texts of a question by language. Raises DataError where there is none."""
+    texts = {str(name): text for name, text in given if name and isinstance(text, str) and text.strip()}
     if not texts:
         raise record.error("a question without a text")
     return texts
@@ -185,16 +181,11 @@ def read_text2sparql(file: File) -> Iterator[Question]:
     if not isinstance(document, dict) or "questions" not in document:
         raise file.error("expected a mapping with 'questions'")
     for record in file.records(document["questions"]):
-        texts = record.get("question", dict)
-        wrong = [text for text in texts.values() if not isinstance(text, str)]
-        if wrong or not any(text.strip() for text in texts.values()):
-            raise record.error(
-                f"a question is {kind(wrong[0])}, expected str" if wrong else "a question without a text"
-            )
+        texts = _texts(record, record.get("question", dict).items())
         ordered = _ORDERED in (record.value.get("features") or [])
         yield Question(
             id=record.identifier("id"),
-            texts={str(language): text.strip() for language, text in texts.items() if text.strip()},
+            texts={language: text.strip() for language, text in texts.items()},
             query=_sparql(record).strip() if "query" in record.value else "",
             meta={**record.meta("features", "classes", "properties"), "ordered": ordered},
         )

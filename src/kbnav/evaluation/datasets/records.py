@@ -39,7 +39,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Source:
+class Attribution:
     """Where a dataset comes from: what must be named when its figures are published."""
 
     title: str
@@ -53,7 +53,7 @@ class Dataset:
 
     name: str
     questions: tuple[Question, ...]
-    source: Source
+    source: Attribution
     sha256: str
 
     def __len__(self) -> int:

@@ -121,8 +121,6 @@ class _Gold(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """Rows to match, as kinds with their counts."""
-
     predicted: Counter[_Row]
     gold: Counter[_Gold]
 
@@ -216,7 +214,6 @@ def _take_equal(problem: _Problem) -> tuple[_Pairs, _Problem]:
 
 
 def _solve(problem: _Problem) -> _Pairs:
-    """The best matching of one component."""
     rows, kinds = list(problem.predicted), list(problem.gold)
     # No kind has more pairs than the smaller side has rows.
     most = min(problem.predicted.total(), problem.gold.total())

@@ -149,5 +149,4 @@ def _cell(cell: Cell, table: AnswerTable, right: set[object]) -> HtmlCell:
 
 
 def _number(value: float) -> str:
-    """With four significant digits, and thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

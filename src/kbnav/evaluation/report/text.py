@@ -1,21 +1,15 @@
-"""Reports as Markdown and JSON, and the scores of one dataset's questions by what they are."""
+"""Reports as Markdown and JSON."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kbnav.answers.tables import markdown_table as table
 from kbnav.answers.tables import markdown_text as plain
-from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Interval
-from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
-from kbnav.evaluation.scoring import main_values
 
 _NONE = "–"
 
@@ -109,58 +103,3 @@ def run_records(report: Report) -> list[dict[str, Any]]:
         }
         for run in report.runs
     ]
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """The questions of one dataset by a key, the largest group first; ``metrics`` are the main ones, by run.
-
-    Of each group: the ``value`` of the key, the number of ``questions`` with a gold answer, and each run's ``means``.
-    """
-
-    key: str
-    groups: Sequence[Mapping[str, Any]]
-    metrics: Mapping[str, str]
-
-
-def breakdown(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> Breakdown:
-    """The questions of one dataset by a field of ``meta``, with a dot between nested ones.
-
-    Raises UsageError where a run is of another dataset, or no question has the key.
-    """
-    for name, run in runs.items():
-        if run.info.dataset_sha256 != dataset.sha256:
-            raise UsageError(
-                f"{name} is of another {run.info.dataset} than {dataset.name}: name its dataset by --dataset"
-            )
-    members: defaultdict[str, list[str]] = defaultdict(list)
-    for one in dataset.questions:
-        members[_value(one, key) or _NONE].append(one.id)
-    if set(members) <= {_NONE}:
-        fields = sorted({name for one in dataset.questions for name in one.meta})
-        raise UsageError(f"no question of {dataset.name} has {key}; in meta there are: {', '.join(fields) or 'none'}")
-    scored = {name: main_values(run) for name, run in runs.items()}
-    groups: list[dict[str, Any]] = []
-    for value, ids in members.items():
-        known = {name: [values[one] for one in ids if one in values] for name, (_, values) in scored.items()}
-        count = len({one for one in ids if any(one in values for _, values in scored.values())})
-        means = {name: fmean(own) if own else None for name, own in known.items()}
-        groups += [{"value": value, "questions": count, "means": means}] if count else []
-    groups.sort(key=lambda one: (-one["questions"], one["value"]))
-    return Breakdown(key, groups, {name: metric for name, (metric, _) in scored.items()})
-
-
-def breakdown_markdown(found: Breakdown) -> str:
-    """A row a group, a column a run."""
-    head = [found.key, "Questions", *(f"{name} {metric_name(metric)}" for name, metric in found.metrics.items())]
-    return table(
-        head, [[one["value"], one["questions"], *map(_percent, one["means"].values())] for one in found.groups]
-    )
-
-
-def _value(question: Question, key: str) -> str:
-    """What a question has for a key; empty where it has nothing."""
-    found: Any = question.meta
-    for part in key.removeprefix("meta.").split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return "" if found is None else str(found)

@@ -55,8 +55,6 @@ class StepModels:
 
 @dataclass
 class _Spent:
-    """What a step cost with a model."""
-
     usage: Usage = Usage()
     retries: int = 0
 

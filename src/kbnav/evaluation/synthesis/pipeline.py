@@ -12,7 +12,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kbnav.evaluation.synthesis.models import GivenUp, Malformed, PipelineModels
@@ -29,23 +29,6 @@ _LONGEST = {"requirements": 20, "short": 14, "properties": 14}
 """Words of a need at most; the prompts ask for fewer."""
 _ITEM = 60
 """Letters of a list's item from which on it is a paragraph by itself."""
-
-
-@dataclass
-class _Verification:
-    """What verification found, over all questions."""
-
-    gold: int = 0
-    """Gold nodes that were verified."""
-    gold_passed: int = 0
-    """Those that all verifiers found to meet all requirements of the text."""
-    gold_by_model: dict[str, int] = field(default_factory=dict)
-    candidates: int = 0
-    accepted: int = 0
-    disagreed: int = 0
-    """Candidates that some verifiers accepted and others did not; they are no answers."""
-    left_out: int = 0
-    """Candidates beyond the cap, which were not verified and are no answers."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +56,9 @@ class _Document:
         return cls(kind, skb.nodes.label(node), tuple(_paragraphs("", fields)))
 
     def values(self) -> dict[str, Any]:
-        """For a prompt."""
         return {"kind": self.kind, "title": self.name, "paragraphs": self.paragraphs}
 
     def source(self, cited: str) -> str:
-        """The label that a model means. Raises Malformed where there is none."""
         wanted = re.sub(r"[#\[\]\s]", "", cited).lower()
         for label, _ in self.paragraphs:
             own = re.sub(r"\s", "", label).lower()
@@ -86,7 +67,6 @@ class _Document:
         raise Malformed(f"there is no paragraph labelled {cited!r}")
 
     def need(self, style: Style, text: str, source: str, strength: Any = "") -> _Need:
-        """A need that a model read here. Raises Malformed."""
         text = text.strip().rstrip(".")
         if not text or len(text.split()) > _LONGEST[style]:
             raise Malformed(f"{text!r} is not a short phrase" if text else "a phrase is empty")
@@ -130,7 +110,6 @@ class _Draft:
 
     @property
     def used_needs(self) -> list[_Need]:
-        """The requirements of the text that are in the query."""
         return [self.needs[place] for place in self.used]
 
 
@@ -156,15 +135,16 @@ def synthesize_with_models(
 
 
 class _Maker:
-    """Takes one requirement after the other through the steps."""
-
     def __init__(self, skb: SKB, wanted: SplitSizes, wording: Wording, models: PipelineModels, most: int) -> None:
         self.sampler = Sampler(skb, wanted, wording)
         self._skb, self._wording, self._models, self._most, self._seed = skb, wording, models, most, wanted.seed
         self._style = wording.models.style
         self._failed: set[int] = set()
         """Gold nodes that would fail again."""
-        self._verification = _Verification(gold_by_model=dict.fromkeys(models.steps.verify, 0))
+        self._gold = dict.fromkeys(("verified", "passed"), 0)
+        self._passed_by_model = dict.fromkeys(models.steps.verify, 0)
+        self._candidates = dict.fromkeys(("verified", "accepted", "verifiers_disagreed", "left_out_by_the_cap"), 0)
+        """Those beyond the cap were not verified; they are no answers, nor are those that verifiers disagreed on."""
 
     def make(self, drawn: Drawn) -> Synthesized:
         """A question of what was drawn. Raises Dropped, and StopRun as the models do."""
@@ -178,29 +158,14 @@ class _Maker:
 
     def report(self) -> dict[str, Any]:
         """What the report says of the models' part; ``precision`` of gold nodes is STaRK's measure of verification."""
-        found, steps = self._verification, self._models.steps
+        gold, steps = self._gold, self._models.steps
+        precision = gold["passed"] / gold["verified"] if gold["verified"] else None
         return {
-            "models": {
-                "extract": steps.extract,
-                "fuse": steps.fuse,
-                "rewrite": steps.rewrite,
-                "verify": list(steps.verify),
-            },
+            "models": {**vars(steps), "verify": list(steps.verify)},
             "style": self._style,
             "prompts": prompt_hashes("synthesis", f"synthesis/{self._style}"),
-            "gold": {
-                "verified": found.gold,
-                "passed": found.gold_passed,
-                "precision": found.gold_passed / found.gold if found.gold else None,
-                "passed_by_model": found.gold_by_model,
-            },
-            "candidates": {
-                "verified": found.candidates,
-                "accepted": found.accepted,
-                "verifiers_disagreed": found.disagreed,
-                "left_out_by_the_cap": found.left_out,
-                "cap": self._most,
-            },
+            "gold": {**gold, "precision": precision, "passed_by_model": self._passed_by_model},
+            "candidates": {**self._candidates, "cap": self._most},
             "spent": self._models.report(),
         }
 
@@ -282,23 +247,23 @@ class _Maker:
 
     def _verified(self, draft: _Draft) -> tuple[list[int], int]:
         """The answers, and how many candidates were not verified."""
-        gold, verification = draft.drawn.gold, self._verification
-        verification.gold += 1
+        gold, counts = draft.drawn.gold, self._candidates
+        self._gold["verified"] += 1
         passed = {model: self._meet(model, draft, [gold])[0] for model in self._models.steps.verify}
         for model, met in passed.items():
-            verification.gold_by_model[model] += met
+            self._passed_by_model[model] += met
         if not all(passed.values()):
             self._failed.add(gold)
             raise Dropped("verify: the gold node does not pass")
-        verification.gold_passed += 1
+        self._gold["passed"] += 1
         others = self._nearest(draft)
         left_out = len(draft.drawn.requirement.candidates) - 1 - len(others)
         votes = [self._meet(model, draft, others) for model in self._models.steps.verify]
         accepted = [node for node, found in zip(others, zip(*votes, strict=True), strict=True) if all(found)]
-        verification.candidates += len(others)
-        verification.accepted += len(accepted)
-        verification.disagreed += sum(any(found) and not all(found) for found in zip(*votes, strict=True))
-        verification.left_out += left_out
+        counts["verified"] += len(others)
+        counts["accepted"] += len(accepted)
+        counts["verifiers_disagreed"] += sum(any(found) and not all(found) for found in zip(*votes, strict=True))
+        counts["left_out_by_the_cap"] += left_out
         return sorted([gold, *accepted]), left_out
 
     def _nearest(self, draft: _Draft) -> list[int]:
@@ -392,7 +357,6 @@ def _read_query(reply: str, names: Sequence[str], kept_out: Collection[str]) -> 
 
 
 def _read_category(reply: str) -> bool:
-    """Yes or no. Raises Malformed."""
     found = re.sub(r"\W+", "", reply).lower()
     if found not in ("yes", "no"):
         raise Malformed("it is neither yes nor no")
@@ -429,7 +393,6 @@ def _pairs(found: Any, what: str) -> list[tuple[str, str]]:
 
 
 def _json(reply: str) -> Any:
-    """The JSON in a reply, fenced or not. Raises Malformed."""
     found = re.search(r"[\[{].*[\]}]", reply, re.DOTALL)
     try:
         return json.loads(found[0] if found else reply)

@@ -69,7 +69,7 @@ class SplitSizes:
 
     def of(self, split: Split) -> int:
         """The number of questions of a split."""
-        return {"test": self.test, "train": self.train, "val": self.val}[split]
+        return int(getattr(self, split))
 
     @property
     def total(self) -> int:
@@ -125,9 +125,7 @@ class Sampler:
         self._golds: set[int] = set()
         self._requirements: set[tuple[str, tuple[int, ...]]] = set()
         self._split_of: dict[int, Split] = {}
-        known = {*skb.type_names, *skb.relation_names}
-        unused = [name for name in (*wording.types, *wording.relations) if name not in known]
-        self.report = SynthesisReport(skb.meta.name, wanted.seed, unused=unused)
+        self.report = SynthesisReport(skb.meta.name, wanted.seed)
 
     def collect(
         self,

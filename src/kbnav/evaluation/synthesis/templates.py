@@ -329,8 +329,6 @@ class SynthesisReport:
     kept: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
     dropped: dict[str, int] = field(default_factory=dict)
     templates: dict[str, int] = field(default_factory=dict)
-    unused: list[str] = field(default_factory=list)
-    """Types and relations that the wording has words for and the SKB does not have."""
     pipeline: dict[str, Any] = field(default_factory=dict)
     """Where models made the questions: which, what they cost, and what verification found."""
     made_of: dict[str, str] = field(default_factory=dict)

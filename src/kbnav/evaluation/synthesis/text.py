@@ -50,11 +50,6 @@ class Thesaurus:
                 return [inflect(other) for other in self._groups[base]]
         return []
 
-    def replaced(self, word: str, chance: random.Random) -> str:
-        """One of a word's synonyms, or the word itself where it has none."""
-        found = self.synonyms(word)
-        return chance.choice(found) if found else word
-
 
 def _readings(word: str) -> list[tuple[str, Callable[[str], str]]]:
     """What a word may be a form of, with what makes that form of another word."""
@@ -156,7 +151,8 @@ def reword(phrase: Phrase, thesaurus: Thesaurus, chance: random.Random) -> Rewor
     words = list(phrase.words)
     if phrase.verb:
         words[0] = participle(singular(words[0]))
-    replaced = [thesaurus.replaced(word, chance) if is_content(word) else word for word in words]
+    synonyms = [thesaurus.synonyms(word) if is_content(word) else [] for word in words]
+    replaced = [chance.choice(some) if some else word for word, some in zip(words, synonyms, strict=True)]
     if replaced != words:
         return Reworded(" ".join(replaced), "synonyms")
     return Reworded(_turned(words), "forms")
