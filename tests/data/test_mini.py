@@ -41,22 +41,6 @@ def short(term: object) -> str:
     return "unknown"
 
 
-def test_the_corners_that_tests_need_are_there(store: ox.Store):
-    def ask(pattern: str) -> bool:
-        return bool(store.query(f"{HEADER}\nASK {{ {pattern} }}"))
-
-    assert ask("wd:Q937 p:P166 [ ps:P166 wd:Q156478 ; wikibase:rank wikibase:DeprecatedRank ; pq:P2241 wd:Q1263068 ]")
-    assert not ask("wd:Q937 wdt:P166 wd:Q156478")
-    assert ask("wd:Q159 p:P36 [ ps:P36 wd:Q649 ; wikibase:rank wikibase:PreferredRank ]")
-    assert ask("wd:Q159 p:P36 [ ps:P36 wd:Q656 ; wikibase:rank wikibase:NormalRank ]")
-    assert not ask("wd:Q159 wdt:P36 wd:Q656")
-    assert ask("wd:Q677 wdt:P61 ?someone FILTER(ISBLANK(?someone))")
-    assert ask("wd:Q131733 a wdno:P26 ; p:P26 [ a wdno:P26 ]")
-    assert ask("wd:Q13165295 owl:sameAs wd:Q1 . wd:Q1 a wikibase:Item")
-    assert ask('wd:Q150989 rdfs:label ?name FILTER(LANG(?name) = "mul")')
-    assert not ask('wd:Q150989 rdfs:label ?name FILTER(LANG(?name) = "en")')
-
-
 @pytest.mark.parametrize("row", QUESTIONS, ids=[row["id"] for row in QUESTIONS])
 def test_gold_query_gives_the_answer(store: ox.Store, row: dict[str, object]):
     if row["kind"] == "boolean":

@@ -35,7 +35,6 @@ QUERIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         f"SELECT ?x ?yLabel {{ ?x wdt:P31 ?c . FILTER(?c IN (wd:Q8, wd:Q9)) OPTIONAL {{ ?x wdt:P40 ?y }} {LABELS} }}",
         [("Q1", "two"), ("Q2", "Q3"), ("Q3", "Marie Curie"), ("Q4", "")],
     ),
-    "star": (f"SELECT * {{ ?x wdt:P40 wd:Q2 . {LABELS} }}", [("Q1",)]),
     "aliases and descriptions": (
         f"SELECT ?xAltLabel ?xDescription {{ VALUES ?x {{ wd:Q1 }} {LABELS} }}",
         [("uno", "the first")],
@@ -53,7 +52,6 @@ QUERIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         "SELECT ?t (COUNT(?x) AS ?n) { ?x wdt:P31 ?t } GROUP BY ?t HAVING(?n > 1)",
         [("3", "Q9")],
     ),
-    "casts": ("SELECT ?n { BIND(xsd:int('3') + 1 AS ?n) }", [("4",)]),
 }
 
 

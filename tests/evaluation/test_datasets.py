@@ -7,14 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.formats import FORMATS
-from kbnav.evaluation.datasets.records import File
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
     "spinach-dev": (155, 155, 0, 0),
@@ -214,32 +210,6 @@ def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
     cut.write_bytes(gzip.compress(b"x" * 1000)[:-20])
     with pytest.raises(DataError, match="cut off"):
         load_file("jsonl", cut)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text("a1 ", max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["x", "head", "results", "type"]), inner)
-    ),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["id", "question", "sparql", "answers", "nodes", "meta"]), json_values))
-def test_any_record_is_read_or_refused_with_its_number(record: dict):
-    file = File(Path("own.jsonl"), json.dumps(record).encode())
-    try:
-        (question,) = FORMATS["jsonl"](file)
-    except DataError as error:
-        outcome = str(error)
-    else:
-        outcome = question.text()
-    assert outcome.startswith("own.jsonl: record 1: ") or outcome == text_of(record)
-
-
-def text_of(record: dict) -> str:
-    question = record["question"]
-    return question if isinstance(question, str) else next(iter(question.values()))
 
 
 def write(path: Path, content: str) -> Path:

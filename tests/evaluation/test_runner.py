@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
-from kbnav.evaluation.runner import Progress, RunLimits, begin_run, check_limits, run_questions
+from kbnav.evaluation.runner import Progress, RunLimits, begin_run, run_questions
 from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
 
@@ -144,11 +144,3 @@ def test_a_server_that_is_started_again_may_have_another_port(tmp_path: Path):
     begin_run(tmp_path, info("http://127.0.0.1:4002"))
     with pytest.raises(UsageError, match=r"another kb, settings\.base_url;"):
         begin_run(tmp_path, info("http://elsewhere.example:4001"))
-
-
-def test_a_cost_limit_needs_a_price():
-    with pytest.raises(UsageError, match=r"prices\.gpt-4o"):
-        check_limits(RunLimits(cost=1.0), "gpt-4o", [])
-    check_limits(RunLimits(cost=1.0), "gpt-4o", ["gpt-4o"])
-    check_limits(RunLimits(cost=1.0), "offline", [])
-    check_limits(RunLimits(), "gpt-4o", [])

@@ -6,7 +6,6 @@ They are a table of question and query, or of question and answers; or what SPIN
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kbnav.answers.tables import AnswerTable, Ranking
@@ -32,16 +31,6 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
 """Tool and argument for each action of a SPINACH recording."""
 
 
-@dataclass(frozen=True)
-class Imported:
-    """What came of predictions."""
-
-    info: RunInfo
-    predicted: int
-    failed: int = 0
-    """Queries that the knowledge base refused or did not answer in time; they score 0."""
-
-
 def import_table(
     predictions: Path,
     dataset: Dataset,
@@ -52,7 +41,7 @@ def import_table(
     gold: Path | None = None,
     language: str = "en",
     jobs: int = 1,
-) -> Imported:
+) -> tuple[RunInfo, int, int]:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
 
     ``predictions`` is CSV, TSV, JSON lines or a JSON list, of one question each: its ``id``, or its text as
@@ -60,6 +49,7 @@ def import_table(
     truth value), or ``nodes`` of an SKB, best first. A question of the dataset without a prediction belongs to the run,
     unanswered. Gold answers are those stored, those of the frozen file ``gold``, or what gold queries give on ``kb``.
 
+    Gives back the run, the number of predictions, and of queries that failed; these score 0.
     Raises UsageError, DataError, and StopRun where the knowledge base is down.
     """
     found = _read_predictions(predictions, dataset)
@@ -92,7 +82,7 @@ def import_table(
             failed += bool(error)
             run = Run("", question.text(language), system, "", language, (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
-    return Imported(info, len(questions), failed)
+    return info, len(questions), failed
 
 
 def is_table(predictions: Path) -> bool:

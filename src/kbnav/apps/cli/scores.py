@@ -214,8 +214,10 @@ def import_(
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
             name = system or predictions.name.split(".")[0]
-            done = import_table(predictions, questions, out, system=name, kb=base, gold=gold, jobs=jobs)
-        info, failed, unanswered = done.info, done.failed, len(questions) - done.predicted
+            info, predicted, failed = import_table(
+                predictions, questions, out, system=name, kb=base, gold=gold, jobs=jobs
+            )
+        unanswered = len(questions) - predicted
     else:
         info = import_spinach(predictions, questions, out, trajectories=trajectories)
     more = f", {failed} queries failed" if failed else ""

@@ -129,13 +129,13 @@ def read_qald(file: File) -> Iterator[Question]:
         raise file.error("expected an object with 'questions'")
     for record in file.records(document["questions"]):
         items = (item for item in record.get("question", list) if isinstance(item, dict))
-        name, query = record.identifier("id"), _sparql(record)
         texts = _texts(record, ((item.get("language"), item.get("string")) for item in items))
+        query = _sparql(record)
         answers = record.get("answers", list) if "answers" in record.value else []
         if len(answers) > 1:
             raise record.error(f"{len(answers)} answers, expected one SPARQL result")
         yield Question(
-            id=name,
+            id=record.identifier("id"),
             texts=texts,
             query=query,
             answers=record.table(answers[0]) if answers else None,
