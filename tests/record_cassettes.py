@@ -43,7 +43,6 @@ def main() -> int:
     recorded = [
         "tests/agents/test_recorded_runs.py",
         "tests/agents/test_recorded_walks.py",
-        "tests/retrieval/test_recorded_systems.py",
     ]
     with tempfile.TemporaryDirectory() as home:
         folder = bundled_mirror(Path(home))
