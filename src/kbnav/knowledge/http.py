@@ -286,7 +286,10 @@ def redirect_target(url: str, location: str, method: str = "GET") -> str:
         same = not odd and origin(target) == origin(url)
     except (requests.RequestException, LocationParseError, ValueError) as error:
         raise BadResponse(f"{host} sends the request on to an address that is none") from error
-    shown = "an address with characters that may hide another" if odd else _shown(target)
+    read = parse_url("" if odd else target)
+    shown = (
+        "an address with characters that may hide another" if odd else f"{read.scheme}://{read.netloc}{read.path or ''}"
+    )
     if not same:
         raise BadResponse(
             f"{host} sends the request on to {shown}: only the same host is followed; "
@@ -301,11 +304,6 @@ def origin(url: str) -> tuple[str | None, str | None, int | None]:
     """Scheme, host and port of a URL, read as the library reads it that sends. Raises LocationParseError."""
     read = parse_url(url)
     return read.scheme, read.host, read.port or {"http": 80, "https": 443}.get(read.scheme or "")
-
-
-def _shown(url: str) -> str:
-    read = parse_url(url)
-    return f"{read.scheme}://{read.netloc}{read.path or ''}"
 
 
 def untrusted(url: str, reason: object) -> ServiceError:

@@ -238,7 +238,10 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
             if isinstance(document, dict)
             else BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
         )
-    table = _without_context(AnswerTable.from_sparql_json(document))
+    table = AnswerTable.from_sparql_json(document)
+    if table.columns == ("subject", "predicate", "object", "context"):
+        # Blazegraph gives triples as rows with a fourth column, the graph, that is never bound.
+        table = AnswerTable(table.columns[:3], tuple(row[:3] for row in table.rows))
     meta = document.get("meta")
     total = meta.get("result-size-total") if isinstance(meta, dict) else None
     return replace(table, cut=_cut(reply, total, limit, len(table.rows)))
@@ -320,13 +323,6 @@ def _syntax_error(reply: Reply, message: str) -> QuerySyntaxError:
                 message = one_line(message[: found.start()] + " " + message[found.end() :], limit=400)
                 break
     return QuerySyntaxError(message, line=line, column=column)
-
-
-def _without_context(table: AnswerTable) -> AnswerTable:
-    """Blazegraph gives a CONSTRUCT as JSON rows with a fourth column, the graph, that is never bound."""
-    if table.columns == ("subject", "predicate", "object", "context"):
-        return AnswerTable(table.columns[:3], tuple(row[:3] for row in table.rows))
-    return table
 
 
 def _triples(reply: Reply) -> AnswerTable:

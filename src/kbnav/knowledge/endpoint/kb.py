@@ -72,9 +72,6 @@ _NO_VARIABLES = (
     "its table [sparql.NAME] in kbnav.toml needs token_variable, or user_variable and password_variable: the "
     "environment variables that hold its credentials"
 )
-_CALLS: frozenset[Capability] = frozenset(
-    ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
-)
 
 
 def checked_url(url: str) -> str:
@@ -131,6 +128,10 @@ def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
 class EndpointKB:
     """A SPARQL endpoint; ``http`` carries the policy, the credentials and the cache. Serves all threads."""
 
+    capabilities: frozenset[Capability] = frozenset(
+        ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
+    )
+
     def __init__(
         self,
         source: SparqlSource,
@@ -148,11 +149,6 @@ class EndpointKB:
         self._source = source
         self._http = http
         self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """Everything but ``vector_query``."""
-        return _CALLS
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -350,8 +346,7 @@ class EndpointKB:
         """See ``Shaped``; from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
-        shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
-        return shape
+        return self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``; of the first 5,000 edges."""
@@ -387,14 +382,7 @@ class EndpointKB:
         missing = add_prefixes(query, self._data.prefixes.all).removesuffix(query).strip()
         return f"{missing.replace(' PREFIX ', chr(10) + 'PREFIX ')}\n{query}" if missing else query
 
-    def vector_query(
-        self,
-        text: str,  # noqa: ARG002 - the protocol's, as all here
-        *,
-        kind: str = "item",  # noqa: ARG002
-        limit: int = 10,  # noqa: ARG002
-        language: str = "en",  # noqa: ARG002
-    ) -> Ranking:
+    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
         """See ``KnowledgeBase``. Raises BadArguments: an endpoint has no vectors."""
         raise BadArguments("vector_query: a SPARQL endpoint has no vectors: search for names")
 

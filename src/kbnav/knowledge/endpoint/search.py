@@ -6,7 +6,7 @@ Classes and properties are found by what their names are like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbnav.answers.tables import AnswerTable
@@ -198,15 +198,13 @@ def _likeness(phrase: str, names: Sequence[str]) -> float:
     for name in filter(None, names):
         own = set(stems(name)) - _SMALL
         if own and wanted:
-            same = sum(_is_among(one, own) or _begins(one, own) for one in wanted)
+            same = sum(
+                _is_among(one, own) or (len(one) > 3 and any(other.startswith(one) for other in own)) for one in wanted
+            )
             best = max(best, 2 * same / (len(wanted) + len(own)))
         if [initials(split_words(name)).casefold()] == list(wanted):
             best = 1.0
     return best
-
-
-def _begins(word: str, others: Iterable[str]) -> bool:
-    return len(word) > 3 and any(other.startswith(word) for other in others)
 
 
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
