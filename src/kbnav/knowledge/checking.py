@@ -172,7 +172,6 @@ class _Trial:
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 
     def _rows(self, kb: KnowledgeBase, query: str) -> AnswerTable:
-        """The rows of a query without their labels, which come from another service."""
         rows: AnswerTable = kb.select(query)  # type: ignore[attr-defined]
         return rows
 

@@ -156,7 +156,6 @@ class HttpClient:
         self._session.close()
 
     def _wait(self, again: Again, attempt: int) -> float:
-        """Seconds until the next attempt; raises the error where there is to be none."""
         if attempt >= self._limits.retries:
             raise again.error from again
         if again.after is not None and again.after > LONGEST_WAIT:
@@ -196,7 +195,6 @@ class HttpClient:
         return self._limits.query_timeout + GRACE if request.service == "sparql" else self._limits.request_timeout
 
     def _reply(self, request: Request) -> Reply:
-        """The reply, whole and in time, without what the request was allowed by."""
         # Silence is ended by the limit itself; a service that drips may take it twice.
         try:
             reply = in_time(lambda: self._send(request), 2 * self._timeout(request))
@@ -232,7 +230,6 @@ class HttpClient:
 
 
 def _sparql_request(request: Request, authorization: str) -> requests.Request:
-    """A query as SPARQLWrapper sends one, by the names that it makes public."""
     from SPARQLWrapper import SPARQLWrapper  # loads rdflib
 
     wrapper = SPARQLWrapper(request.url)
@@ -340,7 +337,6 @@ def _is_silence(error: requests.RequestException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause in one short line."""
     *_, cause = _causes(error)
     return (str(cause) or type(cause).__name__).splitlines()[0][:200]
 
@@ -349,8 +345,6 @@ def _reason(error: BaseException) -> str:
 
 
 class _Connections:
-    """The connections of one request, redirects and all, which another thread may close."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
@@ -366,7 +360,6 @@ class _Connections:
             raise ConnectionAbortedError("the run was ended")
 
     def forget(self) -> None:
-        """A reply is read, and its connection may be another request's by now."""
         with self._lock:
             self._sockets.clear()
 

@@ -146,7 +146,6 @@ def _is_url(name: str) -> bool:
 
 
 def _is_mirror(folder: Path) -> bool:
-    """Whether a folder is a mirror's: it is described by the same file as an SKB's, and has names."""
     return (folder / META).is_file() and (folder / NAMES).exists()
 
 
@@ -214,7 +213,6 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
 
 
 def _live(settings: Settings) -> WikidataKB:
-    """What the settings' endpoints name: Wikidata, which is known, or another Wikibase, which is asked."""
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import siteinfo
@@ -284,7 +282,6 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
 
 @contextmanager
 def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
-    """The mirror in a folder, asked in this process."""
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror

@@ -178,7 +178,6 @@ def one_line(text: str, *, limit: int = 200) -> str:
 
 
 def _cut_off(body: bytes, error: Exception) -> bool:
-    """Whether the JSON begins well and ends too early."""
     if isinstance(error, UnicodeDecodeError):
         return error.end >= len(body)
     text = body.decode("utf-8-sig", "replace").strip()
@@ -263,7 +262,6 @@ def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
 
 
 def _failure(reply: Reply) -> Exception:
-    """The error that a status or an error text stands for."""
     message, details = _explain(reply)
     if own := _OF_COPY.search(details):
         limit = f"the query was stopped after {own[1]} s, the limit of this copy"
@@ -301,7 +299,6 @@ def _explain(reply: Reply) -> tuple[str, str]:
 
 
 def _json_error(reply: Reply) -> dict[str, Any] | None:
-    """QLever's or Stardog's error document, where the body is one."""
     try:
         document = json.loads(reply.text)
     except (ValueError, RecursionError):
@@ -326,7 +323,6 @@ def _syntax_error(reply: Reply, message: str) -> QuerySyntaxError:
 
 
 def _triples(reply: Reply) -> AnswerTable:
-    """Turtle or N-Triples as a table of subject, predicate and object."""
     import pyoxigraph
 
     try:

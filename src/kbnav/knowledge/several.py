@@ -154,7 +154,6 @@ class SeveralKB:
         return SeveralKB({name: metered(kb, meter) for name, kb in self.parts.items()}, self._addresses)
 
     def _first(self, ask: Callable[[KnowledgeBase], T]) -> tuple[str, T]:
-        """What the first that knows an id says. Raises UnknownId where none does."""
         for name, kb in self.parts.items():
             try:
                 return name, ask(kb)

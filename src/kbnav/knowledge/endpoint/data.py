@@ -146,7 +146,6 @@ class Prefixes:
 
 
 def _namespace(iri: str) -> str:
-    """An IRI up to its last ``#``, ``/`` or ``:``."""
     return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
 
 

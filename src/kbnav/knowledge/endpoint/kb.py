@@ -51,7 +51,6 @@ from kbnav.knowledge.endpoint.data import (
 )
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
-from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -116,7 +115,6 @@ def _credential(variable: str) -> str:
 
 
 def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
-    """What a call gives; where access is refused, the error says which variables hold the credentials, or are to."""
     try:
         return call()
     except CredentialsError as error:
@@ -198,7 +196,6 @@ class EndpointKB:
         return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
-        """Classes or properties by name, each with what is declared of it and how much it is used."""
         words = of(code)
         view = self._data.view([word.iri for word in words], code)
         is_property = of == self._data.properties
@@ -275,7 +272,7 @@ class EndpointKB:
             prepared = prepare(sent, self._data.dialect, services=self._source.services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
-        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:
             table = self.select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
@@ -442,7 +439,6 @@ def _entry(
 
 
 def _qualifiers(nested: AnswerTable, view: View) -> dict[str, list[tuple[Qualifier, ...]]]:
-    """What is said of each node without a name, by the predicate that leads to it."""
     nodes: dict[tuple[str, str], list[Qualifier]] = {}
     for predicate, node, edge, value in nested.rows:
         if predicate and node and edge and value and edge.value != TYPE:

@@ -161,27 +161,29 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
 
     ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
     """
-    wanted = phrase_words(phrase)
-    found: dict[str, Match] = {}
+    wanted, found = phrase_words(phrase), []
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":
-            one = _match(
-                subject.value, label.value if label and named else label_from_iri(subject.value), phrase, wanted
-            )
-            if one.iri not in found or one.score > found[one.iri].score:
-                found[one.iri] = one
-    return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+            text = label.value if label and named else label_from_iri(subject.value)
+            held = tuple(word for word in wanted if word in text.casefold())
+            exact = text.casefold() == phrase.casefold().strip()
+            score = len(held) / max(1, len(wanted)) + likeness(phrase, text, exact=exact)
+            found.append(Match(subject.value, text, held, exact, score))
+    return best_of(found)
 
 
-def _match(iri: str, label: str, phrase: str, wanted: Sequence[str]) -> Match:
+def likeness(phrase: str, label: str, *, exact: bool) -> float:
+    """How like a label is to a phrase; ``exact``: they are the same but for what does not count."""
     from rapidfuzz import fuzz, utils
 
-    folded = label.casefold()
-    held = tuple(word for word in wanted if word in folded)
-    exact = folded == phrase.casefold().strip()
-    likeness = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
-    as_written = 0.1 * (label == phrase)  # of namesakes, that which is written alike
-    return Match(iri, label, held, exact, 2.0 * exact + as_written + len(held) / max(1, len(wanted)) + likeness)
+    alike = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
+    return alike + 2.0 * exact + 0.1 * (label == phrase)  # of namesakes, that which is written alike
+
+
+def best_of(found: Iterable[Match]) -> list[Match]:
+    """Each thing once, by its best label, the best first."""
+    ranked = sorted(found, key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+    return list({one.iri: one for one in reversed(ranked)}.values())[::-1]
 
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[Word]:

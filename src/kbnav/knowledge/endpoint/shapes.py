@@ -111,7 +111,6 @@ def _members(iri: str, sample: int, below: bool) -> str:
 
 
 def _ranges_query(iri: str, sample: int, *, below: bool) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: classes and datatypes of values, and what comes in."""
     members = _members(iri, sample, below)
     return _union(
         f"SELECT ('range' AS ?what) ?p ?x (COUNT(*) AS ?n) WHERE {{ {members} ?s ?p ?o . FILTER(?p != <{TYPE}>) "
@@ -122,7 +121,6 @@ def _ranges_query(iri: str, sample: int, *, below: bool) -> str:
 
 
 def _property_query(iri: str, sample: int) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: how a property is used."""
     uses = f"{{ SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {sample} }}"
     return _union(
         _counted("uses", f"{{ SELECT ?s WHERE {{ ?s <{iri}> ?o }} LIMIT {COUNTED + 1} }}"),
