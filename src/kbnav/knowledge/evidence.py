@@ -90,8 +90,9 @@ def provenance(
 ) -> Provenance:
     """Find the statements that make rows of a query's result true.
 
-    ``rows`` are numbers of rows of ``table``; those beyond its last are left out, and at most ``MOST_ROWS`` are taken. Of
-    an ASK, or a count without groups, the whole is one row. A knowledge base that does not answer in time ends nothing: ``failed`` says why.
+    ``rows`` are numbers of rows of ``table``; those beyond its last are left out, and at most ``MOST_ROWS`` are taken.
+    Of an ASK, or a count without groups, the whole is one row. A knowledge base that does not answer in time ends
+    nothing: ``failed`` says why.
     """
     chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]

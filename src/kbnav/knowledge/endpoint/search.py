@@ -180,10 +180,12 @@ def likeness(phrase: str, label: str, *, exact: bool) -> float:
     return alike + 2.0 * exact + 0.1 * (label == phrase)  # of namesakes, that which is written alike
 
 
-def best_of(found: Iterable[Match]) -> list[Match]:
+def best_of(found: Sequence[Match]) -> list[Match]:
     """Each thing once, by its best label, the best first."""
-    ranked = sorted(found, key=lambda match: (-match.score, len(match.label), match.label, match.iri))
-    return list({one.iri: one for one in reversed(ranked)}.values())[::-1]
+    best: dict[str, Match] = {}
+    for one in sorted(found, key=lambda match: (-match.score, len(match.label), match.label, match.iri)):
+        best.setdefault(one.iri, one)
+    return list(best.values())
 
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[Word]:
