@@ -136,7 +136,6 @@ def test_a_keyword_in_a_string_comment_iri_or_name_is_no_keyword() -> None:
 
 def test_the_form_is_told_behind_a_prologue_and_comments() -> None:
     assert check("#ASK\nBASE <http://a.b/> PREFIX x: <http://a.b/#>\nconstruct { ?x x:y 1 } { ?x ?y 2 }") == "CONSTRUCT"
-    assert check("describe wd:Q42") == "DESCRIBE"
     assert check("DESCRIBE wd:Q42 LIMIT 5") == "DESCRIBE"
 
 

@@ -20,15 +20,6 @@ def test_named_subqueries_show_their_variables_where_they_are_included():
         read_query(query)
 
 
-def test_values_behind_the_query_are_shown_by_its_star():
-    read = parse_query("SELECT * { ?a wdt:P1 ?b } LIMIT 5 VALUES (?b ?c) { (wd:Q1 UNDEF) (wd:Q2 'x'@en) }")
-    assert read.select is not None
-    assert read.select.visible == ("?a", "?b", "?c")
-    (values,) = read.select.tail.values
-    assert (values.rows, values.terms, values.total) == (2, ("wd:Q1", "wd:Q2", "'x'@en"), False)
-    assert [modifier.kind for modifier in read.select.tail.modifiers] == ["LIMIT"]
-
-
 @pytest.mark.parametrize(
     ("path", "text"),
     [

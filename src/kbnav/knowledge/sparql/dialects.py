@@ -92,8 +92,8 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
     Every word has to be in the label, in any order and case: with a text index as the beginning of a word, without as a
     part of the text, which reads every label. Put a LIMIT behind it.
 
-    ``subject`` and ``label`` are variables; ``predicates`` IRIs or prefixed names. Of ``phrase`` only letters and digits
-    go into the query. Returns SPARQL without braces around it; empty where the phrase has no letter or digit.
+    ``subject`` and ``label`` are variables; ``predicates`` IRIs or prefixed names. Only letters and digits of the
+    ``phrase`` go into the query. Returns SPARQL without braces around it; empty where it has no letter or digit.
     """
     words = re.findall(r"\w+", phrase.lower())
     if not words:
