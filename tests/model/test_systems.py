@@ -64,7 +64,7 @@ def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_mode
 
 
 def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_path: Path):
-    settings = small_model.settings(model_cache=True, home=tmp_path)
+    settings = small_model.settings(cache_age=60.0, home=tmp_path)
     first, again = Trace(), Trace()
     said = open_calls(settings).ask(HELLO, first, purpose="greeting")
     assert open_calls(settings).ask(HELLO, again, purpose="greeting") == said

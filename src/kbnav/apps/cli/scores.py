@@ -177,7 +177,7 @@ def report(
     if by or table:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
         if by:
-            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset)
             groups = [text.grouped(saved, questions, key) for key in by]
             records = [asdict(one) for found in groups for one in found.groups]
             emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
@@ -239,7 +239,7 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset, settings.data)
+    questions = find_dataset(dataset)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
