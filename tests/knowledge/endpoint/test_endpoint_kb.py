@@ -148,9 +148,7 @@ def test_credentials_come_from_the_environment_and_are_told_to_nobody(served, tm
         assert "sesame" not in str(kb.state()) + str(settings.public())
 
 
-@pytest.mark.parametrize(
-    ("own", "named"), [({}, "credentials_variable"), ({"credentials_variable": "SHOP_TOKEN"}, "SHOP_TOKEN")]
-)
+@pytest.mark.parametrize(("own", "named"), [({}, "credentials_variable"), ({"credentials_variable": "SHOP"}, "SHOP")])
 def test_a_refusal_names_the_variable_to_set(served, tmp_path, monkeypatch, own, named):
     monkeypatch.setenv("SHOP", "old")
     served.refuse = lambda query: (401, "Unauthorized")
