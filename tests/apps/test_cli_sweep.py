@@ -10,13 +10,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 
-from kbnav.agents.common.walking import asker
 from kbnav.evaluation.records import read_records
-from kbnav.models.calls import ModelCalls, Replies
-from kbnav.models.scripted import ScriptedModel
-from kbnav.runs.trajectory import Usage
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion
 
@@ -101,15 +96,3 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
     first, second = json.loads(out)["runs"]
     assert [first[name] for name in ("cost", "tokens")] == [second[name] for name in ("cost", "tokens")]
     assert first["cost"] == pytest.approx(6.0)
-
-
-def test_an_agents_own_calls_keep_what_replayed_replies_once_cost(tmp_path):
-    calls = ModelCalls(ScriptedModel(replies=[AIMessage("yes")]), "scripted", replies=Replies(tmp_path / "r.sqlite"))
-    ask = asker(calls)
-    text, paid = ask("Is it?", "judge")
-    again, kept = ask("Is it?", "judge")
-    assert (text, again) == ("yes", "yes")
-    assert (paid.calls, paid.replayed) == (1, None)
-    assert (kept.calls, kept.replayed) == (0, paid)
-    both = kept + kept
-    assert (both.replayed, both.paid) == (paid + paid, Usage())

@@ -22,6 +22,7 @@ from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.knowledge.sparql.syntax import (
     Bind,
+    Call,
     Element,
     Expression,
     Filter,
@@ -32,8 +33,11 @@ from kbnav.knowledge.sparql.syntax import (
     Select,
     Tail,
     Triples,
+    Value,
     Values,
+    is_literal,
     is_variable,
+    nodes_of,
     parse_query,
 )
 from kbnav.knowledge.sparql.syntax import Path as PropertyPath
@@ -172,8 +176,10 @@ class _Found:
             self._group(group)
 
     def _expression(self, expression: Expression) -> None:
-        for literal in expression.literals:
-            self._term(literal)
+        for node in nodes_of(expression.node):
+            text = node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else ""
+            if is_literal(text):
+                self._term(text)
         for group in expression.groups:
             self._group(group)
 

@@ -75,13 +75,13 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
     saved = [read_saved_run(folder) for folder in runs]
     scores = [score_run(one).all for one in saved]
     asked = [[record.run for record in one.records.values()] for one in saved]
-    costs = [[run.whole_cost for run in one if run.whole_cost is not None] for one in asked]
+    costs = [[run.cost for run in one if run.cost is not None] for one in asked]
     known = all(len(some) == len(its) for some, its in zip(costs, asked, strict=True))
     spreads = {
         **{name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
         "seconds": _spread([[run.seconds for run in one] for one in asked]),
-        "calls": _spread([[run.whole_usage.calls for run in one] for one in asked]),
-        "tokens": _spread([[run.whole_usage.prompt + run.whole_usage.completion for run in one] for one in asked]),
+        "calls": _spread([[run.usage.calls for run in one] for one in asked]),
+        "tokens": _spread([[run.usage.prompt + run.usage.completion for run in one] for one in asked]),
         "cost": _spread(costs) if known else (None, None),
     }
     return {
@@ -91,7 +91,7 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
         "runs": len(saved),
         "questions": scores[0].questions,
         **{key: number for name, (mean, sd) in spreads.items() for key, number in ((name, mean), (f"{name}_sd", sd))},
-        "calls_replayed": sum(run.replayed.calls for one in asked for run in one),
+        "calls_replayed": sum(run.usage.kept for one in asked for run in one),
     }
 
 

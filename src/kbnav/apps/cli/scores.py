@@ -287,8 +287,8 @@ def _print_spent(run: SavedRun) -> None:
     from kbnav.runs.trajectory import Usage
 
     runs = [record.run for record in run.records.values()]
-    usage = sum((one.whole_usage for one in runs), Usage())
-    costs = [one.whole_cost for one in runs if one.whole_cost is not None]
+    usage = sum((one.usage for one in runs), Usage())
+    costs = [one.cost for one in runs if one.cost is not None]
     seconds = [one.seconds for one in runs]
     parts = [f"{sum(seconds):.0f} s of questions"]
     if len(seconds) > 1:
@@ -297,8 +297,8 @@ def _print_spent(run: SavedRun) -> None:
         parts.append(f"{usage.calls} model calls, {usage.prompt:,} + {usage.completion:,} tokens")
     if costs:
         parts.append(f"${sum(costs):.2f}")
-    if replayed := sum(one.replayed.calls for one in runs):
-        parts.append(f"{replayed} of the calls answered from cached replies, counted as when they were made")
+    if usage.kept:
+        parts.append(f"{usage.kept} of the calls answered from cached replies, counted as when they were made")
     print(f"  {', '.join(parts)}")
 
 

@@ -156,8 +156,7 @@ class RunReport:
 
     ``actions`` count what was rolled back too, ``path_actions`` what stayed on the path, as SPINACH's Table 5 does: it
     ends at the budget of 15. ``labels`` are those of a sheet of errors.
-    ``usage``, ``cost`` and ``seconds`` count replies that were replayed, of which ``replayed`` says how many, as when
-    they were made. ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
+    ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
     over the questions. The bins of tokens are over the questions that used a model.
     """
 
@@ -176,7 +175,6 @@ class RunReport:
     completion_tokens: tuple[Bin, ...]
     cost: float | None
     seconds: Spread
-    replayed: int
     kinds: tuple[Bin, ...]
     labels: tuple[HandLabel, ...]
     results: Mapping[str, QuestionResult]
@@ -268,8 +266,8 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         if one.record
     ]
     asked_runs = [run for run, _ in asked]
-    costs = [one.whole_cost for one in asked_runs if one.whole_cost is not None]
-    with_model = [one for one in asked if one[0].whole_usage.calls]
+    costs = [one.cost for one in asked_runs if one.cost is not None]
+    with_model = [one for one in asked if one[0].usage.calls]
     by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
     for result in results.values():
         by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
@@ -285,12 +283,11 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         path_actions=_action_bins(asked, lambda one: one.path),
         mean_actions=fmean(len(one.steps) for one in asked_runs) if asked else 0.0,
         tools=_tools(asked_runs),
-        usage=sum((one.whole_usage for one in asked_runs), Usage()),
+        usage=sum((one.usage for one in asked_runs), Usage()),
         prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
         completion_tokens=_equal_bins(with_model, lambda used: used.completion),
         cost=math.fsum(costs) if costs else None,
         seconds=Spread.of(one.seconds for one in asked_runs) if asked else Spread(0.0),
-        replayed=sum(one.replayed.calls for one in asked_runs),
         kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
         labels=_hand_labels(labels),
         results=results,
@@ -320,7 +317,7 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
     """Bins of equal width from the least to the largest amount, as SPINACH's Tables 10 and 11 have them."""
     if not asked:
         return ()
-    amounts = [tokens(run.whole_usage) for run, _ in asked]
+    amounts = [tokens(run.usage) for run, _ in asked]
     low, high = min(amounts), max(amounts)
     count = min(TOKEN_BINS, high - low) or 1
     width = (high - low) / count

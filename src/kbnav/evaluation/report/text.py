@@ -110,7 +110,7 @@ def run_records(report: Report) -> list[dict[str, Any]]:
 
 
 def systems_records(runs: Mapping[str, SavedRun]) -> list[dict[str, Any]]:
-    """Runs, given by name, side by side: scores, seconds and dollars a question, replayed replies as when made.
+    """Runs, given by name, side by side: scores, seconds and dollars a question.
 
     Raises UsageError where two are of one system, model and dataset.
     """
@@ -120,7 +120,7 @@ def systems_records(runs: Mapping[str, SavedRun]) -> list[dict[str, Any]]:
         if other := found.get((system, run.info.dataset)):
             raise UsageError(f"{other['run']} and {name} are of one system and dataset: name one of them")
         scores, asked = score_run(run).all, [record.run for record in run.records.values()]
-        costs = [one.whole_cost for one in asked if one.whole_cost is not None]
+        costs = [one.cost for one in asked if one.cost is not None]
         seconds = Spread.of(one.seconds for one in asked) if any(one.seconds for one in asked) else None
         found[system, run.info.dataset] = {
             "system": system,
