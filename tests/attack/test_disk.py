@@ -164,7 +164,7 @@ def test_a_training_by_command_on_a_full_disk_or_with_a_full_home_is_one_line_or
     for name, start in (("train", 0), ("val", 1)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made[start::3][:8]))
     train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
-    train += [part for one in ("most=1", "steps=1", "batch=4", "model_cache=false") for part in ("--set", one)]
+    train += [part for one in ("most=1", "steps=1", "batch=4", "cache_age=0") for part in ("--set", one)]
     with ModelStub([completion(f"```python\n{LAST}```"), completion("Turn it round.")]) as stub:
         train += ["--model", "stub", "--base-url", stub.base_url]
         for pages in (0, 1):

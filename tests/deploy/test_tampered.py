@@ -108,7 +108,7 @@ class Echo(ModelStub):
 def test_no_key_is_in_what_is_shared(database: str, mini_home: Path):
     with Echo([]) as stub:
         options = {"home": mini_home, "kb": "mini", "model": "stub", "base_url": stub.base_url, "api_key": KEY}
-        settings = Settings(**options, shared=database)
+        settings = Settings(**options, database=database)
         said = open_calls(settings).ask("Who?", Trace(), purpose="test")
         assert stub.requests
         assert KEY not in said
@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[str, str]] = {
 def test_a_journal_that_was_changed_is_named_and_never_written_down(
     tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    settings = Settings(home=mini_home, kb="mini", language="en", journal=database)
+    settings = Settings(home=mini_home, kb="mini", language="en", database=database)
     machine(tmp_path, "one", monkeypatch)
     evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
     with connect(database, autocommit=True) as other:
@@ -196,8 +196,8 @@ def test_a_second_writer_ends_the_first_and_no_line_is_written_over(
         with Third(write) as model:
             options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
             machine(tmp_path, "one", monkeypatch)
-            with pytest.raises(UsageError, match=r"the database of journal failed: UniqueViolation"):
-                evaluate(plan(dataset, Settings(**options, journal=database)), RUN)
+            with pytest.raises(UsageError, match=r"the database failed: UniqueViolation"):
+                evaluate(plan(dataset, Settings(**options, database=database)), RUN)
         lines = other.execute("SELECT line FROM eval_journal WHERE file = %s ORDER BY number", [QUESTIONS]).fetchall()
     here = (RUN / QUESTIONS).read_bytes().splitlines(keepends=True)
     assert here == [bytes(line) for (line,) in lines[: len(here)]]
@@ -206,9 +206,7 @@ def test_a_second_writer_ends_the_first_and_no_line_is_written_over(
 
 def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path, database: str):
     settings = web_settings(fresh_home, "mini")
-    shared = settings.model_copy(
-        update={"web": settings.web.model_copy(update={"database": Settings(web={"database": database}).web.database})}
-    )
+    shared = settings.model_copy(update={"database": Settings(database=database).database})
     with Server(shared) as server, connect(database, autocommit=True) as other:
         asked = Asked(Visit(server.url))
         attack_rows(

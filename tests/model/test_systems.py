@@ -64,10 +64,9 @@ def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_mode
 
 
 def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_path: Path):
-    settings = small_model.settings(model_cache=True, home=tmp_path)
+    settings = small_model.settings(cache_age=60.0, home=tmp_path)
     first, again = Trace(), Trace()
     said = open_calls(settings).ask(HELLO, first, purpose="greeting")
     assert open_calls(settings).ask(HELLO, again, purpose="greeting") == said
-    assert (first.usage.calls, first.replayed.calls) == (1, 0)
-    assert (again.usage.calls, again.replayed.calls) == (0, 1)
-    assert again.replayed == first.usage
+    assert (first.usage.calls, first.usage.kept) == (1, 0)
+    assert (again.usage.calls, again.usage.kept) == (1, 1)

@@ -97,7 +97,7 @@ def retrieve(query):
 def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
     """Two steps of a training, the first of which writes a program that answers."""
     assert isinstance(demo_kb, SkbKB)
-    settings = Settings(kb="demo", home=demo_home, model_cache=False)
+    settings = Settings(kb="demo", home=demo_home, cache_age=0)
     writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
     options = ProgramsOptions(most=1, steps=1, batch=4)
     asked = [queries(str(sets / f"{name}.jsonl"), settings) for name in ("train", "val")]
@@ -110,7 +110,6 @@ def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_name
     code, _, err = kbnav(*train, "--model", "our-own", "--set", "cost=1")
     assert code == 2
     assert "--max-cost needs the price of our-own" in err
-    assert "significance: Input should be less than or equal to 1" in kbnav(*train, "--set", "significance=2")[2]
     assert "steps: Input should be greater than or equal to 1" in kbnav(*train, "--set", "steps=0")[2]
     assert "has no option 'grouping'" in kbnav(*train, "--set", "grouping=luck")[2]
     code, _, err = kbnav(*train, "--model", "offline")
@@ -124,7 +123,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path, 
     assert code == 0
     assert "g1: MRR" in out
     assert "def retrieve(" in out
-    assert "1 calls paid" in out
+    assert "1 calls, " in out
     assert re.search(r"step 1 write: validation MRR 0\.\d{3}, accepted", out)
     rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["0", "1"]
@@ -234,7 +233,7 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
 ):
     model = ScriptedModel(replies=[AIMessage("1: 2"), AIMessage("1: 0")])
-    settings = Settings(kb="demo", home=demo_home, model_cache=False).asking(model)
+    settings = Settings(kb="demo", home=demo_home, cache_age=0).asking(model)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
     assert retriever.route("apples", Trace()).record.id == "g2"
     assert retriever.route("apples", Trace()).record.id == "g1"

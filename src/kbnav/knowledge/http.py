@@ -43,6 +43,10 @@ LONGEST_WAIT = 120.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ODD = re.compile(r"[\\@\x00-\x20\x7f]|^/{3,}")
 """What one parser of URLs takes for a part of the host, and another does not."""
+_ERRORS = 30
+"""Failed queries a minute, as the Wikidata Query Service allows them."""
+_VECTOR_REQUESTS = 30
+"""Requests a minute to a vector database, as Wikidata's allows them."""
 _WIKIMEDIA = re.compile(
     r"\.(?:wikidata|wikipedia|wikimedia|wiktionary|wikisource|wikibooks|wikiquote|wikinews|wikiversity|wikivoyage|"
     r"mediawiki|wikifunctions)\.org(?::\d+)?$"
@@ -186,9 +190,9 @@ class HttpClient:
             place = f"api of {'wikimedia' if _WIKIMEDIA.search(place) else place}"
             rules = Rules(requests=limits.api_requests_per_minute or None)
         elif request.service == "vector":
-            rules = Rules(requests=limits.vector_requests_per_minute)
+            rules = Rules(requests=_VECTOR_REQUESTS)
         else:
-            rules = Rules(seconds=limits.query_seconds_per_minute, errors=limits.errors_per_minute)
+            rules = Rules(seconds=limits.query_seconds_per_minute, errors=_ERRORS)
         return self._throttle.slot(f"{place} {self.user_agent}", rules, longest=self._timeout(request))
 
     def _timeout(self, request: Request) -> float:

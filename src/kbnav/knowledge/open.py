@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.replies import host_of
 from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
@@ -249,14 +249,12 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
-    source = source.model_copy(update={"services": (*settings.services, *source.services)})
-
     names = None
     if source.index:
         from kbnav.knowledge.endpoint.names import open_names
 
         names = open_names(Path(source.index))
-    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names)
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
@@ -264,11 +262,6 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB, open_store
 
-    if settings.verify:
-        from kbnav.knowledge.skb.maintenance import check
-
-        if faults := check(place, settings.home):
-            raise DataError(f"{place}: {'; '.join(faults[:5])}")
     store = open_store(place, settings.home)
     name, key = store.meta.encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings

@@ -136,21 +136,20 @@ def test_a_named_endpoint_has_its_own_prefixes_graph_and_labels(tmp_path):
 
 
 def test_credentials_come_from_the_environment_and_are_told_to_nobody(served, tmp_path, monkeypatch):
-    source = {"url": served.url, "user_variable": "SHOP_USER", "password_variable": "SHOP_PASSWORD"}
+    source = {"url": served.url, "credentials_variable": "SHOP"}
     settings = Settings(kb="shop", sparql={"shop": source}, home=tmp_path)
-    monkeypatch.setenv("SHOP_USER", "ann")
-    with pytest.raises(CredentialsError, match="SHOP_PASSWORD"), open_kb(settings):
+    with pytest.raises(CredentialsError, match="SHOP"), open_kb(settings):
         pass
-    monkeypatch.setenv("SHOP_PASSWORD", "open sesame")
+    monkeypatch.setenv("SHOP", "ann:open sesame")
     with open_kb(settings) as kb:
         kb.labels(["<http://shop.example/data/p1>"])
         assert served.headers[-1]["authorization"] == "Basic YW5uOm9wZW4gc2VzYW1l"
         assert "sesame" not in str(kb.state()) + str(settings.public())
 
 
-@pytest.mark.parametrize(("own", "named"), [({}, "token_variable"), ({"token_variable": "SHOP_TOKEN"}, "SHOP_TOKEN")])
+@pytest.mark.parametrize(("own", "named"), [({}, "credentials_variable"), ({"credentials_variable": "SHOP"}, "SHOP")])
 def test_a_refusal_names_the_variable_to_set(served, tmp_path, monkeypatch, own, named):
-    monkeypatch.setenv("SHOP_TOKEN", "old")
+    monkeypatch.setenv("SHOP", "old")
     served.refuse = lambda query: (401, "Unauthorized")
     settings = Settings(kb="shop", sparql={"shop": {"url": served.url, **own}}, home=tmp_path)
     with open_kb(settings) as kb:
@@ -163,7 +162,7 @@ def test_a_refusal_names_the_variable_to_set(served, tmp_path, monkeypatch, own,
 def test_an_address_may_hold_no_password(tmp_path, kb):
     sparql = {"x": {"url": "https://ann:secret@host.example/sparql"}}
     with (
-        pytest.raises(UsageError, match="user_variable") as caught,
+        pytest.raises(UsageError, match="credentials_variable") as caught,
         open_kb(Settings(kb=kb, sparql=sparql, home=tmp_path)),
     ):
         pass

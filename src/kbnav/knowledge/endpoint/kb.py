@@ -67,9 +67,9 @@ _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 """Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
-_NO_VARIABLES = (
-    "its table [sparql.NAME] in kbnav.toml needs token_variable, or user_variable and password_variable: the "
-    "environment variables that hold its credentials"
+_NO_VARIABLE = (
+    "its table [sparql.NAME] in kbnav.toml needs credentials_variable: the environment variable that holds "
+    "user:password, or a token"
 )
 
 
@@ -85,7 +85,7 @@ def checked_url(url: str) -> str:
     if parts.username or parts.password:
         raise UsageError(
             "the address of an endpoint may hold no password: give it a name in kbnav.toml, [sparql.NAME], with "
-            "user_variable and password_variable, the environment variables that hold them"
+            "credentials_variable, the environment variable that holds user:password"
         )
     return url
 
@@ -93,33 +93,25 @@ def checked_url(url: str) -> str:
 def authorization(source: SparqlSource) -> str:
     """The header of the credentials that an endpoint wants; empty where it wants none.
 
-    Raises CredentialsError where a variable is not set, UsageError where there is a user without a password.
+    Raises CredentialsError where the variable is not set, or holds more than a line of ASCII.
     """
-    if source.token_variable:
-        return f"Bearer {_credential(source.token_variable)}"
-    if bool(source.user_variable) != bool(source.password_variable):
-        raise UsageError(f"{source.url}: user_variable and password_variable belong together; one is missing")
-    if not source.user_variable:
+    variable = source.credentials_variable
+    if not variable:
         return ""
-    pair = f"{_credential(source.user_variable)}:{_credential(source.password_variable)}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
-def _credential(variable: str) -> str:
     value = os.environ.get(variable, "")
     if not value:
-        raise CredentialsError(f"the environment variable {variable}, which is to hold a credential, is not set")
+        raise CredentialsError(f"the environment variable {variable}, which is to hold credentials, is not set")
     if not (value.isprintable() and value.isascii()):
         raise CredentialsError(f"the environment variable {variable} must be plain ASCII on one line")
-    return value
+    return f"Basic {base64.b64encode(value.encode()).decode()}" if ":" in value else f"Bearer {value}"
 
 
 def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
     try:
         return call()
     except CredentialsError as error:
-        variables = filter(None, (source.token_variable, source.user_variable, source.password_variable))
-        hint = f"check what the environment has as {named}" if (named := " and ".join(variables)) else _NO_VARIABLES
+        named = source.credentials_variable
+        hint = f"check what the environment has as {named}" if named else _NO_VARIABLE
         raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
 
 
@@ -137,14 +129,16 @@ class EndpointKB:
         dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"],
         name: str = "",
         names: Names | None = None,
+        services: Sequence[str] = (),
     ) -> None:
         """``dialect`` finds out what the engine understands; it is asked when that is first needed.
 
-        ``names`` is the endpoint's name index, which is searched in its place; it is closed with this.
+        ``names`` is the endpoint's name index, which is searched in its place; it is closed with this. SERVICE may name
+        ``services``.
         """
         self._names = names
         self.name = name or source.url
-        self._source = source
+        self._source, self._services = source, services
         self._http = http
         self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
 
@@ -269,7 +263,7 @@ class EndpointKB:
         sent, code = self.declared(query), _code(language)
         added = sent.count("\n") - query.count("\n")
         try:
-            prepared = prepare(sent, self._data.dialect, services=self._source.services, language=code)
+            prepared = prepare(sent, self._data.dialect, services=self._services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
         triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
