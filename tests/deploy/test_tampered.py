@@ -107,7 +107,7 @@ class Echo(ModelStub):
 def test_no_key_is_in_what_is_shared(database: str, mini_home: Path):
     with Echo([]) as stub:
         options = {"home": mini_home, "kb": "mini", "model": "stub", "base_url": stub.base_url, "api_key": KEY}
-        settings = Settings(**options, shared=database)
+        settings = Settings(**options, database=database)
         said = open_calls(settings).ask("Who?", Trace(), purpose="test")
         assert stub.requests
         assert KEY not in said
@@ -139,7 +139,7 @@ CHANGES: dict[str, tuple[str, str]] = {
 def test_a_journal_that_was_changed_is_named_and_never_written_down(
     tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    settings = Settings(home=mini_home, kb="mini", language="en", journal=database)
+    settings = Settings(home=mini_home, kb="mini", language="en", database=database)
     machine(tmp_path, "one", monkeypatch)
     evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
     with connect(database, autocommit=True) as other:
@@ -166,9 +166,7 @@ def test_a_journal_that_was_changed_is_named_and_never_written_down(
 
 def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path, database: str):
     settings = web_settings(fresh_home, "mini")
-    shared = settings.model_copy(
-        update={"web": settings.web.model_copy(update={"database": Settings(web={"database": database}).web.database})}
-    )
+    shared = settings.model_copy(update={"database": Settings(database=database).database})
     with Server(shared) as server, connect(database, autocommit=True) as other:
         asked = Asked(Visit(server.url))
         attack_rows(

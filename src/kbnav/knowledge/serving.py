@@ -193,7 +193,13 @@ def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Rou
             return failure(400, "named-graph-uri is not understood here: every named graph is there")
         accept = [asked.get("format", "").lower(), *_accepted(request.headers.get("accept", ""))]
         gone = threading.Event()
-        waiting = asyncio.create_task(_hung_up(request, gone))
+
+        async def hung_up() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+        waiting = asyncio.create_task(hung_up())
         try:
             return await in_thread(
                 lambda: _answered(
@@ -204,13 +210,6 @@ def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Rou
             waiting.cancel()
 
     return Route(path, answer, methods=["GET", "POST"])
-
-
-async def _hung_up(request: Request, gone: threading.Event) -> None:
-    """Set ``gone`` when the client hangs up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    gone.set()
 
 
 def _answered(
@@ -235,7 +234,6 @@ def _answered(
 
 
 def _accepted(accept: str) -> list[str]:
-    """The media types of an Accept header, the most wanted first."""
     found = []
     for part in accept.split(","):
         name, *given = (piece.strip().lower() for piece in part.split(";"))

@@ -88,7 +88,7 @@ class Benchmark(Asking):
 
         return Plan(
             system=self.system or "",
-            dataset=find_dataset(dataset, settings.data),
+            dataset=find_dataset(dataset),
             settings=settings,
             only=ids_in(self.only),
             sample=self.sample,

@@ -172,7 +172,7 @@ def report(
         return
     if by:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset)
         found = [text.breakdown(saved, questions, key) for key in by]
         records = [group for one in found for group in one.groups]
         emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
@@ -231,7 +231,7 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset, settings.data)
+    questions = find_dataset(dataset)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
