@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
     ClassShape,
     Direction,
