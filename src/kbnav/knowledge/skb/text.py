@@ -312,7 +312,6 @@ def _pieces(size: int, run: re.Match[str]) -> str:
 
 @cache
 def _bare_letters() -> dict[int, str]:
-    """What stands for letters with accents, and for lone marks: nothing."""
     table = {}
     for char in map(chr, _ACCENTED):
         parts = unicodedata.normalize("NFKD", char)

@@ -65,8 +65,6 @@ def _edge_columns(given: Any) -> Any:
 
 
 class _File(BaseModel):
-    """A file of records; ``named`` are the columns that the mapping names."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
     file: Path
 
@@ -238,7 +236,6 @@ class TableSource:
                 yield EdgeRecord(before + source, relation, behind + target, deleted)
 
     def _prefixes(self) -> dict[str, str]:
-        """What the ids of each table begin with, by the type of its nodes."""
         found: dict[str, str] = {}
         for table in self._tables:
             if table.type and found.setdefault(table.type, table.prefix) != table.prefix:
@@ -246,7 +243,6 @@ class TableSource:
         return found
 
     def _rows(self, table: Table | Links, losses: Losses) -> Iterator[Record]:
-        """The records of a file, in which every column that the mapping names was found."""
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns
