@@ -496,13 +496,6 @@ def _column(values: array[int]) -> npt.NDArray[np.int32]:
     return np.frombuffer(values, np.int32) if values else np.empty(0, np.int32)
 
 
-def same_encoder(place: str, meta: Meta, options: Options) -> None:
-    """Raise UsageError where the options of an update name another encoder than the SKB has."""
-    if options.encoder_name != meta.encoder:
-        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
-        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
-
-
 class Updated:
     """An SKB with the records of another source over it, as a source."""
 
@@ -517,7 +510,7 @@ class Updated:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
-        changed = self._changed(losses)
+        changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)
             old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
@@ -528,9 +521,6 @@ class Updated:
                 losses.add("deletion of a node that does not exist", record.id)
             else:
                 yield record
-
-    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
-        return {record.id: record for record in self._source.nodes(losses)}
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
@@ -549,7 +539,8 @@ class Updated:
             losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
             gone += [self._edge_number(source, relation, target)] if there else []
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        numbers = (find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        last = {record.id: record.deleted for record in self._source.nodes(Losses())}
+        numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
         without[[number for number in numbers if number >= 0]] = True
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         _, targets, relations = graph.arrays("out")

@@ -63,7 +63,8 @@ class VectorSearch(ABC):
         """Numbers of a vector."""
         self.encoder_name = encoder_name
         self._folder, self._encoder = folder, encoder
-        self._embedded = lru_cache(_EMBEDDED)(self._embed)
+        self.embed = lru_cache(_EMBEDDED)(self._embed)
+        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
 
     @property
     def encoder(self) -> Encoder:
@@ -79,10 +80,6 @@ class VectorSearch(ABC):
                 )
             self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
         return self._encoder
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
-        return self._embedded(text)
 
     def _embed(self, text: str) -> Vectors:
         vector: Vectors = encode_queries(self.encoder, [text])[0]
