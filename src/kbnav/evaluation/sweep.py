@@ -6,8 +6,6 @@ which value was run first.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -99,16 +97,10 @@ def _spread(values: Sequence[Sequence[float]]) -> Spread:
     return Spread.of(values[0]) if len(values) == 1 else Spread.of(fmean(one) for one in values)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of all rows; the values of one option may have metrics that others lack."""
-    metrics = dict.fromkeys(name for one in rows for name in one if f"{name}_sd" in one and name not in _TOOK)
-    spreads = [part for name in (*metrics, *_TOOK) for part in (name, f"{name}_sd")]
-    return ["name", "option", "value", "runs", "questions", *spreads, "calls_replayed"]
-
-
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table for a paper; scores in percent, the rest a question."""
-    names = [name.removesuffix("_sd") for name in _columns(rows) if name.endswith("_sd")]
+    spread = (name.removesuffix("_sd") for one in rows for name in one if name.endswith("_sd"))
+    names = [*dict.fromkeys(name for name in spread if name not in _TOOK), *_TOOK]
     digits = {"calls": 1, "tokens": 0, "cost": 4}
 
     def text(one: Mapping[str, Any], name: str) -> str:
@@ -122,12 +114,3 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for one in rows
     ]
     return markdown_table(("Value", "Runs", "Questions", *names, "Replayed calls"), lines)
-
-
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line a value."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, _columns(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -57,7 +56,7 @@ def score(
     if by == "labels" and compat:
         raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
     run = read_saved_run(folder)
-    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(compat, kb)(run)
+    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(run, compat, kb)
     scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))
@@ -65,14 +64,13 @@ def score(
         print_scores(str(folder), run, scores)
 
 
-def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
-    """What makes a run ready to be scored. Raises UsageError."""
+def _prepared(run: SavedRun, compat: bool, kb: str | None) -> SavedRun:
+    """A run as it is to be scored. Raises UsageError."""
     from kbnav.evaluation.rescoring import stark_compat
 
     if kb and not compat:
         raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
-    settings = load()
-    return (lambda run: stark_compat(run, settings, kb or "")) if compat else (lambda run: run)
+    return stark_compat(run, load(), kb or "") if compat else run
 
 
 def compare(
@@ -94,7 +92,7 @@ def compare(
     SPINACH, appendix C.2): it hangs on how often the two systems disagree.
     """
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.scoring import compare_runs, disagreement_of, score_run
+    from kbnav.evaluation.scoring import compare_runs, score_run
     from kbnav.runs.trajectory import to_json
 
     if a is None and not questions:
@@ -105,10 +103,10 @@ def compare(
     elif as_json:
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
     else:
-        show_comparison(a, b)
-        found = disagreement_of(read_saved_run(a), read_saved_run(b))
-        print(f"  {found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.share], as_json)
+        found = show_comparison(a, b)
+        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+        _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -140,9 +138,6 @@ def report(
         str | None,
         typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
     ] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars.")
-    ] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     compat: StarkCompat = False,
     kb: Annotated[
@@ -174,18 +169,14 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    if by or table:
+    if by:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        if by:
-            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
-            groups = [text.grouped(saved, questions, key) for key in by]
-            records = [asdict(one) for found in groups for one in found.groups]
-            emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
-        else:
-            records = text.systems_records(saved)
-            emit(as_json, records, text.systems_markdown(records).rstrip("\n"))
+        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset)
+        found = [text.breakdown(saved, questions, key) for key in by]
+        records = [group for one in found for group in one.groups]
+        emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
         return
-    made = reports.load_report(folders, _prepared(compat, kb))
+    made = reports.load_report(folders, lambda run: _prepared(run, compat, kb))
     if html:
         write_whole(html, reports.html_report(made))
     said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.markdown_report(made).rstrip("\n")
@@ -239,7 +230,7 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset, settings.data)
+    questions = find_dataset(dataset)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
@@ -302,7 +293,7 @@ def _print_spent(run: SavedRun) -> None:
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path) -> None:
+def show_comparison(a: Path, b: Path) -> Comparison:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs
@@ -318,6 +309,7 @@ def show_comparison(a: Path, b: Path) -> None:
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
+    return comparison
 
 
 def _percent(value: float) -> str:
