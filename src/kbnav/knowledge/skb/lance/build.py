@@ -106,8 +106,6 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
         built = Build(skb.meta, versions, sizes, _content(digests), approximate)
         built.save(tables)
         for table in (nodes, files):
-            for tag in list(table.tags.list()):  # of an earlier format; a version with one is never cleaned up
-                table.tags.delete(tag)
             table.optimize(cleanup_older_than=_KEPT)
     return built
 
