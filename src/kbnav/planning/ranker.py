@@ -24,7 +24,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
-from kbnav.planning.planners import describe, fits, read_description, write_description
+from kbnav.planning.training import describe, fits, read_description, write_description
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example
