@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending
-from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, Planner, parse_paths, path_text
+from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
 from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trace import Trace
@@ -131,16 +131,14 @@ class InContext:
     def _edges(self) -> list[dict[str, Any]]:
         shown = sorted(self._schema.edges, key=lambda edge: -edge.edges)[:MOST_EDGES]
         return [
-            {"source": one.source, "relation": one.relation, "target": one.target, "example": self._example(one)}
+            {
+                "source": one.source,
+                "relation": one.relation,
+                "target": one.target,
+                "example": example_edge(self._skb, *one[:3]),
+            }
             for one in shown
         ]
-
-    def _example(self, edge: Edge) -> tuple[str, ...]:
-        """The names of two nodes that the edge links."""
-        skb = self._skb
-        ranges = skb.type_range(edge.source), skb.type_range(edge.target)
-        found = skb.graph.sample(skb.relation_number(edge.relation), *ranges, 1)
-        return tuple(skb.nodes.label(node) for node in found[0]) if found else ()
 
 
 def open_planner(

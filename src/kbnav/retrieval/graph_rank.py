@@ -106,7 +106,13 @@ class GraphRank:
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
-            sure = [one for one in mentions if _is_sure(query, reading, one)]
+            # Written as names are: in quotes, or not all in small letters.
+            starts = [reading.tokens[one.first].start for one in mentions]
+            sure = [
+                one
+                for start, one in zip(starts, mentions, strict=True)
+                if query[start - 1 : start] in _QUOTES or not in_small_letters(one.text)
+            ]
             longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[:_MENTIONS]
             again = [reading.afterthought] if reading.afterthought else []
             followed = [
@@ -130,16 +136,18 @@ class GraphRank:
             for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
         ]
         # Where the words decide nothing, a short path by a common relation is the likelier one.
-        return sorted(paths, key=lambda path: (-path.score, len(path.steps), -self._edges(path)))[:_PATHS]
-
-    def _edges(self, path: Path) -> int:
-        return min(self._counts[step.relation] for step in path.steps)
+        return sorted(
+            paths,
+            key=lambda path: (-path.score, len(path.steps), -min(self._counts[step.relation] for step in path.steps)),
+        )[:_PATHS]
 
     def _reached(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
         """The best nodes at the paths' ends, with their scores."""
         with trace.step("follow", text=rest) as seen:
             reached = self._followed(followed)
-            nodes = self._allowed(np.flatnonzero(reached))
+            nodes = np.flatnonzero(reached)
+            if self._ranges is not None:
+                nodes = nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
             nodes = nodes[np.argsort(-reached[nodes], kind="stable")][:_REACHED]
             scores = dict(zip(nodes.tolist(), reached[nodes].tolist(), strict=True))
             if rest and scores:
@@ -168,14 +176,6 @@ class GraphRank:
     def _hop(self, step: Step) -> Hop:
         return Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
 
-    def _allowed(self, nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        if self._ranges is None:
-            return nodes
-        inside = np.zeros(len(nodes), dtype=bool)
-        for first, end in self._ranges:
-            inside |= (nodes >= first) & (nodes < end)
-        return nodes[inside]
-
     def _fitting(
         self,
         text: str,
@@ -199,12 +199,6 @@ class GraphRank:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
         return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
-
-
-def _is_sure(query: str, reading: Reading, mention: Mention) -> bool:
-    """Whether a name is written as names are: in quotes, or not all in small letters."""
-    start = reading.tokens[mention.first].start
-    return query[start - 1 : start] in _QUOTES or not in_small_letters(mention.text)
 
 
 def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001
