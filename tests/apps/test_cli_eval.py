@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -212,20 +211,3 @@ def test_ctrl_c_lets_the_questions_under_way_end(folder):
     assert 1 <= len(records) < 12
     assert not any(record.error for record in records.values())
     assert f"over the {len(records)} attempted" in out
-
-
-@pytest.mark.slow
-def test_a_second_ctrl_c_leaves_at_once_though_a_model_does_not_answer(folder):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(120)
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
-        process = begin("left", "--model", "silent", "--base-url", url, limit=3)
-        connection, _ = silent.accept()
-        with connection:
-            process.send_signal(signal.SIGINT)
-            assert process.stderr is not None
-            assert any("once more to leave at once" in line for line in process.stderr)
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
-    assert read_records(folder / "left") == {}

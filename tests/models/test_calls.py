@@ -80,12 +80,12 @@ def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
     assert elsewhere.ask("hello", Trace(), purpose="a") == "hello (6)"
 
 
-@pytest.mark.parametrize(("setting", "sent"), [(0.0, [0.0, 0.7, 0.0]), (0.3, [0.3, 0.7, 0.0]), (None, [None] * 3)])
+@pytest.mark.parametrize(("setting", "sent"), [(1.0, [0.0, 0.7, 0.0]), (None, [None] * 3)])
 def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_may_be_none(
     tmp_path: Path, setting: float | None, sent: list[float | None]
 ):
     with ModelStub([completion("hi")]) as stub:
-        calls, trace = open_calls(served(stub, tmp_path, model_temperature=setting, model_cache=False)), Trace()
+        calls, trace = open_calls(served(stub, tmp_path, temperature=setting, cache_age=0)), Trace()
         calls.ask("hello", trace, purpose="test")
         calls.ask_many(["hello"], trace, purpose="test", temperature=0.7)
         calls.ask("hello", trace, purpose="test", temperature=0.0)
@@ -93,21 +93,21 @@ def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_ma
     assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
 
 
-def test_replies_given_again_are_counted_apart(tmp_path: Path):
+def test_replies_given_again_count_as_when_they_were_made(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)
         paid, free = Trace(), Trace()
         open_calls(settings).ask("hello", paid, purpose="test")
         open_calls(settings).ask("hello", free, purpose="test")
     assert len(stub.requests) == 1
-    assert (paid.usage.prompt, paid.usage.calls, paid.replayed.calls) == (100, 1, 0)
-    assert (free.usage.prompt, free.usage.calls, free.replayed.prompt) == (0, 0, 100)
+    assert (paid.usage.prompt, paid.usage.calls, paid.usage.kept) == (100, 1, 0)
+    assert (free.usage.prompt, free.usage.calls, free.usage.kept) == (100, 1, 1)
     assert free.steps[0].call.arguments["kept_from_before"] is True
 
 
 def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
-        settings = served(stub, tmp_path, model_cache=False)
+        settings = served(stub, tmp_path, cache_age=0)
         for _ in range(2):
             open_calls(settings).ask("hello", Trace(), purpose="test")
     assert len(stub.requests) == 2

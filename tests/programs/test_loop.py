@@ -222,13 +222,11 @@ def test_tokens_and_dollars_of_a_step_are_those_of_its_own_calls():
     class Paid(ScriptedWriter):
         def write(self, brief: Brief, trace: Trace) -> str:
             trace.spend(Usage(1_000_000, 0, 0, 1))
-            trace.spend(Usage(5, 5, 0, 1), replayed=True)
             return super().write(brief, trace)
 
     history, _ = run(Paid([program("good")]), plan(steps=2), price=Price(prompt=2, completion=8))
     assert [step.cost for step in history.steps] == [2.0, 2.0]
-    assert history.steps[0].paid == Usage(1_000_000, 0, 0, 1)
-    assert history.steps[0].replayed == Usage(5, 5, 0, 1)
+    assert history.steps[0].usage == Usage(1_000_000, 0, 0, 1)
 
 
 def test_the_curve_begins_at_the_first_stage_and_never_falls():

@@ -56,7 +56,7 @@ def check_key(settings: Settings) -> None:
 
 
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
-    """The model of the settings; ``sampling`` for the policy, otherwise ``model_temperature`` (SPINACH, appendix D: 0).
+    """The model of the settings; ``sampling`` for the policy, otherwise 0 (SPINACH, appendix D).
 
     One that was made elsewhere is taken as it is.
 
@@ -68,7 +68,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     from langchain_openai import ChatOpenAI
 
     key = settings.api_key.get_secret_value()
-    options: dict[str, Any] = {"temperature": settings.model_temperature}
+    options: dict[str, Any] = {"temperature": settings.other_temperature}
     if sampling:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
     sync, awaited = _clients(settings)

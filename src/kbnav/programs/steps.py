@@ -206,14 +206,12 @@ class Step:
     """Means over all validation queries, where it was run on them."""
     validated: tuple[float, ...] = ()
     """MRR on each of them, in their order."""
-    paid: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=Usage)
     """The writer's model."""
-    replayed: Usage = field(default_factory=Usage)
-    api_paid: Usage = field(default_factory=Usage)
+    api_usage: Usage = field(default_factory=Usage)
     """The model that programs ask."""
-    api_replayed: Usage = field(default_factory=Usage)
     cost: float = 0.0
-    """US dollars that were paid."""
+    """US dollars."""
     seconds: float = 0.0
 
     @property

@@ -225,13 +225,11 @@ def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQu
 
 def _with_cost(step: Step, trace: Trace, trials: Sequence[Trial], context: TrainingContext, began: float) -> Step:
     api = sum((one.usage for one in trials), Usage())
-    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api.paid, context.api_price) or 0.0)
+    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api, context.api_price) or 0.0)
     return replace(
         step,
-        paid=trace.usage,
-        replayed=trace.replayed,
-        api_paid=api.paid,
-        api_replayed=api.replayed or Usage(),
+        usage=trace.usage,
+        api_usage=api,
         cost=cost,
         seconds=round(time.monotonic() - began, 3),
     )
@@ -242,8 +240,7 @@ class GroupsFound:
     """The groups, and what finding them cost."""
 
     groups: tuple[Group, ...]
-    paid: Usage = field(default_factory=Usage)
-    replayed: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
 
 
@@ -478,7 +475,7 @@ def train_programs(
             smallest=options.smallest,
             seed=options.seed,
         )
-        return GroupsFound(tuple(found), trace.usage, trace.replayed, cost_of(trace.usage, price) or 0.0)
+        return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, price) or 0.0)
 
     with Sandbox() as sandbox:
         context = TrainingContext(

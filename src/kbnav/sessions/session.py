@@ -22,7 +22,7 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trace import span
-from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
+from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
 from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def _run(
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used, price = state["usage"], price_of(agent.settings, agent.model)
-    replayed = used.replayed or Usage()
+    used = state["usage"]
     return Run(
         id=new_id("run"),
         question=state["question"],
@@ -116,10 +115,8 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
         outcome=state["outcome"],
-        usage=used.paid,
-        replayed=replayed,
-        cost=cost_of(used, price),
-        replayed_cost=cost_of(replayed, price) if used.replayed else None,
+        usage=used,
+        cost=cost_of(used, price_of(agent.settings, agent.model)),
         requests=context.tools.meter.sent,
         seconds=round(seconds, 3),
         started=started.isoformat(timespec="seconds"),

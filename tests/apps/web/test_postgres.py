@@ -29,7 +29,7 @@ YEAR = 365 * 24 * 3600.0
 def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
     fresh_home: Path, database: str
 ):
-    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
+    environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
     headers = {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
@@ -146,7 +146,7 @@ def one_waits(database: PostgresDatabase) -> bool:
 
 @pytest.mark.slow
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):
-    several = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
+    several = {"KBNAV_DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
     with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
         session = visit.session(kb="mini")

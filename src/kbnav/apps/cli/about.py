@@ -120,9 +120,11 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
     The exit code is 0 where an agent has all that it needs, 1 where something of that fails, 2 for wrong use, and 3
     where the knowledge base cannot be opened at all. For example: kbnav check --kb https://example.org/sparql
     """
+    from dataclasses import asdict
+
     from kbnav.apps.console import printable
     from kbnav.errors import UsageError
-    from kbnav.knowledge.checking import broken, check_kb, in_short
+    from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
     from kbnav.settings.model import kb_names
     from kbnav.settings.systems import kb_kind
@@ -135,7 +137,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
         kind = kb_kind(opened)
         if not as_json:
             print(f"{settings.kb}: {_KINDS[kind]}")
-        for finding in map(in_short, check_kb(opened, settings)):
+        for finding in check_kb(opened, settings):
             findings.append(finding)
             if as_json:
                 continue
@@ -145,7 +147,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
                 print(f"  → {printable(finding.remedy)}")
         lacking = broken(findings, opened)
     if as_json:
-        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [one.record for one in findings]})
+        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [asdict(one) for one in findings]})
     else:
         verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
         seconds = sum(one.seconds for one in findings)

@@ -106,7 +106,6 @@ def _wiki(settings: Settings) -> Wiki:
         user=rules.user,
         password=rules.password.get_secret_value(),
         flagged=rules.flagged,
-        pause=rules.pause,
     )
     wiki.login()
     return wiki

@@ -66,7 +66,7 @@ def planner(
     with open_skb(settings, "a planner") as opened:
         skb = opened.skb
         chosen = open_planner(planner, skb, trained=trained, calls=lambda: open_calls(settings))
-        asked = path_questions(find_dataset(questions, settings.data))
+        asked = path_questions(find_dataset(questions))
         found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
     if as_json:
         print_json({"matching": how, **asdict(found)})
@@ -135,7 +135,7 @@ def evaluate(
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, model=model, base_url=base_url)
-    asked = queries(questions, settings, limit)
+    asked = queries(questions, limit)
     with open_skb(settings, "programs") as opened:
         built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
         if case is not None:
@@ -186,24 +186,21 @@ def _print_steps(folder: Path, group: str) -> None:
 
     for one in read_groups(folder).groups:
         for step in read_steps(folder, one) if one.id == group else ():
-            tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
-            again = step.replayed.calls + step.api_replayed.calls
+            used = step.usage + step.api_usage
             mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
             print(
                 f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; "
-                f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
+                f"{used.calls} calls, {used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
                 f"{step.cost:.4f} $, {step.seconds:.1f} s"
             )
 
 
-def queries(name: str, settings: Settings, limit: int | None = None) -> list[TrainingQuery]:
+def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
     """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.programs.first_stage import TrainingQuery
 
-    found = [
-        TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name, settings.data).questions if one.nodes
-    ]
+    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name).questions if one.nodes]
     if not found:
         raise UsageError(f"no question of {name} has gold nodes")
     return found[:limit]

@@ -65,7 +65,7 @@ class Job:
         """Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import find_dataset
 
-        return [find_dataset(name, self.settings.data) for name in names]
+        return [find_dataset(name) for name in names]
 
 
 def train(
@@ -273,8 +273,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = queries(job.learned[0], job.settings, options.limit)
-    validation = queries(job.validation[0], job.settings)
+    training = queries(job.learned[0], options.limit)
+    validation = queries(job.validation[0])
     for model in (job.settings.model, options.api_model):
         check_limits(Limits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
 
@@ -287,7 +287,7 @@ def _train_programs(job: Job) -> None:
             f"; validated {one.mean:.3f} against {one.best:.3f}, p {one.p:.3f}" if (one := step.compared) else "",
             f": {ended(step)}",
             f"; {step.error.splitlines()[0][:120]}" if step.error else "",
-            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.paid.calls + step.api_paid.calls) else "",
+            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.usage.calls + step.api_usage.calls) else "",
         ]
         print("".join(parts), file=sys.stderr, flush=True)
 

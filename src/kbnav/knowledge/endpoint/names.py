@@ -19,7 +19,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
 from kbnav.knowledge.endpoint.data import ALIASES, Select, iris_list
-from kbnav.knowledge.endpoint.search import Match, initials, phrase_words, split_words, stems
+from kbnav.knowledge.endpoint.search import Match, best_of, initials, likeness, phrase_words, split_words, stems
 from kbnav.knowledge.sparql.vocabulary import text_literal
 
 PAGE = 50_000
@@ -90,7 +90,6 @@ def collect(
 
 
 def _begun(part: Path, asked: str) -> sqlite3.Connection:
-    """The file that is being made, begun anew where it is another endpoint's."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(part)) as file:
         if file.execute("SELECT input FROM paging").fetchall() == [(asked,)]:
             return sqlite3.connect(part)
@@ -173,8 +172,6 @@ class Names:
 
     def search(self, phrase: str) -> list[Match]:
         """Things by their names, each once by its best name, the best first."""
-        from rapidfuzz import fuzz, utils
-
         wanted = phrase_words(phrase)
         asked = [[place, other, score] for place, word in enumerate(wanted) for other, score in self._alike(fold(word))]
         keys = {"".join(map(fold, words)) for words in (split_words(phrase), stems(phrase))}
@@ -182,17 +179,14 @@ class Names:
         given = {"asked": json.dumps(asked), "keys": json.dumps(sorted(keys)), "most": _MOST}
         with self._lock:
             rows = self._file.execute(_SEARCH, given).fetchall()
-        found: dict[str, Match] = {}
+        found = []
         for iri, text, exact, scores in rows:
             by_place = {int(place): score for place, score in json.loads(scores).items()}
             held = tuple(wanted[place] for place in sorted(by_place))
-            likeness = fuzz.token_sort_ratio(phrase, text, processor=utils.default_process) / 100
-            score = 2.0 * exact + 0.1 * (text == phrase) + sum(by_place.values()) / len(wanted) + likeness
+            score = sum(by_place.values()) / len(wanted) + likeness(phrase, text, exact=exact)
             near = not exact and min(by_place.values()) < 1
-            one = Match(iri, text, held, bool(exact), score, near)
-            if iri not in found or one.score > found[iri].score:
-                found[iri] = one
-        return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+            found.append(Match(iri, text, held, bool(exact), score, near))
+        return best_of(found)
 
     @cached_property
     def _words(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ Classes and properties are found by what their names are like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbnav.answers.tables import AnswerTable
@@ -161,27 +161,31 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
 
     ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
     """
-    wanted = phrase_words(phrase)
-    found: dict[str, Match] = {}
+    wanted, found = phrase_words(phrase), []
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":
-            one = _match(
-                subject.value, label.value if label and named else label_from_iri(subject.value), phrase, wanted
-            )
-            if one.iri not in found or one.score > found[one.iri].score:
-                found[one.iri] = one
-    return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+            text = label.value if label and named else label_from_iri(subject.value)
+            held = tuple(word for word in wanted if word in text.casefold())
+            exact = text.casefold() == phrase.casefold().strip()
+            score = len(held) / max(1, len(wanted)) + likeness(phrase, text, exact=exact)
+            found.append(Match(subject.value, text, held, exact, score))
+    return best_of(found)
 
 
-def _match(iri: str, label: str, phrase: str, wanted: Sequence[str]) -> Match:
+def likeness(phrase: str, label: str, *, exact: bool) -> float:
+    """How like a label is to a phrase; ``exact``: they are the same but for what does not count."""
     from rapidfuzz import fuzz, utils
 
-    folded = label.casefold()
-    held = tuple(word for word in wanted if word in folded)
-    exact = folded == phrase.casefold().strip()
-    likeness = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
-    as_written = 0.1 * (label == phrase)  # of namesakes, that which is written alike
-    return Match(iri, label, held, exact, 2.0 * exact + as_written + len(held) / max(1, len(wanted)) + likeness)
+    alike = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
+    return alike + 2.0 * exact + 0.1 * (label == phrase)  # of namesakes, that which is written alike
+
+
+def best_of(found: Sequence[Match]) -> list[Match]:
+    """Each thing once, by its best label, the best first."""
+    best: dict[str, Match] = {}
+    for one in sorted(found, key=lambda match: (-match.score, len(match.label), match.label, match.iri)):
+        best.setdefault(one.iri, one)
+    return list(best.values())
 
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[Word]:
@@ -198,15 +202,13 @@ def _likeness(phrase: str, names: Sequence[str]) -> float:
     for name in filter(None, names):
         own = set(stems(name)) - _SMALL
         if own and wanted:
-            same = sum(_is_among(one, own) or _begins(one, own) for one in wanted)
+            same = sum(
+                _is_among(one, own) or (len(one) > 3 and any(other.startswith(one) for other in own)) for one in wanted
+            )
             best = max(best, 2 * same / (len(wanted) + len(own)))
         if [initials(split_words(name)).casefold()] == list(wanted):
             best = 1.0
     return best
-
-
-def _begins(word: str, others: Iterable[str]) -> bool:
-    return len(word) > 3 and any(other.startswith(word) for other in others)
 
 
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:

@@ -359,10 +359,6 @@ def certain(element: Element) -> frozenset[str]:
     return frozenset()
 
 
-class UnreadQuery(Exception):
-    """A query that is not rewritten here: an update, no SPARQL, or with a collection or a named subquery in it."""
-
-
 @lru_cache(64)
 def parse_query(text: str) -> Query:
     """The structure of a query. Raises QuerySyntaxError, with the place, where it is none."""
@@ -370,13 +366,10 @@ def parse_query(text: str) -> Query:
 
 
 def read_query(text: str) -> Query:
-    """The structure of a query that can be rewritten by its parts. Raises UnreadQuery."""
-    try:
-        query = parse_query(text)
-    except QuerySyntaxError as error:
-        raise UnreadQuery(str(error)) from error
+    """The structure of a query that can be rewritten by its parts. Raises QuerySyntaxError for any other."""
+    query = parse_query(text)
     if query.beyond:
-        raise UnreadQuery(" and ".join(sorted(query.beyond)))
+        raise QuerySyntaxError(" and ".join(sorted(query.beyond)))
     return query
 
 
@@ -389,8 +382,6 @@ _LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4} | dict.fromkeys(
 
 
 class _Parser:
-    """One pass over a query's tokens; each method leaves ``_at`` behind what it read."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = tokenize(text)
@@ -417,7 +408,6 @@ class _Parser:
         return token
 
     def _is(self, *texts: str) -> bool:
-        """Whether a word or symbol among ``texts`` comes next."""
         if self._at >= len(self._tokens):
             return False
         token = self._tokens[self._at]
@@ -689,7 +679,6 @@ class _Parser:
         return self._literal()
 
     def _literal(self) -> str:
-        """A string with its language or datatype, a number, or a truth value, as it is written."""
         sign = self._take().text if self._is("+", "-") else ""
         token = self._next()
         if not (token.kind in ("string", "number") or (token.is_word("TRUE", "FALSE") and not sign)):
@@ -804,7 +793,6 @@ class _Parser:
         return Call(name, arguments, distinct, star, separator, self._since(start))
 
     def _arguments(self) -> Iterator[Node]:
-        """Operands up to the closing bracket, or up to the semicolon before a separator."""
         while not self._accept(")", ";"):
             yield self._either()
             if not self._is(")", ";"):

@@ -178,8 +178,6 @@ def phrases_of(language: str) -> Phrases:
 
 
 class _Writer:
-    """Puts the parts of one query into words; remarks and what has no words are collected on the way."""
-
     def __init__(self, query: str, labels: Mapping[str, str], language: str, vocabulary: Vocabulary) -> None:
         self._query = query
         self._read: Query = parse_query(query)
@@ -362,7 +360,6 @@ class _Writer:
         return Line(text + (f" ({self._term(lead.object)})" if named else ""), tuple(map(Line, inner)))
 
     def _clause(self, pattern: Pattern) -> str:
-        """A pattern that stands by itself; one about a statement that another line has names it."""
         role, subject, value = self._role(pattern.relation)[0], self._term(pattern.subject), self._term(pattern.object)
         if role in _STATEMENTS[1:]:
             return self._say("statement", statement=subject, value=value)
@@ -423,7 +420,6 @@ class _Writer:
         return self._say("instance_below" if below else "instance", subject=bearer, value=called)
 
     def _steps(self, path: Path) -> list[Path]:
-        """The steps of a sequence; a statement and its value are one step."""
         steps = [inner for part in path.parts for inner in self._steps(part)] if path.kind == "/" else [path]
         found: list[Path] = []
         for step in steps:
@@ -471,7 +467,6 @@ class _Writer:
     # Expressions
 
     def _expression(self, node: Node) -> str:
-        """An expression as a clause or noun phrase without a full stop."""
         match node:
             case Value(text=text):
                 return self._term(text)
@@ -540,7 +535,6 @@ class _Writer:
         return (owner, ending) if ending and owner in self._bound else ("", "")
 
     def _called(self, text: str) -> str:
-        """What an entity, a property or anything else is called: its label, its id, or the last words of its IRI."""
         iri = self._terms.iri(text)
         node = unquote(iri.removeprefix(SKB_NODE)) if iri.startswith(SKB_NODE) else ""
         entity = self._terms.vocabulary.entity_id(iri) or node

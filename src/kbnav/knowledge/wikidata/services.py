@@ -18,7 +18,6 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
-from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
@@ -98,7 +97,7 @@ class QueryService:
         Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
         """
         prepared = prepare(query, self._dialect(), services=self._allowed, prefixes=self._prefixes, language=language)
-        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:
             table = self._fetch(prepared.text, ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:  # what was put before the query's first line moved the place
