@@ -113,6 +113,3 @@ def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
         tools.names
     )  # the model's own calls, in the form its endpoint gave them
     assert all(not call.problem or "cut off" in call.problem for call in calls)
-
-
-ASKED = {"model", "base_url", "temperature", "budget", "model_retries", "model_timeout", "model_window"}

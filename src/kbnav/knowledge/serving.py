@@ -43,15 +43,13 @@ MOST_FORM = 1 << 20
 """Bytes of a request's parameters."""
 _IDLE_SECONDS = 60
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-_JSON: Mapping[str, Form] = dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json")
 _ROW_FORMS: Mapping[str, Form] = {
-    **_JSON,
+    **dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json"),
     **dict.fromkeys(("application/sparql-results+xml", "application/xml", "xml"), "xml"),
     **dict.fromkeys(("text/csv", "csv"), "csv"),
     **dict.fromkeys(("text/tab-separated-values", "tsv"), "tsv"),
 }
 _GRAPH_FORMS: Mapping[str, Form] = {
-    **_JSON,
     **dict.fromkeys(("text/turtle", "application/x-turtle", "turtle"), "turtle"),
     **dict.fromkeys(("application/n-triples", "text/plain", "ntriples"), "ntriples"),
     **dict.fromkeys(("application/rdf+xml", "rdf", "xml"), "rdfxml"),

@@ -16,7 +16,6 @@ than ``LONGEST`` characters are left to the text search.
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,10 +210,9 @@ class SparqlStore:
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
         prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
-            result = self._pool.query(prepared.text, "json", "json", most_bytes=self._most_bytes)
+            return self._pool.query(prepared.text, most_bytes=self._most_bytes).table()
         except QueryError as error:
             raise self._error(error) from error
-        return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def _error(self, error: QueryError) -> Exception:
         name, reason = self._skb.meta.name, error.reason
