@@ -26,7 +26,7 @@ from kbnav.apps.cli.options import (
     Workers,
 )
 from kbnav.apps.cli.scores import print_scores, show_comparison
-from kbnav.apps.cli.terminal import Counter, print_json, stop_on_signals
+from kbnav.apps.cli.terminal import Counter, print_json, read_text, stop_on_signals
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
@@ -243,12 +243,7 @@ def _duration(seconds: float) -> str:
 
 def ids_in(path: Path | None) -> frozenset[str]:
     """The ids in a file, one a line. Raises UsageError where it cannot be read."""
-    if path is None:
-        return frozenset()
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
+    lines = read_text(path).split("\n") if path else ()
     return frozenset(name.strip() for name in lines if name.strip())
 
 
