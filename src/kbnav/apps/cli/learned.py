@@ -52,14 +52,13 @@ def planner(
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.open import open_planner, trained_for
-    from kbnav.planning.planners import read_description
-    from kbnav.planning.training import examples
+    from kbnav.planning.planners import matching_notes, open_planner
+    from kbnav.planning.training import examples, read_description
 
     settings = load(kb=kb, model=model, base_url=base_url)
     in_training: Variant | None = read_description(trained).get("matching") if trained else None
     how: Variant = matching or in_training or "hybrid"
-    for note in trained_for(trained, how) if trained else ():
+    for note in matching_notes(trained, how) if trained else ():
         print(f"note: {note}", file=sys.stderr)
     with open_skb(settings, "a planner") as opened:
         skb = opened.skb
@@ -67,7 +66,7 @@ def planner(
         asked = path_questions(find_dataset(questions))
         found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
     if as_json:
-        print_json({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}})
+        print_json({"matching": how, **asdict(found)})
         return
     print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
     if left_out := len(asked) - found.planner.questions:
