@@ -48,7 +48,7 @@ def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
 def row(entrant: Entrant, folder: Path, questions: Path, out: Path, limit: int) -> str:
     """Run, or go on with, one entrant on one SKB; its line of the table."""
     settings = Settings(kb=str(folder), model="offline", language="en", options=dict(entrant.options))
-    plan = EvaluationPlan(entrant.system, find_dataset(str(questions), settings.data), settings, limit=limit)
+    plan = EvaluationPlan(entrant.system, find_dataset(str(questions)), settings, limit=limit)
     run = out / entrant.label.replace(", ", "-").replace(" ", "-")
     evaluate(plan, run)
     scores, records = score_folder(run), list(read_saved_run(run).records.values())

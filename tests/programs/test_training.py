@@ -15,7 +15,7 @@ from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
-from kbnav.programs.train import GroupsFound, Order, Prices, read_groups, read_steps, train
+from kbnav.programs.train import GroupsFound, Order, read_groups, read_steps, train
 from kbnav.programs.writer import Brief
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
@@ -122,16 +122,6 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole:
             trained(whole, wanted=wanted)
 
 
-def test_a_folder_that_was_begun_by_another_rule_of_acceptance_is_not_gone_on_with(tmp_path: Path):
-    trained(tmp_path)
-    path = tmp_path / "training.json"
-    begun = json.loads(path.read_text())
-    del begun["acceptance"]  # as before there was a rule for ties
-    path.write_text(json.dumps(begun))
-    with pytest.raises(UsageError, match="another acceptance; choose another folder"):
-        trained(tmp_path)
-
-
 def test_more_steps_may_be_taken_later(tmp_path: Path):
     first = order()
     trained(tmp_path, wanted=replace(first, options=plan(steps=3)))
@@ -185,7 +175,7 @@ def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Pa
     found = train(
         order(cost=14.0),
         tmp_path,
-        workshop(Paid([program("bad")]), prices=Prices(writer=Price(prompt=2, completion=8))),
+        workshop(Paid([program("bad")]), price=Price(prompt=2, completion=8)),
         lambda: GroupsFound(groups),
     )
     assert {name: len(steps) for name, steps in found.steps.items()} == {"g1": 5, "g2": 2}

@@ -151,7 +151,6 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
         ({"base": nothing}, "there is no such folder"),
         ({"base": str(tmp_path / "empty")}, "no base"),
         ({"device": "quantum"}, "no device 'quantum'"),
-        ({"layers": 2}, "has 1 layers, not 2"),
         ({"negatives": ("vss=500",)}, "shop has not 500 documents that differ from the answers'"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -209,6 +209,12 @@ def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
     return all(skb.graph.has_edge(target, relation, source) for source, target in sample)
 
 
+def example_edge(skb: SKB, source: str, relation: str, target: str) -> tuple[str, ...]:
+    """The names of two nodes that such an edge links; empty where there is none."""
+    found = skb.graph.sample(skb.relation_number(relation), skb.type_range(source), skb.type_range(target), 1)
+    return tuple(skb.nodes.label(node) for node in found[0]) if found else ()
+
+
 def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
     """A path as the graph follows it: relation numbers, and the node numbers of the types met."""
     types = path.types[1:] or ("",) * len(path.hops)

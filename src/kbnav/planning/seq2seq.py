@@ -38,8 +38,7 @@ from kbnav.planning.paths import (
     parse_paths,
     path_text,
 )
-from kbnav.planning.planners import describe, fits, read_description, write_description
-from kbnav.planning.training import PlannerOptions
+from kbnav.planning.training import PlannerOptions, describe, fits, read_description, write_description
 from kbnav.prompts import render
 from kbnav.settings.plugins import missing
 

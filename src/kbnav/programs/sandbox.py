@@ -28,8 +28,6 @@ from kbnav.settings.plugins import needs
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-CHECKS = "type check"
-"""What ``Sandbox.check`` looks at."""
 LANGUAGE = (
     "It runs in a small interpreter of Python: no files, no network, no numpy, no `yield`; `re`, `math`, `json`, "
     "`collections`, `itertools`, `functools` and `datetime` can be imported. Names and types are checked before "

@@ -42,8 +42,6 @@ class DenseOptions(TrainingOptions):
 
     base: str = "roberta-base"
     """What the training begins with: a name on the Hugging Face hub, a folder, or minilm."""
-    layers: int = Field(default=0, ge=0)
-    """Layers of the base that are kept, evenly spread; 0: all."""
     two: bool = True
     """Two encoders, or one for questions and documents."""
     negatives: tuple[str, ...] = ("vss=20",)
@@ -71,7 +69,7 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
     documents = Documents(kb.skb, relations=relations)
     base_folder(options.base)
     miner = Miner(kb, documents, task.settings, read_sources(options.negatives), options.seed)
-    model = bi_encoder(options.base, machine[0], two=options.two, layers=options.layers, longest=options.longest)
+    model = bi_encoder(options.base, machine[0], two=options.two, longest=options.longest)
     base_sha256 = weights_sha256(model)
     work = Work(task, options, machine, base_sha256)
     args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=_routes(options, miner.count))
