@@ -125,7 +125,6 @@ class KAR:
         return Expansions(written, tails if self._options.with_neighbours else ())
 
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
-        """Entity parsing: what the query names, as documents the model writes for it."""
         prompt = render("kar/parse.md", query=query, structures=self._structures, names=self._names)
         reply = self._calls.ask(prompt, trace, purpose="parse entities", needed=False)
         named = entities(reply, tuple(self._structures))
@@ -134,7 +133,6 @@ class KAR:
         return named
 
     def _link(self, query: str, named: Sequence[Entity], trace: Trace) -> list[Linked]:
-        """Entity document retrieval: of the query itself first, then of what it names."""
         found = self._base.retrieve(query, self._options.documents, trace)
         with trace.step("linked_nodes", limit=self._options.documents, linking=self._options.linking) as seen:
             linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
@@ -181,7 +179,6 @@ class KAR:
         return [self._skb.type_range(kind)] if kind else None
 
     def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[tuple[str, int]]]:
-        """Relation propagation, filtering and triples, by the node they begin at: links as text, and the other end."""
         by_name, limit = "drf" in self._options.without, self._options.neighbours
         with trace.step("document_triples", limit=limit, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
@@ -202,7 +199,6 @@ class KAR:
         return relations
 
     def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[tuple[str, int]]]) -> Iterator[str]:
-        """The document triples as lines, node by node; each document is written out where it comes first."""
         given: dict[int, int] = {}
 
         def document(node: int) -> str:
@@ -240,7 +236,6 @@ class KAR:
 
 
 def _spread(skb: SKB, start: int, count: int) -> list[str]:
-    """Names from the beginning, the middle and the end of a type's nodes."""
     few = min(_EXAMPLES, count)
     return [skb.nodes.label(start + count * part // few) for part in range(few)]
 
@@ -301,7 +296,6 @@ class Surroundings:
         return Chosen(tuple(triples), len(found), cut)
 
     def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
-        """How far each node is from one, -1 where it is not reached; and whether edges were left out."""
         distance = np.full(self._graph.nodes, -1, np.int8)
         distance[node] = 0
         level, cut = np.array([node], np.int32), False
@@ -341,7 +335,6 @@ class Surroundings:
 
 
 def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:
-    """The places of the ``k`` highest scores, highest first, equal ones in order."""
     places = np.arange(len(scores))
     if k < len(scores):
         cut = np.partition(scores, len(scores) - k)[len(scores) - k]

@@ -146,7 +146,6 @@ class Builder:
         )
 
     def _between(self, seeds: Ints, cosines: Any) -> Ints:
-        """Neighbours of the seeds, within the hops, that join most of them and are nearest to the question."""
         room = max(0, self._most - len(seeds))
         chosen = np.zeros(0, np.int64)
         frontier = seeds

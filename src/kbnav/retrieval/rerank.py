@@ -93,7 +93,6 @@ class Rerank:
         return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
-        """The model's scores with what the rank adds, as in STaRK's code."""
         whole = [
             (score or 0.0) + self._options.rank_weight * (len(nodes) - place) / len(nodes)
             for place, score in enumerate(scores)

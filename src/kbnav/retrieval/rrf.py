@@ -83,7 +83,6 @@ class RRF:
         return as_ranking(self._skb, hits)
 
     def _asked(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:
-        """The rankings by the places of the systems, which are asked side by side and recorded in their order."""
         traces = [Trace() for _ in self._systems]
         pool = ThreadPoolExecutor(len(self._systems), thread_name_prefix="kbnav-rrf")
         try:
