@@ -534,6 +534,7 @@ class PlanFuse:
     """See the module."""
 
     name = "plan-fuse"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
@@ -543,11 +544,6 @@ class PlanFuse:
         self._ranges = candidate_ranges(kb.skb, options)
         self._card, planner, telling, self._weights = load(self._folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """See ``refuse_seen``."""

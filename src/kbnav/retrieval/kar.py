@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ class KAR:
     name = "kar"
 
     def __init__(
-        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Similarity, options: KAROptions
+        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Meaning | Words, options: KAROptions
     ) -> None:
         """``base`` retrieves the documents of the query itself; ``similarity`` those of entities, and neighbours."""
         self.prompts: Mapping[str, str] = prompt_hashes("kar")
@@ -342,22 +342,6 @@ def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     return places[np.argsort(-scores[places], kind="stable")][:k]
 
 
-class Similarity(Protocol):
-    """Scores of documents and of names. Calls are made from several threads at once."""
-
-    def documents(self, query: str) -> Scorer:
-        """Scores nodes by their documents, which are not encoded for it."""
-        ...
-
-    def names(self, query: str) -> Scorer:
-        """Scores nodes by their names (KAR's ablation without document-based relation filtering)."""
-        ...
-
-    def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """For each text the nodes in its place whose documents are most like it."""
-        ...
-
-
 class Meaning:
     """By cosines of vectors: those of documents are the stored ones."""
 
@@ -365,11 +349,11 @@ class Meaning:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:
-        """See ``Similarity``. One pass over all vectors is cheaper than to gather the rows of most of them."""
+        """Scores nodes by their documents, in one pass over all vectors."""
         return self._index.scorer(self._index.embed(query))
 
     def names(self, query: str) -> Scorer:
-        """See ``Similarity``. Names are encoded each time: slow behind hubs."""
+        """Scores nodes by their names (KAR's ablation), which are encoded each time: slow behind hubs."""
         vector = self._index.embed(query)
 
         def score(nodes: NodeNumbers) -> Scores:
@@ -383,7 +367,7 @@ class Meaning:
         return score
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """See ``Similarity``; the texts are encoded together."""
+        """For each text the nodes in its place whose documents are most like it; texts are encoded together."""
         if not texts:
             return []
         vectors = self._index.encoder.encode(texts)
@@ -404,27 +388,27 @@ class Words:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         scores = np.zeros(len(self._skb.nodes), np.float32)
         hits = self._index.search(query, limit=_WORD_HITS, name_weight=0.0)
         scores[[node for node, _ in hits]] = [score for _, score in hits]
         return lambda nodes: scores[nodes]
 
     def names(self, query: str) -> Scorer:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         return lambda nodes: np.array(
             relevance(query, [self._skb.nodes.label(node) for node in nodes.tolist()]), np.float32
         )
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         return [
             self._index.search(text, limit=limit, ranges=ranges, among=among)
             for text, (ranges, among) in zip(texts, places, strict=True)
         ]
 
 
-def similarity_for(skb: SKB, base: str) -> Similarity:
+def similarity_for(skb: SKB, base: str) -> Meaning | Words:
     """The vectors; BM25 where it is the base retriever, and where there are no vectors.
 
     Raises UsageError where the SKB has neither.

@@ -59,12 +59,8 @@ class Rerank:
 
     def __init__(self, skb: SKB, first: Retriever, calls: ModelCalls, options: RerankOptions) -> None:
         self._skb, self._first, self._calls, self._options = skb, first, calls, options
+        self.stages = (first,)
         self.prompts: Mapping[str, str] = {**first.prompts, **prompt_hashes("rerank")}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``refuse_seen``."""
-        return (self._first,)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. A node whose score cannot be read counts as scored 0; those not scored follow in order.
