@@ -131,7 +131,7 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
 
 def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
     wanted = order()
-    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), Usage(), 3.0)
+    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), 3.0)
     found = train(
         order(cost=3.0),
         tmp_path,
