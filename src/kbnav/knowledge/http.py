@@ -220,7 +220,8 @@ class HttpClient:
         except requests.exceptions.SSLError as error:
             raise untrusted(request.url, _reason(error)) from error
         except requests.RequestException as error:
-            if is_query and _is_silence(error):
+            silent = any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
+            if is_query and silent and not isinstance(error, requests.ConnectTimeout):
                 raise QueryTimeout(TIMED_OUT) from error
             raise Again(ServiceError(f"{host} cannot be reached: {_reason(error)}")) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -258,7 +259,7 @@ def send(session: requests.Session, request: requests.Request, timeout: float) -
     Any other place is one that nobody has named: following would let a service have requests made in this machine's
     network, or have credentials sent there. Raises BadResponse for such a redirect, and what requests raises.
     """
-    request.auth = request.auth or _no_other_credentials
+    request.auth = request.auth or (lambda made: made)  # else a password of .netrc would go with it
     for _ in range(MOST_REDIRECTS + 1):
         made = session.prepare_request(request)
         url = str(made.url)
@@ -271,11 +272,6 @@ def send(session: requests.Session, request: requests.Request, timeout: float) -
         target = redirect_target(url, location, str(request.method))
         request = requests.Request("GET", target, request.headers, auth=request.auth)
     raise BadResponse(f"{host_of(url)} sends the request on more than {MOST_REDIRECTS} times")
-
-
-def _no_other_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keeps requests from sending a password of ``.netrc`` in place of the credentials of the settings."""
-    return request
 
 
 def redirect_target(url: str, location: str, method: str = "GET") -> str:
@@ -331,13 +327,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__context__
-
-
-def _is_silence(error: requests.RequestException) -> bool:
-    """Whether an answer did not come in time; that no connection was made in time is another thing."""
-    if isinstance(error, requests.ConnectTimeout):
-        return False
-    return any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
 
 
 def _reason(error: BaseException) -> str:

@@ -120,7 +120,7 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
         return closing(open_endpoint(settings, name, settings.sparql[name]))
     if _is_url(name):
         return closing(_at_url(settings, name))
-    if name == "mini" or _is_mirror(Path(name)):
+    if name == "mini" or ((Path(name) / META).is_file() and (Path(name) / NAMES).exists()):
         return _mirror(settings, queries)
 
     from kbnav.knowledge.skb.lance.tables import is_lance
@@ -143,10 +143,6 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
 
 def _is_url(name: str) -> bool:
     return name.startswith(("http://", "https://"))
-
-
-def _is_mirror(folder: Path) -> bool:
-    return (folder / META).is_file() and (folder / NAMES).exists()
 
 
 def is_skb(folder: Path) -> bool:

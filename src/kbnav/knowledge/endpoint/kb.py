@@ -247,16 +247,14 @@ class EndpointKB:
             raise UnknownId(f"nothing here uses {self._data.prefixes.short(iri)}: search for the relation by its name")
         view = self._data.view([iri, *_iris(table)], _code(language))
         seen: set[tuple[str, str]] = set()
-        first: list[tuple[Term, Term]] = []
-        later: list[tuple[Term, Term]] = []
+        uses: list[tuple[bool, Term, Term]] = []
         for subject, value in ((row[0], row[1]) for row in table.rows):
             if subject and value and subject.type == "uri":
                 ends = {("subject", subject.value), ("value", value.value)}
-                (later if ends & seen else first).append((subject, value))
+                uses.append((bool(ends & seen), subject, value))
                 seen |= ends
-        relation = view.entity(iri, kind="property")
-        chosen = (first + later)[:limit]
-        return tuple(Example(view.entity(one.value), relation, view.value(other)) for one, other in chosen)
+        relation, chosen = view.entity(iri, kind="property"), sorted(uses, key=lambda use: use[0])[:limit]
+        return tuple(Example(view.entity(one.value), relation, view.value(other)) for _, one, other in chosen)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""

@@ -74,15 +74,25 @@ def collect(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with closing(_begun(part, asked)) as file:
+
+            def count() -> int:
+                return int(file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
+
+            names = count()
             for table, last, behind in _pages(select, file, [*predicates, *ALIASES], page):
                 rows = {
                     (row[0].value, row[1].value) for row in table.rows if row[0] and row[1] and row[1].value.strip()
                 }
                 with file:
-                    _add(file, sorted(rows))
+                    for iri, text in sorted(rows):
+                        words = split_words(text)
+                        key = "".join(map(fold, words))
+                        added = file.execute("INSERT OR IGNORE INTO name VALUES (NULL, ?, ?, ?)", (iri, text, key))
+                        if added.rowcount:
+                            own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
+                            file.executemany("INSERT INTO word VALUES (?, ?)", [(one, added.lastrowid) for one in own])
                     file.execute("UPDATE paging SET last = ?, behind = ?", (last, behind))
-                tell(_count(file), last)
-            names = _count(file)
+                tell(names := count(), last)
         part.replace(out)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"{out}: the names cannot be kept there: {error}") from error
@@ -127,21 +137,6 @@ def _pages(
         end = table.rows[-1][0]
         newest = end.value if end else last
         yield table, newest, ">" if newest == last else ">="
-
-
-def _add(file: sqlite3.Connection, names: Sequence[tuple[str, str]]) -> None:
-    for iri, text in names:
-        words = split_words(text)
-        key = "".join(map(fold, words))
-        added = file.execute("INSERT OR IGNORE INTO name (iri, text, key) VALUES (?, ?, ?)", (iri, text, key))
-        if added.rowcount:
-            own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
-            file.executemany("INSERT INTO word VALUES (?, ?)", [(word, added.lastrowid) for word in own])
-
-
-def _count(file: sqlite3.Connection) -> int:
-    [(number,)] = file.execute("SELECT COUNT(*) FROM name")
-    return int(number)
 
 
 def open_names(path: Path) -> Names:

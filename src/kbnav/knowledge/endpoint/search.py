@@ -47,7 +47,14 @@ def by_label(
     select: Select, phrase: str, predicates: Sequence[str], code: str, dialect: Callable[[], Dialect]
 ) -> list[Match]:
     """Things by their labels. Raises QueryTimeout, with what helps, where the endpoint cannot look inside labels."""
-    exact = _matches(select(_exact_query(phrase, predicates, code)), phrase, named=True) if predicates else []
+    spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
+    tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
+    literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
+    query = (
+        f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
+        f"?s ?p ?l . FILTER(isIRI(?s)) }} LIMIT {_CANDIDATES}"
+    )
+    exact = _matches(select(query), phrase, named=True) if predicates else []
     wanted = phrase_words(phrase)
     if not wanted:
         return exact
@@ -82,36 +89,20 @@ def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchR
     return SearchResult((), rung="shorter", matched=part, dropped=left), alike
 
 
-def _exact_query(phrase: str, predicates: Sequence[str], code: str) -> str:
-    """SPARQL for the columns ``s`` and ``l``: things whose whole label is the phrase, in any of some spellings."""
-    spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
-    tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
-    literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
-    return (
-        f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
-        f"?s ?p ?l . FILTER(isIRI(?s)) }} LIMIT {_CANDIDATES}"
-    )
-
-
-def _containing_query(words: Sequence[str], predicates: Sequence[str]) -> str:
-    """SPARQL for the columns ``s`` and ``l``: labels that hold any of the words, those with most of them first."""
-    text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
-    held = [f"CONTAINS({text}, {text_literal(word)})" for word in words]
-    parts = " + ".join(f"IF({one}, 1, 0)" for one in held)
-    edges = f"VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l" if predicates else "?s a ?l"
-    return (
-        f"SELECT ?s ?l (({parts}) AS ?n) WHERE {{ {edges} . FILTER({' || '.join(held)}) FILTER(isIRI(?s)) }} "
-        f"ORDER BY DESC(?n) STRLEN(STR(?l)) LIMIT {_CANDIDATES}"
-    )
-
-
 def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str], dialect: Dialect) -> AnswerTable:
     """Labels that hold the words: by the engine's text index where it has one, else by reading labels.
 
     An index is asked for all words together and, where nothing has them all, for each by itself. Raises as the query.
     """
     if not (dialect.text and predicates):
-        return select(_containing_query(wanted, predicates))
+        text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
+        held = [f"CONTAINS({text}, {text_literal(word)})" for word in wanted]
+        parts = " + ".join(f"IF({one}, 1, 0)" for one in held)
+        names = f"VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l" if predicates else "?s a ?l"
+        return select(
+            f"SELECT ?s ?l (({parts}) AS ?n) WHERE {{ {names} . FILTER({' || '.join(held)}) FILTER(isIRI(?s)) }} "
+            f"ORDER BY DESC(?n) STRLEN(STR(?l)) LIMIT {_CANDIDATES}"
+        )
     edges = [f"<{one}>" for one in predicates]
 
     def ask(phrase: str) -> AnswerTable:

@@ -169,7 +169,6 @@ class NodeMatcher:
         ]
 
     def _meant(self, span: _Span, names: NameIndex) -> list[Match]:
-        """The nodes of a name, none where the span does not mean it."""
         if not span.quoted and (
             span.size < 2
             or all(key.isdecimal() for key in span.keys)
@@ -193,7 +192,6 @@ class NodeMatcher:
         return match.how != "exact", other, -self._skb.graph.degree(match.number)
 
     def _is_short(self, node: int, key: str) -> bool:
-        """Whether all names by which a node was found are abbreviations."""
         found = [name for name in self._names(node) if normalise(name) == key]
         return all(name.isupper() and not any(char.isdecimal() for char in name) for name in found)
 
@@ -232,7 +230,6 @@ def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
 
 
 def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
-    """Whether a part of the text overlaps one of others."""
     return any(start < span[1] and span[0] < end for start, end in others)
 
 
@@ -266,12 +263,10 @@ def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int,
 
 
 def _spaced(text: str) -> tuple[str, ...]:
-    """The parts of a text between spaces, normalised."""
     return tuple(normalise(part) for part in text.split())
 
 
 def _spans(question: str, names: NameIndex) -> Iterator[_Span]:
-    """Every span of the question that spells a name."""
     words = list(_words(question))[:_LONGEST_QUESTION]
     keys, lasts = [word.key for word in words], [word.last for word in words]
     for first, word in enumerate(words):

@@ -63,7 +63,8 @@ class VectorSearch(ABC):
         """Numbers of a vector."""
         self.encoder_name = encoder_name
         self._folder, self._encoder = folder, encoder
-        self._embedded = lru_cache(_EMBEDDED)(self._embed)
+        self.embed = lru_cache(_EMBEDDED)(self._embed)
+        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
 
     @property
     def encoder(self) -> Encoder:
@@ -79,10 +80,6 @@ class VectorSearch(ABC):
                 )
             self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
         return self._encoder
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
-        return self._embedded(text)
 
     def _embed(self, text: str) -> Vectors:
         vector: Vectors = encode_queries(self.encoder, [text])[0]
@@ -248,7 +245,6 @@ def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> V
 
 
 def _mapped_hashes(folder: Path, count: int, mode: Mode = "r") -> Hashes:
-    """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
     array: Hashes = load(folder / HASHES_FILE, mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
         raise ValueError(f"{HASHES_FILE} is {array.dtype} {array.shape}, not the hashes of {count} texts")
@@ -333,8 +329,6 @@ def text_hash(text: str) -> bytes:
 
 
 class _Writer:
-    """The files of a build under way. The vectors' file is made when their length is known."""
-
     def __init__(self, folder: Path, encoder_name: str, count: int) -> None:
         """Go on with what is in the folder where it fits; what does not is overwritten."""
         self._folder, self._encoder_name, self._count = folder, encoder_name, count
@@ -423,7 +417,6 @@ class Reused:
 
 
 def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path | None, progress: Progress) -> LSA:
-    """The fitted encoder of a build, in its folder before any vector is."""
     fitted = next((place for place in (folder, previous) if place is not None and (place / LSA_FILE).is_file()), None)
     if fitted is not None:
         encoder = LSA.load(fitted)

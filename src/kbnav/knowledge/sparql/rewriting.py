@@ -254,20 +254,6 @@ def rewrite_dates(text: str, dialect: Dialect) -> str:
     """
     if not dialect.days:
         return text
-    text = _midnights(text)
-    put: defaultdict[int, str] = defaultdict(str)
-    for expression in parse_query(text).expressions:
-        for node in nodes_of(expression.node):
-            if isinstance(node, Call) and node.name == "-" and len(node.arguments) == 2:
-                right = node.arguments[1]
-                if not (isinstance(right, Value) and right.text[:1].isdigit()):
-                    put[node.place.start] += f"<{dialect.days}>("
-                    put[node.place.end] += ")"
-    return edited(text, {(offset, offset): new for offset, new in put.items()})
-
-
-def _midnights(text: str) -> str:
-    """``"2000-01-01"^^xsd:date`` and its like as times at midnight UTC."""
     edits, tokens = {}, tokenize(text)
     declared = declared_prefixes(tokens)
     for token, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -278,7 +264,16 @@ def _midnights(text: str) -> str:
                 written += "T00:00:00"
             if _TIME.fullmatch(written):
                 edits[token.start, kind.end] = f'"{written}Z"^^<{_XSD}dateTime>'
-    return edited(text, edits)
+    text = edited(text, edits)
+    put: defaultdict[int, str] = defaultdict(str)
+    for expression in parse_query(text).expressions:
+        for node in nodes_of(expression.node):
+            if isinstance(node, Call) and node.name == "-" and len(node.arguments) == 2:
+                right = node.arguments[1]
+                if not (isinstance(right, Value) and right.text[:1].isdigit()):
+                    put[node.place.start] += f"<{dialect.days}>("
+                    put[node.place.end] += ")"
+    return edited(text, {(offset, offset): new for offset, new in put.items()})
 
 
 # The label service. It runs after everything else in its group, once for each row. So does what takes its place at the

@@ -9,7 +9,7 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
@@ -429,9 +429,6 @@ class _Parser:
     def _since(self, start: int) -> Place:
         return Place(start, self._tokens[self._at - 1].end)
 
-    def _variable(self) -> str:
-        return "?" + self._take().text[1:]
-
     # Query forms
 
     def query(self) -> Query:
@@ -496,7 +493,7 @@ class _Parser:
             if self._is("*"):
                 star = Place(self._take().start, self._tokens[self._at - 1].end)
             elif self._next().kind == "variable":
-                variables.append(self._variable())
+                variables.append(self._term())
             elif self._is("("):
                 expressions.append(self._expression())
                 variables += filter(None, [expressions[-1].variable])
@@ -723,7 +720,7 @@ class _Parser:
         if self._accept("("):
             node = self._either()
             if self._accept("AS"):
-                variable = self._variable()
+                variable = "?" + self._take().text[1:]
             self._expect(")")
         else:
             node = self._operand()
@@ -762,16 +759,14 @@ class _Parser:
             node = self._either()
             self._expect(")")
             return node
-        if self._accept("NOT"):
+        if self._is("NOT", "EXISTS"):
+            negated = self._accept("NOT")
             self._expect("EXISTS")
-            group = Exists(self._group())
-            return Call("!", (replace(group, place=self._since(start)),), place=self._since(start))
-        if self._accept("EXISTS"):
-            group = Exists(self._group())
-            return replace(group, place=self._since(start))
+            exists = Exists(self._group(), self._since(start))
+            return Call("!", (exists,), place=exists.place) if negated else exists
         token = self._next()
         if token.kind == "variable":
-            return Value(self._variable(), self._since(start))
+            return Value(self._term(), self._since(start))
         if token.kind in ("string", "number") or token.is_word("TRUE", "FALSE"):
             return Value(self._literal(), self._since(start))
         if token.kind not in ("word", "iri", "name"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, reduce
 from importlib import resources
 from typing import Any
@@ -85,10 +85,6 @@ class Line:
         """The line with what is below it behind, by semicolons."""
         return " ".join(filter(None, (self.text, "; ".join(line.flat() for line in self.inner))))
 
-    def to_document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"text": self.text, "inner": [line.to_document() for line in self.inner]}
-
 
 @dataclass(frozen=True)
 class Verbalization:
@@ -108,8 +104,7 @@ class Verbalization:
 
     def to_document(self) -> dict[str, Any]:
         """As JSON: lines with ``text`` and ``inner`` lines, remarks, and what has no words."""
-        lines = [line.to_document() for line in self.lines]
-        return {"lines": lines, "remarks": [*self.remarks], "unsaid": [*self.unsaid]}
+        return asdict(self)
 
 
 def verbalize(

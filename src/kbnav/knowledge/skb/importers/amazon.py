@@ -47,8 +47,6 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Goods:
-    """The files of one category of goods."""
-
     name: str
     meta: Path
     reviews: Path
@@ -170,7 +168,6 @@ class AmazonSource:
             yield EdgeArrays(np.array(sources, np.int64), np.full(len(into), relation), into)
 
     def _numbers(self, losses: Losses) -> dict[str, int]:
-        """The products by asin, in the order of the metadata."""
         numbers: dict[str, int] = {}
         for goods in self._goods:
             for record in self._lines(goods.meta):
@@ -184,7 +181,6 @@ class AmazonSource:
         return numbers
 
     def _described(self, numbers: Mapping[str, int]) -> Iterator[tuple[Line, _Goods]]:
-        """The metadata of each product once, in the order of ``numbers``."""
         place = 0
         for goods in self._goods:
             for record in self._lines(goods.meta):
@@ -229,7 +225,6 @@ class AmazonSource:
                     into.add(products.numbers[line["asin"]], _picked(line, QUESTION))
 
     def _fields(self, record: Line, goods: _Goods, colours: Sequence[str]) -> dict[str, Any]:
-        """A product's document, but for its reviews and questions."""
         fields = {key: _cleaned(record[key]) for key in META if record.get(key) is not None}
         fields["global_category"] = goods.name.replace("_", " ")
         brand = _brand(_cleaned(record.get("brand") or ""))
@@ -256,7 +251,6 @@ def _category_list(path: Path) -> frozenset[str] | None:
 
 
 def _links(fields: Line) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The brand, the categories and the colours of a document."""
     return ([fields["brand"]] if "brand" in fields else []), fields.get("category", ()), fields.get("color", ())
 
 
@@ -283,7 +277,6 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def _cleaned(value: Any) -> Any:
-    """Texts without mark-up and surplus white space; keys of tables as ``product_dimensions``."""
     if isinstance(value, str):
         if "<" in value:
             value = _NO_TEXT.sub("", value)
