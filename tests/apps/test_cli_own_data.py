@@ -23,7 +23,7 @@ gas;Which gas glows red?;;neon;names
 @pytest.fixture
 def kbnav(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-16")
+    (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-8")
     return partial(Cli(monkeypatch, capsys), "eval")
 
 
