@@ -12,7 +12,7 @@ import typer
 
 from kbnav.apps.cli.evaluate import ids_in
 from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, load
-from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, stderr, stop_on_signals
+from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
 
 
@@ -79,7 +79,7 @@ def _word_stats(names: Sequence[str], tokens: int | None, as_json: bool) -> None
     found = []
     for name in names:
         if name.endswith((".txt", ".md")):
-            words = _read(Path(name)).split()
+            words = read_text(Path(name)).split()
         else:
             questions = find_dataset(name).questions
             words = [word for question in questions for word in question.text().split()]
@@ -116,13 +116,6 @@ def _threads(names: Sequence[str], as_json: bool) -> None:
     found = ((text[one.start : one.end], len(one.comments)) for text in texts for one in sections(text))
     lengths = conversation_lengths(found)
     emit(as_json, lengths, conversations_markdown(lengths).rstrip("\n"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
 def list_(as_json: Json = False) -> None:

@@ -22,7 +22,8 @@ from kbnav.errors import StopRun
 from kbnav.knowledge.connections import Deadlines, listening
 from kbnav.runs.database import alone, open_postgres
 from kbnav.runs.trajectory import versions
-from kbnav.sessions.session import postgres_sessions, sqlite_sessions
+from kbnav.sessions.checkpoints import shared_sessions
+from kbnav.sessions.session import serializer, sqlite_sessions
 from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpo
         with alone(pool):
             store = Store(PostgresDatabase(pool))
             store.set_up()
-            return store, postgres_sessions(pool)
+            return store, shared_sessions(pool, serializer())
     store = Store(stack.enter_context(open_sqlite(settings.home / DATABASE)), settings.home / "runs")
     store.set_up()
     return store, stack.enter_context(sqlite_sessions(settings.home))

@@ -51,7 +51,6 @@ from kbnav.knowledge.endpoint.data import (
 )
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
-from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -71,9 +70,6 @@ _LINE = re.compile(r"\bline (\d+)")
 _NO_VARIABLE = (
     "its table [sparql.NAME] in kbnav.toml needs credentials_variable: the environment variable that holds "
     "user:password, or a token"
-)
-_CALLS: frozenset[Capability] = frozenset(
-    ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
 )
 
 
@@ -111,7 +107,6 @@ def authorization(source: SparqlSource) -> str:
 
 
 def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
-    """What a call gives; where access is refused, the error says which variables hold the credentials, or are to."""
     try:
         return call()
     except CredentialsError as error:
@@ -122,6 +117,10 @@ def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
 
 class EndpointKB:
     """A SPARQL endpoint; ``http`` carries the policy, the credentials and the cache. Serves all threads."""
+
+    capabilities: frozenset[Capability] = frozenset(
+        ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
+    )
 
     def __init__(
         self,
@@ -142,11 +141,6 @@ class EndpointKB:
         self._source, self._services = source, services
         self._http = http
         self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """Everything but ``vector_query``."""
-        return _CALLS
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -196,7 +190,6 @@ class EndpointKB:
         return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
-        """Classes or properties by name, each with what is declared of it and how much it is used."""
         words = of(code)
         view = self._data.view([word.iri for word in words], code)
         is_property = of == self._data.properties
@@ -254,16 +247,14 @@ class EndpointKB:
             raise UnknownId(f"nothing here uses {self._data.prefixes.short(iri)}: search for the relation by its name")
         view = self._data.view([iri, *_iris(table)], _code(language))
         seen: set[tuple[str, str]] = set()
-        first: list[tuple[Term, Term]] = []
-        later: list[tuple[Term, Term]] = []
+        uses: list[tuple[bool, Term, Term]] = []
         for subject, value in ((row[0], row[1]) for row in table.rows):
             if subject and value and subject.type == "uri":
                 ends = {("subject", subject.value), ("value", value.value)}
-                (later if ends & seen else first).append((subject, value))
+                uses.append((bool(ends & seen), subject, value))
                 seen |= ends
-        relation = view.entity(iri, kind="property")
-        chosen = (first + later)[:limit]
-        return tuple(Example(view.entity(one.value), relation, view.value(other)) for one, other in chosen)
+        relation, chosen = view.entity(iri, kind="property"), sorted(uses, key=lambda use: use[0])[:limit]
+        return tuple(Example(view.entity(one.value), relation, view.value(other)) for _, one, other in chosen)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
@@ -273,7 +264,7 @@ class EndpointKB:
             prepared = prepare(sent, self._data.dialect, services=self._services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
-        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:
             table = self.select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
@@ -344,8 +335,7 @@ class EndpointKB:
         """See ``Shaped``; from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
-        shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
-        return shape
+        return self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``; of the first 5,000 edges."""
@@ -381,14 +371,7 @@ class EndpointKB:
         missing = add_prefixes(query, self._data.prefixes.all).removesuffix(query).strip()
         return f"{missing.replace(' PREFIX ', chr(10) + 'PREFIX ')}\n{query}" if missing else query
 
-    def vector_query(
-        self,
-        text: str,  # noqa: ARG002 - the protocol's, as all here
-        *,
-        kind: str = "item",  # noqa: ARG002
-        limit: int = 10,  # noqa: ARG002
-        language: str = "en",  # noqa: ARG002
-    ) -> Ranking:
+    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
         """See ``KnowledgeBase``. Raises BadArguments: an endpoint has no vectors."""
         raise BadArguments("vector_query: a SPARQL endpoint has no vectors: search for names")
 
@@ -448,7 +431,6 @@ def _entry(
 
 
 def _qualifiers(nested: AnswerTable, view: View) -> dict[str, list[tuple[Qualifier, ...]]]:
-    """What is said of each node without a name, by the predicate that leads to it."""
     nodes: dict[tuple[str, str], list[Qualifier]] = {}
     for predicate, node, edge, value in nested.rows:
         if predicate and node and edge and value and edge.value != TYPE:
