@@ -38,7 +38,6 @@ _SHAPED = 25
 """Properties of a class that are shown."""
 _UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
 """What values are called that have neither class nor datatype."""
-_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
@@ -70,7 +69,7 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
         properties: Ids of properties, with spaces between, to see with all their values and nothing else.
     """
     entry = context.kb.get_entry(entity_id, language=context.language)
-    wanted = [one for one in _SEPARATOR.split(properties) if one]
+    wanted = [one for one in re.split(r"[\s,;]+", properties) if one]
     if wanted:
         kb = context.kb
         ids = [found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])]

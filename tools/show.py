@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Ranking
+from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell
 from kbnav.knowledge.base import (
     ClassProfile,
     Entity,
@@ -296,13 +296,6 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
                 f"By property (^: coming in): {told}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
             )
     return "\n".join([*lines, *([neighborhood.note] if neighborhood.note else [])])
-
-
-def ranking_text(ranking: Ranking) -> str:
-    """Nodes with their scores, best first."""
-    if not ranking.nodes:
-        return "Nothing was found."
-    return "\n".join(f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes)
 
 
 _LEAST = 0.02

@@ -26,7 +26,6 @@ from kbnav.tools.show import (
     incoming_text,
     neighborhood_text,
     property_text,
-    ranking_text,
     rows_text,
     search_text,
     statement_lines,
@@ -306,7 +305,8 @@ def vector_query(context: Context, thought: str, text: str, kind: str = "item") 
             type of node.
     """
     ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
-    return Observation(ranking_text(ranking))
+    lines = [f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes]
+    return Observation("\n".join(lines) or "Nothing was found.")
 
 
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)

@@ -85,24 +85,6 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert second.ended(runs[2]["id"])["status"] == "done"
 
 
-def test_questions_of_a_knowledge_base_that_went_away_put_it_out_of_service_and_no_others(fresh_home: Path):
-    with Hanging() as gone:
-        served = Server(web_settings(fresh_home, "mini", gone.url, limits=Limits(retries=0)))
-    with served as server:
-        visit = Visit(server.url)
-
-        def ask(kb: str) -> tuple[str, str]:
-            told = visit("POST", "/api/ask", {"question": POLONIUM, "kb": kb}).json()
-            return told["status"], told["note"]
-
-        told = [ask(gone.key) for _ in range(4)]
-        assert {status for status, _ in told} == {"failed"}
-        assert ["cannot be reached" in note for _, note in told[:2]] == [True, True]
-        assert "is tried again in" in told[-1][1]
-        assert visit("GET", "/ready").json()["out_of_service"] == [gone.key]
-        assert ask("mini")[0] == "answered"
-
-
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):
     with Hanging() as hanging:
         settings = web_settings(

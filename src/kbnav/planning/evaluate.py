@@ -69,7 +69,6 @@ def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> Pla
 
 
 def _right(example: Example) -> dict[Hops, Hops]:
-    """Every right path, and the one that stands for all that count as one with it."""
     found: dict[Hops, Hops] = {}
     for gold in example.golds:
         for path in gold:

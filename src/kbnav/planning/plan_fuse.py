@@ -306,7 +306,6 @@ class Gatherer:
         return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
 
     def _shares(self, rest: str, among: Sequence[int]) -> Floats:
-        """How much of the words each node's document has, from 0 to 1."""
         places = {node: place for place, node in enumerate(among)}
         found, whole = np.zeros(len(among)), 0.0
         for word in dict.fromkeys(self._text.words(rest)):
@@ -335,7 +334,6 @@ def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def _scaled(scores: Mapping[int, float], among: Sequence[int]) -> Floats:
-    """Scores of nodes by the best of them, 0 of those that have none."""
     found = np.array([scores.get(node, 0.0) for node in among], np.float64)
     return found / found.max() if len(found) and found.max() > 0 else found
 
@@ -392,7 +390,6 @@ def train(
 
 
 def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Example]:
-    """The clauses of questions, with the paths that lead from their names to the answers."""
     schema, matcher = PathSchema.of(skb), NodeMatcher(skb, "exact")
     for question in questions:
         answers = _answers(skb, question)
@@ -424,7 +421,6 @@ def _answers(skb: SKB, question: LabelledQuestion) -> list[int]:
 
 
 def _words_and_documents(skb: SKB, question: LabelledQuestion) -> tuple[set[str], list[set[str]]]:
-    """The words of a question beside its names, and those of its answers' documents."""
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
     rest = unnamed(question.text, clauses(question.text, NodeMatcher(skb, "exact"), skb))
@@ -538,6 +534,7 @@ class PlanFuse:
     """See the module."""
 
     name = "plan-fuse"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
@@ -547,11 +544,6 @@ class PlanFuse:
         self._ranges = candidate_ranges(kb.skb, options)
         self._card, planner, telling, self._weights = load(self._folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """See ``refuse_seen``."""

@@ -60,8 +60,6 @@ class GraphRankOptions(RetrievalOptions):
 
 
 class _NamePaths(NamedTuple):
-    """The paths followed from one name, the best first, and how sure it is that it is one."""
-
     paths: Sequence[Path]
     weight: float
 
@@ -102,7 +100,6 @@ class GraphRank:
         return as_ranking(self._skb, hits)
 
     def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_NamePaths], str]:
-        """The query read, the paths to follow from its names, and what it says besides of a node that answers it."""
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
@@ -142,7 +139,6 @@ class GraphRank:
         )[:_PATHS]
 
     def _reached(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
-        """The best nodes at the paths' ends, with their scores."""
         with trace.step("follow", text=rest) as seen:
             reached = self._followed(followed)
             nodes = np.flatnonzero(reached)

@@ -189,7 +189,6 @@ class Miner:
         return [self._skb.number(node) for node in self._systems[name].retrieve(example.text, most).ids[:most]]
 
     def _random(self, example: Example) -> Iterator[int]:
-        """Random nodes of the types of the answers."""
         chance = random.Random(f"{self._seed} {example.id}")
         starts = self._skb.nodes.type_start
         types = sorted({self._skb.nodes.type_of(node) for node in example.answers})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
-    from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
-    from kbnav.settings.model import Settings
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
 
@@ -131,7 +128,7 @@ def evaluate(
 
     The p-values are those of a paired test by MRR.
     """
-    from kbnav.programs.evaluate import score_programs
+    from kbnav.programs.evaluate import case_study, score_programs
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, model=model, base_url=base_url)
@@ -139,7 +136,9 @@ def evaluate(
     with open_skb(settings, "programs") as opened:
         built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
         if case is not None:
-            print(_case(opened, settings, built, asked, case))
+            if (found := next((one for one in asked if one.id == case), None)) is None:
+                raise UsageError(f"there is no question {case!r} with gold nodes")
+            print(case_study(opened, settings, built, found))
             return
         scores = score_programs(built, asked)
     if as_json:
@@ -147,15 +146,6 @@ def evaluate(
         return
     for one in scores:
         print(one.line())
-
-
-def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
-    from kbnav.programs.evaluate import case_study
-
-    found = next((one for one in asked if one.id == case), None)
-    if found is None:
-        raise UsageError(f"there is no question {case!r} with gold nodes")
-    return case_study(kb, settings, built, found)
 
 
 def ended(step: Step) -> str:

@@ -231,6 +231,10 @@ def _train_planner(job: Job) -> None:
     from kbnav.planning.training import examples
 
     cut, how = 0, job.options
+
+    def print_epoch(epoch: Epoch) -> None:
+        print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
+
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
@@ -239,7 +243,7 @@ def _train_planner(job: Job) -> None:
         if job.kind is Kind.seq2seq:
             from kbnav.planning.seq2seq import Seq2Seq
 
-            _, cut = Seq2Seq.train(skb, found, job.out, how, _print_epoch)
+            _, cut = Seq2Seq.train(skb, found, job.out, how, print_epoch)
         else:
             from kbnav.planning.ranker import Ranker
 
@@ -256,10 +260,6 @@ def _train_planner(job: Job) -> None:
         *([LEFT_OUT.format(count=left_out)] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
-
-
-def _print_epoch(epoch: Epoch) -> None:
-    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
 
 
 def _train_programs(job: Job) -> None:

@@ -46,7 +46,8 @@ from kbnav.settings.model import Endpoints, Settings
 
 if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
-    from kbnav.knowledge.wikidata.services import Queries
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries
+    from kbnav.knowledge.wikidata.services import QueryService
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -82,7 +83,7 @@ class WikidataKB:
         self,
         endpoints: Endpoints,
         api: ActionApi,
-        queries: Queries,
+        queries: QueryService | LocalQueries,
         *,
         http: HttpClient | None = None,
         site: Site = WIKIDATA_SITE,

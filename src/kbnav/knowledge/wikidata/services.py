@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
@@ -53,23 +53,6 @@ def dialect_of(url: str, name: str = "auto") -> Dialect | None:
     if "qlever" in (urlsplit(url).hostname or ""):
         return DIALECTS["qlever"]
     return DIALECTS["wdqs"] if is_split(url) or is_loopback(url) else None
-
-
-class Queries(Protocol):
-    """What a Wikibase's queries are run by."""
-
-    @property
-    def engine(self) -> str:
-        """The name of the engine, for people."""
-
-    def run(self, query: str, *, language: str = "en") -> AnswerTable:
-        """The result of a model's or person's query."""
-
-    def select(self, query: str) -> AnswerTable:
-        """The rows of a query in standard SPARQL that kbnav made itself."""
-
-    def metered(self, meter: Meter) -> Queries:
-        """The same, its requests counted."""
 
 
 class QueryService:

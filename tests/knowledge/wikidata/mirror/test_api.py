@@ -57,6 +57,7 @@ def test_ids_that_do_not_exist_are_marked_and_the_others_come(api: Ask) -> None:
         ({"action": "wbsearchentities", "search": "a", "language": "en", "limit": "many"}, "badinteger"),
         ({"action": "query", "list": "search", "srsearch": "a " * 200}, "cirrussearch-query-too-long"),
         ({"action": "query", "list": "allpages"}, "badvalue"),
+        ({"action": "query", "list": "search", "srsearch": "insource:/a.c/"}, "badvalue"),
         ({"action": "wbeditentity", "id": "Q1", "data": "{}"}, "badvalue"),
     ],
 )
