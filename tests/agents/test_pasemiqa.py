@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.gog import gog_with
-from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
+from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
@@ -188,9 +188,6 @@ def test_without_vectors_texts_are_found_by_words_which_is_said(wordy, tmp_path)
     run, model = asked(wordy, tmp_path, says(("vector_query", {"text": "sea"})), finish("h3"), query="cosine")
     assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house; A red house by the sea."
     assert "vector_query finds nodes by what their documents say" in model.seen[0][0].text
-    offline = settings(tmp_path).model_copy(update={"model": "offline"})
-    found = ask(pasemiqa_offline(wordy, offline, Given((PlannedPath((), 1.0),))), "Which is a harbour?")
-    assert found.outcome.text == "Mew"
 
 
 def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
@@ -212,7 +209,6 @@ def test_the_plan_is_the_programs_and_offered_to_nobody(village, tmp_path):
     model, kept, chosen, planner = ScriptedModel(replies=[]), Script([]), settings(tmp_path), Given((OWNED,))
     agents = [
         pasemiqa_with(model, kept, None, village, chosen, planner),
-        pasemiqa_offline(village, chosen, planner),
         rog_with(kept, None, village, chosen, planner),
         tog_with(kept, None, village, chosen),
         gog_with(model, kept, None, village, chosen),
@@ -222,20 +218,21 @@ def test_the_plan_is_the_programs_and_offered_to_nobody(village, tmp_path):
         assert agent.tools.names[-1] == "finish"
 
 
-def test_without_a_trained_planner_there_is_no_plan_and_what_was_trained_is_a_ranker(village, tmp_path):
-    def offline(**options: str) -> Run:
-        chosen = settings(tmp_path, **options).model_copy(update={"model": "offline"})
-        return ask(build_agent(village, chosen, "pasemiqa"), QUESTION)
+def test_what_was_trained_is_a_ranker_and_must_be_there(village, tmp_path):
+    def planned(**options: str) -> Run:
+        chosen = settings(tmp_path, **options)
+        return ask(
+            pasemiqa_with(ScriptedModel(replies=[LOOK, finish("h1")]), Script([]), None, village, chosen), QUESTION
+        )
 
-    assert "plan" not in {step.call.tool for step in offline().path}
     with pytest.raises(UsageError, match="the planner ranker must be trained first: kbnav train ranker"):
-        offline(planner="ranker")
+        planned(planner="ranker")
     examples = [Example("What does Ann Reed own?", ("p1",), frozenset({"person"}), {PATH: 1.0})]
     Ranker.train(village.skb, encoder_of(village.skb), examples, epochs=2).save(tmp_path / "planner")
-    trained = offline(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
+    trained = planned(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
     assert (trained.call.tool, trained.call.arguments["notes"]) == ("plan", [])
     with pytest.raises(UsageError, match="the planner none is not trained; ranker and seq2seq are"):
-        offline(planner="none", trained="planner")
+        planned(planner="none", trained="planner")
 
 
 def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
@@ -255,12 +252,12 @@ def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(vill
     assert (nodes[2], notes[2]) == (["h1"], ["The question names no node; these answered the one before."])
 
 
-def test_offline_follows_the_plan_by_rule_or_does_without(village, tmp_path):
+def test_offline_it_is_the_skbs_policy_and_follows_no_plan(village, tmp_path):
     offline = settings(tmp_path, planner="none").model_copy(update={"model": "offline"})
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.system == "pasemiqa"
     assert "plan" not in {step.call.tool for step in run.path}
-    with pytest.raises(UsageError, match="the planner in-context asks a model"):
+    with pytest.raises(UsageError, match="the offline policy follows no plan"):
         build_agent(village, offline.model_copy(update={"options": {"planner": "in-context"}}), "pasemiqa")
 
 
