@@ -13,8 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from kbnav.evaluation.metrics import ranking_scores, ranks_in_lists, row_major
+from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
+from kbnav.evaluation.metrics.tables import row_major
 
 ROWS = 5_000
 RUNS = 3

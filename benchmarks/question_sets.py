@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import Any
 
 from kbnav import encoders
-from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import write_questions, write_splits
 from kbnav.evaluation.synthesis.wording import load_rewording, load_wording, reworded
 from kbnav.knowledge.skb.build import Options, build
@@ -151,7 +151,7 @@ def main() -> None:
             build(TableSource([folder / NODES], [folder / EDGES]), skb_folder, options)
         with SKB.open(skb_folder) as skb:
             wording = load_wording(name).model_copy(update={"without_text": False})  # every question has both parts
-            questions, report = synthesize(skb, Wanted(test=200, train=400, val=100), wording)
+            questions, report = synthesize(skb, SplitSizes(test=200, train=400, val=100), wording)
             if (folder / SOURCE).is_file():
                 report.made_of = json.loads((folder / SOURCE).read_bytes())
             out = chosen.out / "questions" / f"{name}.jsonl"

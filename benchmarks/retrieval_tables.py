@@ -141,7 +141,7 @@ def _run(plan: Plan, where: Path, name: str) -> Row:
         sum(bool(record.error) for record in saved.records.values()),
         scores.attempted.values,
         fmean(run.seconds for run in runs),
-        fmean(run.usage.calls + run.replayed.calls for run in runs),
+        fmean(run.usage.calls for run in runs),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -37,6 +38,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.page)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives to the end: the collector of garbage need not look at it again."""
+    gc.freeze()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors, as tests of servers wait for half of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -44,7 +44,6 @@ def main() -> int:
         "tests/knowledge/wikidata/test_kb.py",
         "tests/agents/test_recorded_runs.py",
         "tests/agents/test_recorded_walks.py",
-        "tests/retrieval/test_recorded_systems.py",
         "tests/programs/test_recorded_training.py",
     ]
     with tempfile.TemporaryDirectory() as home:

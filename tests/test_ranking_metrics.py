@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.metrics import AnswerRanks, ranking_scores, ranks_in_lists
+from kbnav.evaluation.metrics.ranking import AnswerRanks, ranking_scores, ranks_in_lists
 
 ALL = ("hit@1", "hit@3", "recall@3", "mrr")
 

@@ -25,14 +25,6 @@ def test_options_win_over_the_environment_and_that_over_the_file(empty_folder, m
     assert (settings.budget.steps, settings.budget.actions, settings.language) == (7, 30, "auto")
 
 
-def test_nested_settings_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("KBNAV_BUDGET__ACTIONS", "12")
-    monkeypatch.setenv("KBNAV_ENDPOINTS__SPARQL", "https://qlever.example.org/api/wikidata")
-    settings = load_settings()
-    assert settings.budget.actions == 12
-    assert settings.endpoints.sparql == "https://qlever.example.org/api/wikidata"
-
-
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KBNAV_API_KEY"])
 def test_a_key_is_read_from_the_environment_and_never_shown(monkeypatch, name):
     monkeypatch.setenv(name, "sk-nevertobeleft")

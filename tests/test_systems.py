@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
@@ -20,6 +18,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
+from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.evaluation.parts import mini_dataset
 
@@ -77,8 +76,6 @@ def crashing(kb, settings):
     return {}["gone"]
 
 listed = SystemEntry("anything", "The first nodes.", retriever, "retriever", kbs=("skb",))
-nothing = 3
-
 def wrong(kb, settings):
     return "neither"
 
@@ -108,17 +105,7 @@ def folder(mini_home: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
-        ended = 0
-        try:
-            main()
-        except SystemExit as end:
-            ended = int(end.code or 0)
-        out, error = capsys.readouterr()
-        return ended, out, error
-
-    return call
+    return Cli(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -191,11 +178,10 @@ def test_the_command_lists_them_and_the_options_of_one(kbnav):
     assert one["options"] == [about]
 
 
-def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder: Path, monkeypatch):
+def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder: Path):
     code, out, _ = kbnav("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?")
     assert (code, json.loads(out)["query"]) == (0, "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Who?\nWho else?\n\n"))
-    code, out, _ = kbnav("chat", "--system", "strange:agent")
+    code, out, _ = kbnav("chat", "--system", "strange:agent", typed="Who?\nWho else?\n\n")
     assert (code, out.count("every step:")) == (0, 2)
     mini_dataset(folder / "mini.jsonl")
     code, out, _ = kbnav(
@@ -241,18 +227,13 @@ def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):
     ("arguments", "said"),
     [
         (["ask", "--system", "spinahc"], "no agent 'spinahc'; did you mean 'spinach'?"),
-        (["ask", "--system", "zzz"], "no agent 'zzz'; known: spinach, skb, pasemiqa"),
         (["ask", "--system", "bm25"], "bm25 is a retriever: it ranks nodes and writes no answer; ask it by kbnav retr"),
-        (["ask", "--system", "strange:retriever", "--kb", "demo"], "strange:retriever is a retriever"),
         (["retrieve", "--system", "skb", "--kb", "demo"], "skb is an agent and no retriever; ask it by kbnav ask"),
-        (["retrieve", "--system", "strange:agent", "--kb", "demo"], "strange:agent is an agent and no retriever"),
         (["retrieve", "--system", "strange:listed", "--kb", "mini"], "the system strange:listed needs an SKB"),
         (["ask", "--system", "strange:agent", "--set", "hwo=1"], "there are: who; did you mean 'who'?"),
         (["ask", "--system", "strange:agent", "--set", "who=0"], "strange:agent: who: Input should be greater than"),
         (["ask", "--system", "nowhere:build"], "nowhere:build: there is no module 'nowhere', here or installed"),
         (["ask", "--system", "strange:agnet"], "strange has no 'agnet'; did you mean 'agent'?"),
-        (["ask", "--system", "strange:"], "strange:: strange has no ''"),
-        (["ask", "--system", "strange:nothing"], "strange:nothing: a int is neither a function that builds a system"),
         (["ask", "--system", "strange:wrong"], "strange:wrong builds a str, which is neither an Agent nor a Retriever"),
         (["ask", "--system", "strange:unclear"], "options of unclear must be of a subclass of Options"),
         (["ask", "--system", "broken:build"], "broken:build: broken needs nosuchpackage, which is not installed"),

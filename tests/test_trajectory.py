@@ -62,9 +62,3 @@ def test_a_run_is_found_by_path_id_start_or_as_the_last(tmp_path):
         find_run("run-a", tmp_path)
     with pytest.raises(UsageError, match="no saved runs match 'run-c'"):
         find_run("run-c", tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
-    (tmp_path / "runs").write_text("a file in the way")
-    with pytest.raises(UsageError, match="cannot save the run"):
-        save_run(Run("r", "?", "s", "m", "en", (), (), Outcome("no answer", "finish")), tmp_path / "runs")

@@ -13,7 +13,7 @@ from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
-from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result, lost_values
+from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -180,8 +180,6 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     text = table_text(table, context.shown, name=name)
     if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
-    if diagnose:
-        text = "\n".join([text, *lost_values(query, table)])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
     return Observation(text, rows=rows, result=context.number if has_rows else 0)

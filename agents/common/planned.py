@@ -77,7 +77,7 @@ class Planned:
             "notes": [*notes, *plan.notes],
         }
         thought = "Nodes by name." if self.planner is None else said_of(self.planner)
-        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.spent)
+        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""

@@ -74,7 +74,7 @@ def asker(calls: ModelCalls) -> Ask:
 
     def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
         trace = Trace()
-        return calls.ask(prompt, trace, purpose=purpose, temperature=temperature, sample=sample), trace.spent
+        return calls.ask(prompt, trace, purpose=purpose, temperature=temperature, sample=sample), trace.usage
 
     return ask
 

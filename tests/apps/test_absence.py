@@ -12,7 +12,7 @@ import kbnav
 from kbnav.answers.tables import Absence
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_record, print_answer
-from kbnav.apps.evidence import absence_text, phrases
+from kbnav.apps.evidence import phrases
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
@@ -62,11 +62,3 @@ def test_a_run_that_failed_says_that_a_service_did(mini_home: Path, mini_kb: Kno
         asked(mini_home, NO, {}, kb=Down())
     runs = sorted((mini_home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
     assert load_run(runs[-1]).outcome.absence == Absence("service failed")
-
-
-def test_every_language_has_every_kind():
-    english = vars(phrases("absence", "en"))
-    assert all(set(vars(phrases("absence", one))) == set(english) for one in ("de", "fr", "es"))
-    absence = Absence("asks wrongly", "It does.", "?x a ?y", "?y a ?x")
-    assert absence_text(absence, "de-at").endswith("was hier ist. It does. (?y a ?x)")
-    assert absence_text(absence, "zh") == f"{english['asks wrongly']} It does. (?y a ?x)"

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli import main
 from kbnav.settings.model import setting_names
+from tests.apps.parts import Cli
 
 
 @pytest.fixture
 def kbnav(mini_home, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, error = capsys.readouterr()
-        return int(ended.value.code or 0), out, error
-
-    return call
+    return Cli(monkeypatch, capsys)
 
 
 def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kbnav.apps.cli import main
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
+from tests.apps.parts import Cli
 
 QUESTIONS = """\
 id;question;sparql;answers;topic
@@ -21,22 +21,10 @@ gas;Which gas glows red?;;neon;names
 
 
 @pytest.fixture
-def kbnav(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "home").mkdir()
-    (mini_home / "mirrors").mkdir(exist_ok=True)
-    (tmp_path / "home" / "mirrors").symlink_to(mini_home / "mirrors")
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
+def kbnav(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-16")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kbnav", "eval", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, error = capsys.readouterr()
-        return int(ended.value.code or 0), out, error
-
-    return call
+    return partial(Cli(monkeypatch, capsys), "eval")
 
 
 def scores(folder: str) -> dict[str, float]:
@@ -102,14 +90,7 @@ def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(kbnav, tmp_path)
     [
         ("id,sparql\npolonium,SELECT ?x {}\n", "theirs.csv has queries: name by --kb what they are asked of"),
         ("id,answers\npolonum,Q1\n", "record 1: mine has no question 'polonum'; did you mean 'polonium'?"),
-        ("id,answers\npolonium,Q1\npolonium,Q2\n", "record 2: question polonium was predicted before"),
-        (
-            "id,prediction\npolonium,Q1\n",
-            "record 1: a prediction has one of sparql, answers, nodes; it has id, prediction",
-        ),
-        ("id,answers\n", "no predictions"),
         ("id,answers\npolonium,Q1\n", "the gold of tungsten is a query: give --gold, or --kb to run it on"),
-        ('id,answers\npolonium,"[1, {}]"\n', "answers are texts and numbers, or SPARQL JSON bindings; one is dict"),
     ],
 )
 def test_predictions_that_cannot_be_taken_are_one_line_and_exit_code_2(kbnav, tmp_path, content, message):

@@ -56,26 +56,12 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
     assert all(record["run"]["outcome"]["ranking"]["nodes"] for record in records)
 
 
-def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
-    asked = ("retrieve", "--system", "kar", "--kb", "demo", "--model", "offline")
-    for chosen in (("--set", "without=kg,drf"),):
-        run(*asked, *chosen, QUERY)
-        saved = load_run(find_run("last", home / "runs"))
-        assert saved.settings["options"]["without"] == ["kg", "drf"]
-        assert "document_triples" not in {step.call.tool for step in saved.path}
-    run(*asked, QUERY)
-    assert "document_triples" in {step.call.tool for step in load_run(find_run("last", home / "runs")).path}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--system", "bm26"), "no retriever .bm26.; did you mean .bm25."),
         (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
-        (("--system", "rerank", "--set", "top_v=none"), "rerank: top_v"),
-        (("--system", "vss", "--set", "without=kg"), "vss has no option 'without'"),
         (("--system", "kar", "--set", "without=rollback"), "kar: without"),
-        (("--system", "bm25", "--set", "relations"), "name=value"),
         (("--system", "bm25", "--set", "candidates=boat"), "no node type 'boat'"),
         (("--system", "rrf", "--set", "of=bm25,best"), "no retriever 'best'"),
         (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),

@@ -33,7 +33,6 @@ TURTLE = """\
 ex:a a ex:Lake ; rdfs:label "Mere" ; ex:flowsInto ex:b .
 ex:b a ex:Sea ; rdfs:label "Deep" .
 """
-QUESTION = "Which houses does Ann Reed own?"
 
 
 @pytest.fixture
@@ -93,29 +92,6 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
 
 
-def test_check_finds_a_flipped_byte_and_names_the_file(kbnav, tmp_path):
-    built(kbnav)
-    assert kbnav("skb", "info", "v.skb", "--check")[:2] == (0, "v.skb is whole\n")
-    (path,) = (tmp_path / "v.skb").glob("data-*/graph/out-nodes.npy")
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    code, out, error = kbnav("skb", "info", "v.skb", "--check")
-    assert (code, out) == (2, "")
-    assert "graph/out-nodes.npy" in error
-
-
-def test_update_replaces_adds_and_keeps_how_it_was_built(kbnav, tmp_path):
-    built(kbnav)
-    (tmp_path / "more.jsonl").write_text('{"id": "h3", "type": "house", "name": "Old Forge"}\n')
-    (tmp_path / "more.tsv").write_text("source\trelation\ttarget\np1\towns\th3\n")
-    code, out, _ = kbnav("skb", "update", "v.skb", "--nodes", "more.jsonl", "--edges", "more.tsv")
-    assert (code, out) == (0, "v.skb: 5 nodes, 4 edges\n")
-    assert "vectors: none; SPARQL: yes" in kbnav("skb", "info", "v.skb")[1]
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--json", QUESTION)
-    assert {node["name"] for node in json.loads(out)["ranking"]} == {"The Mill", "Long Barn", "Old Forge"}
-
-
 def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_path):
     built(kbnav)
     gone = [{"id": "h1", "deleted": True}, {"id": "p9", "deleted": True}, {"id": "p1", "name": "Ann Reed-Lisk"}]
@@ -134,49 +110,20 @@ def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_
     assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["h2"]
 
 
-def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path):
-    shop = "product_id;title;brand;category\n7;Lamp;Acme;light\n9;Chair;Sitwell;seat\n"
-    (tmp_path / "shop.csv").write_text(shop, encoding="latin-1")
-    (tmp_path / "shop.toml").write_text(
-        '[[table]]\nfile = "shop.csv"\nid = "product_id"\nname = "title"\ntype = "product"\n'
-        'edges = ["brand:made_by", "category"]\n'
-    )
-    (tmp_path / "s.skb" / "build").mkdir(parents=True)  # of another input
-    (tmp_path / "s.skb" / "build.lock").touch()
-    (tmp_path / "s.skb" / "build" / "progress.json").write_text('{"fingerprint": "x", "done": {"nodes": {}}}')
-    code, out, error = kbnav("skb", "build", "--tables", "shop.toml", "--out", "s.skb", "--encoder", "none")
-    assert (code, out) == (0, "s.skb: 6 nodes, 4 edges\n")
-    assert "unfinished" not in error
-    code, out, _ = kbnav("ask", "--kb", "s.skb", "--csv", "Which product is made by Sitwell?")
-    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["9"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["build", "--out", "v.skb"], "give records with --nodes"),
-        (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
         (["build", "--from", "rdf", "lakes.ttl", "--nodes", "n", "--out", "v.skb"], "do not go with --from rdf"),
-        (
-            ["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"],
-            "leave out --nodes and --edges",
-        ),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
-        (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
-        (["build", "--from", "primekg", ".", "--out", "v.skb"], "there is no kg.csv"),
-        (["build", "--from", "ogbn-mag", ".", "--out", "v.skb"], "there is no raw/relations here"),
         (["build", "--from", "amazon", ".", "..", "--out", "v.skb"], "give the one folder that the files of amazon"),
-        (["build", "--from", "stark", "a", "--edges", "e.tsv", "--out", "v.skb"], "do not go with --from stark"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
-        (["build", "--nodes", "none.jsonl", "--encoder", "none", "--out", "v.skb"], "none.jsonl"),
         (
             ["build", "--nodes", "torn.jsonl", "--encoder", "none", "--out", "v.skb"],
             "torn.jsonl, line 2, character 8: ",
         ),
         (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
-        (["info", "nowhere", "--check"], "is not an SKB: there is no such folder"),
-        (["update", "."], "is not an SKB"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import kbnav
-from kbnav.answers.tables import Absence, AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import app
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.knowledge.evidence import Evidence, Provenance
@@ -62,14 +62,6 @@ def test_a_page_fetches_nothing_and_nothing_in_it_acts():
     assert "found by" in text
     assert "no reference is stated" in text
     assert "a secret" not in shared_page([TOLD])
-
-
-def test_several_answers_are_one_page():
-    nothing = Outcome("no answer", "gave up", absence=Absence("not stated"))
-    other = SharedAnswer(replace(RUN, id="run-2", question="And then?", outcome=nothing))
-    text = shared_page([TOLD, other])
-    assert text.count("<article") == 2
-    assert "Nothing such is stated here." in text
 
 
 def test_a_citation_names_query_knowledge_base_date_and_versions():

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ def test_rows_are_scaled_to_length_one_and_zeros_stay(rows: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "word2vec", "openai", "openai:", "sentence-transformers", "MiniLM"])
+@pytest.mark.parametrize("name", ["", "word2vec", "openai:", "MiniLM"])
 def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name: str) -> None:
     with pytest.raises(UsageError, match=r"there are minilm, e5, lsa"):
         load(name)
@@ -119,12 +118,6 @@ def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts: list[str], 
     assert all(length == 0 or length == pytest.approx(1, abs=1e-5) for length in lengths)
 
 
-def test_lsa_fits_on_a_part_of_many_texts() -> None:
-    texts = (f"number {i % 997} in the series" for i in range(120_000))
-    encoder = LSA.fit(texts, dimensions=8)
-    assert np.linalg.norm(encoder.encode(["series number 5"])) == pytest.approx(1, abs=1e-5)
-
-
 # sentence-transformers
 
 
@@ -207,14 +200,11 @@ def test_a_busy_endpoint_is_asked_again(serve: Serve) -> None:
     ("reply", "error", "text"),
     [
         ((401, {"error": {"message": "bad key"}}), CredentialsError, "bad key"),
-        ((403, {"error": {"message": "not yours"}}), CredentialsError, "not yours"),
         ((500, {"error": {"message": "broken"}}), ServiceError, "broken"),
-        ((400, {"error": {"message": "too long"}}), ServiceError, "too long"),
         ((200, {"object": "list", "data": [], "model": "m"}), BadResponse, "openai:m"),
         ((200, {"data": [{"index": 1, "embedding": [1.0]}]}), BadResponse, "asked for 1"),
         ((200, {"data": [{"index": 0, "embedding": [None]}]}), BadResponse, "openai:m"),
         ((200, {"data": [{"index": 0, "embedding": "text"}]}), BadResponse, "openai:m"),
-        ((200, {"error": "odd"}), BadResponse, "openai:m"),
         ((200, b"<html>gateway</html>"), BadResponse, "openai:m"),
     ],
 )
@@ -233,13 +223,6 @@ def test_vectors_of_different_lengths_are_refused(serve: Serve) -> None:
 
     with pytest.raises(BadResponse, match="different lengths"):
         Endpoint("m", base_url=serve(answer).url).encode(["x"] * 100)
-
-
-def test_an_endpoint_that_is_down_is_a_service_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(ServiceError, match="openai:m"):
-        Endpoint("m", base_url=f"http://127.0.0.1:{port}", retries=0).encode(["x"])
 
 
 def test_openai_itself_needs_a_key() -> None:

@@ -22,15 +22,8 @@ COUNTS = {  # questions, with a gold query, with a stored answer, boolean answer
     "qald-9-plus-train": (371, 371, 0, 0),
     "qald-10": (394, 394, 394, 61),
     "wikiwebquestions-dev": (454, 454, 454, 0),
-    "wikiwebquestions-train": (2431, 2431, 0, 0),
-    "stark-amazon-train": (5910, 0, 0, 0),
-    "stark-amazon-val": (1548, 0, 0, 0),
     "stark-amazon-test": (1642, 0, 0, 0),
-    "stark-mag-train": (7993, 0, 0, 0),
-    "stark-mag-val": (2665, 0, 0, 0),
     "stark-mag-test": (2665, 0, 0, 0),
-    "stark-prime-train": (6162, 0, 0, 0),
-    "stark-prime-val": (2241, 0, 0, 0),
     "stark-prime-test": (2801, 0, 0, 0),
 }
 
@@ -139,11 +132,6 @@ def test_stark_split_must_name_questions_of_the_table(stark_folder: Path):
     write(stark_folder / "split" / "val.index", "7\n11\n")
     with pytest.raises(DataError, match=r"val\.index: 1 question ids are not in stark_qa\.csv, the first is 11"):
         load_stark("prime", stark_folder, split="val")
-    write(stark_folder / "split" / "val.index", "7\nseven\n")
-    with pytest.raises(DataError, match=r"record 2: 'seven' is not a question id"):
-        load_stark("prime", stark_folder, split="val")
-    with pytest.raises(UsageError, match="no STaRK knowledge base 'imdb'"):
-        load_stark("imdb", stark_folder)
 
 
 def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path: Path):
@@ -185,24 +173,15 @@ def test_own_questions(tmp_path: Path):
 GOOD = '{"id": "1", "question": "Q?", "sparql": "ASK { }"}'
 WRONG = [
     ("jsonl", GOOD + "\n{", r"record 2: not JSON"),
-    ("jsonl", GOOD + "\n[]", r"record 2: expected an object, found list"),
     ("jsonl", GOOD + "\n" + GOOD, r"record 2: the id '1' was used before"),
     ("jsonl", '{"id": true, "question": "Q?"}', r"record 1: 'id' is bool, expected str or int"),
-    ("jsonl", '{"id": "1", "question": {}}', r"record 1: 'question' needs a text"),
     ("jsonl", '{"id": "1", "question": "Q?", "answers": [{"x": 1}]}', r"record 1: the stored answer is not a SPARQL"),
-    ("jsonl", '{"id": "1", "question": "Q?", "answers": {"boolean": "yes"}}', r"record 1: a boolean answer is str"),
     ("jsonl", '{"id": "1", "question": "Q?", "nodes": [1.5]}', r"record 1: 'nodes' must be ids"),
     ("jsonl", "", r"no questions"),
     ("spinach", f"[{GOOD}, {{}}]", r"record 2: no field 'id'"),
-    ("spinach", '[{"id": "1", "question": " ", "sparql": "ASK"}]', r"record 1: 'question' is empty"),
-    ("spinach", '{"id": "1"}', r"expected a list of records, found dict"),
-    ("spinach", "[", r"not JSON"),
     ("qald-10", "{}", r"expected an object with 'questions'"),
     ("qald-10", '{"questions": [{"id": 1, "question": []}]}', r"record 1: a question without a text"),
-    ("qald-10", '{"questions": [{"id": 1, "question": [{"string": "Q?"}]}]}', r"record 1: a question without a lang"),
-    ("wikiwebquestions", GOOD[:-1] + ', "info": {"results": 3}}', r"record 1: the stored answer is not a SPARQL"),
     ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": ["x"]}', r"record 1: 'answer_ids' is not a list of node"),
-    ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": []}', r"record 1: a question without an answer"),
 ]
 
 
@@ -222,9 +201,6 @@ def test_wrong_csv_names_header_and_row(stark_folder: Path):
     write(table, "id,query,answer_ids\n1,Q?,[1]\n2,Q?,one\n")
     with pytest.raises(DataError, match="record 2: 'answer_ids' is not a list of node ids"):
         load_stark("mag", stark_folder)
-    write(table, 'id,query,answer_ids\n1,"Q?,[1]\n')
-    with pytest.raises(DataError, match="record 1: unexpected end of data"):
-        load_stark("mag", stark_folder)
 
 
 def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
@@ -234,16 +210,10 @@ def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
         load_dataset("wikiwebquestions-train", tmp_path)
     with pytest.raises(UsageError, match="no dataset 'spinach'"):
         load_dataset("spinach", tmp_path)
-    with pytest.raises(UsageError, match="no dataset format 'csv'"):
-        load_file("csv", tmp_path)
     cut = tmp_path / "q.jsonl.gz"
     cut.write_bytes(gzip.compress(b"x" * 1000)[:-20])
     with pytest.raises(DataError, match="cut off"):
         load_file("jsonl", cut)
-    latin = tmp_path / "latin.jsonl"
-    latin.write_bytes('{"id": "é"}'.encode("latin-1"))
-    with pytest.raises(DataError, match="not UTF-8 at byte 8"):
-        load_file("jsonl", latin)
 
 
 json_values = st.recursive(

@@ -28,7 +28,7 @@ from kbnav.evaluation.report import (
     markdown_report,
     run_records,
 )
-from kbnav.evaluation.report.data import CLASSES, error_class
+from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
@@ -102,20 +102,10 @@ def test_actions_of_the_published_runs_are_those_of_the_recordings(published, tr
         "15": numbers.count(15),
     }
     names = Counter(action["action_name"] for one in trajectories for action in one["actions"])
-    used = {use.tool: use.calls for use in run.tools}
+    used = {tool: calls for tool, calls, *_ in run.tools}
     assert used["execute_query"] == names["execute_sparql"]
     assert sum(used.values()) == names.total()
     assert (run.prompt_tokens, run.cost) == ((), None)
-
-
-def test_every_question_of_the_published_runs_has_a_section_with_all_it_did(published, trajectories):
-    page = Tags(html_report(published))
-    assert page.classes["question"] == 394
-    assert page.classes["step"] == sum(len(one["actions"]) for one in trajectories)
-    kinds = {bin_.label: bin_.count for bin_ in published.runs[0].kinds}
-    assert sum(kinds.values()) == 394
-    assert (kinds["missing"], kinds["right"]) == (7, round(0.6193 * 394))
-    assert kinds.keys() <= CLASSES.keys()
 
 
 RIGHT = "SELECT ?x { ?x wdt:P31 wd:Q5 ; wdt:P21 wd:Q1 }"
@@ -194,11 +184,10 @@ def test_runs_are_compared_where_they_can_be():
     other = costly_run()
     better = {**other.records, "q2": question("q2", answered(items("Q2")))}
     report = build_report({"a": costly_run(), "b": replace(other, records=better), "c": costly_run(sha="1")})
-    good, bad = report.against
-    assert good.comparison.questions == 3
-    assert good.comparison.metrics[0].test.difference.mean == pytest.approx(1 / 3)
-    assert bad.comparison is None
-    assert "different datasets" in bad.note
+    good, bad = report.against.values()
+    assert good.questions == 3
+    assert good.metrics[0].test.difference.mean == pytest.approx(1 / 3)
+    assert "different datasets" in bad
     assert "different datasets" in visible(html_report(report))
     assert "| b | 3 | F1 | 33.3 (0.0 to 100.0) | 1.0000 |" in markdown_report(report)
 
@@ -215,12 +204,6 @@ def test_a_run_of_rankings_is_reported_by_mrr():
     page = html_report(report)
     assert '<td class="right" title="seventh"><bdi>7</bdi></td>' in page
     assert "Hit@1" in visible(page)
-
-
-def test_a_run_of_which_nothing_was_reached_is_reported():
-    report = build_report({"a": saved([], GOLD)})
-    assert report.runs[0].actions == ()
-    assert "4 missing" in visible(html_report(report))
 
 
 # The page
@@ -314,12 +297,6 @@ def test_cells_that_the_gold_answer_has_are_marked_and_long_tables_cut():
     assert page.count('<td class="right"') == 1
     assert "universe (Q1)" in page
     assert "the first 50 of 70 rows" in page
-
-
-def test_declarations_of_standard_prefixes_are_left_out_of_shown_queries():
-    declared = f"PREFIX wd: <{WD}> PREFIX my: <http://example.org/> SELECT ?x {{ ?x my:a wd:Q1 }}"
-    page = html_report(build_report({"a": saved([question("q1", answered(items("Q1"), declared))], GOLD[:1])}))
-    assert ">PREFIX my: &lt;http://example.org/&gt; SELECT ?x { ?x my:a wd:Q1 }</pre>" in page
 
 
 def write(run: SavedRun, folder: Path) -> Path:

@@ -97,11 +97,6 @@ def test_it_stops_at_the_cost_of_the_whole_run(tmp_path):
     assert heard[-1].cost == 2.5
 
 
-def test_it_stops_at_the_time_of_this_part(tmp_path):
-    assert run_questions(Script(right).system, ASKED, tmp_path, limits=Limits(seconds=0.0)) == "time limit"
-    assert read_records(tmp_path) == {}
-
-
 def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
     stop = threading.Event()
 

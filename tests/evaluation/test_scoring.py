@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-
 import pytest
 
-from kbnav.answers.tables import AnswerTable, Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
@@ -85,50 +82,7 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
         compare_runs(one, dataset)
 
 
-@pytest.fixture(scope="module")
-def published(shared_data, tmp_path_factory):
-    recorded = shared_data / "spinach-qald10-runs"
-    folder = tmp_path_factory.mktemp("published")
-    import_spinach(
-        recorded / "predictions.json.gz",
-        load_dataset("qald-10", shared_data / "benchmarks"),
-        folder,
-        trajectories=recorded / "trajectories.json.gz",
-    )
-    return read_saved_run(folder)
-
-
-def test_the_published_predictions_score_as_published_and_per_question_as_stored(published, shared_data):
-    scores = score_run(published)
-    percent = {name: round(100 * value, 2) for name, value in scores.attempted.values.items()}
-    assert (scores.attempted.questions, percent) == (387, {"f1": 69.54, "em": 63.05})
-    percent = {name: round(100 * value, 2) for name, value in scores.all.values.items()}
-    assert (scores.all.questions, percent) == (394, {"f1": 68.31, "em": 61.93})
-    with gzip.open(shared_data / "spinach-qald10-runs" / "predictions.json.gz") as file:
-        stored = {one["question"]: one["f1"] for one in json.load(file)}
-    for one in scores.questions:
-        if one.status != "missing":
-            assert one.values["f1"] == pytest.approx(stored[published.gold[one.id].question], abs=1e-12)
-
-
-def test_the_published_trajectories_come_with_their_actions(published):
-    steps = [step for record in published.records.values() for step in record.run.steps]
-    counts = {tool: sum(step.call.tool == tool for step in steps) for tool in ("execute_query", "finish")}
-    assert len(steps) == 2523
-    assert counts == {"execute_query": 703, "finish": 358}
-    ended = [record.run.outcome.status for record in published.records.values()]
-    assert (ended.count("answered"), ended.count("best effort")) == (358, 29)
-    assert published.info.model == "gpt-4o"
-
-
 def test_an_import_of_questions_that_the_dataset_lacks_is_refused(shared_data, tmp_path):
     recorded = shared_data / "spinach-qald10-runs" / "predictions.json.gz"
     with pytest.raises(DataError, match=r"record 1: spinach-dev has no question"):
         import_spinach(recorded, load_dataset("spinach-dev", shared_data / "benchmarks"), tmp_path)
-
-
-def test_a_boolean_is_compared_with_a_boolean(tmp_path):
-    gold = {"a": AnswerTable(boolean=True), "b": AnswerTable(boolean=False)}
-    answers = {"a": AnswerTable(boolean=True), "b": table("Q1")}
-    scores = score_run(read_saved_run(saved_folder(tmp_path, gold, answers)))
-    assert [one.values["em"] for one in scores.questions] == [1.0, 0.0]

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
-from kbnav.evaluation.report.text import (
-    grouped,
-    groups_markdown,
-    systems_markdown,
-    systems_records,
-)
+from kbnav.evaluation.report.text import breakdown, breakdown_markdown
 from kbnav.evaluation.runner import begin_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Outcome, Run
@@ -63,22 +57,6 @@ def read(folders: list[str]) -> dict:
     return {Path(folder).name: read_saved_run(Path(folder)) for folder in folders}
 
 
-def test_systems_stand_by_datasets_with_what_they_took(runs):
-    systems = systems_records(read(runs))
-    first = systems[0]
-    assert (first["system"], first["dataset"], round(first["scores"]["mrr"], 4)) == ("one (m)", "made", 0.6667)
-    assert (first["dollars_a_question"], first["seconds"]) == (0.5, 2.0)
-    lines = systems_markdown(systems).splitlines()
-    assert lines[0].startswith("| System | made ")
-    assert lines[0].endswith("| own F1 | own EM |")
-    assert [line.split(" | ")[-1] for line in lines[2:4]] == ["100.0 |", "– |"]
-    assert "| one (m) | made | 3 | 2.00 ± 0.00 | 0.5000 |" in lines
-    assert "| two (m) | made | 3 | – | – |" in lines
-    assert "| one (m) | own | 1 | 4.00 | – |" in lines
-    with pytest.raises(UsageError, match="a and a2 are of one system and dataset"):
-        systems_records(read(runs[:1]) | {"a2": read_saved_run(Path(runs[0]))})
-
-
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
@@ -89,17 +67,14 @@ def test_systems_stand_by_datasets_with_what_they_took(runs):
 )
 def test_questions_by_what_they_are(runs, tmp_path, key, expected):
     found = read(runs[:2])
-    groups = grouped(found, load_file("jsonl", tmp_path / "made.jsonl"), key).groups
-    assert [(one.value, one.questions, *one.means.values()) for one in groups] == expected
-    shown = groups_markdown(grouped(found, load_file("jsonl", tmp_path / "made.jsonl"), key))
-    assert shown.splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
+    made = breakdown(found, load_file("jsonl", tmp_path / "made.jsonl"), key)
+    assert [(one["value"], one["questions"], *one["means"].values()) for one in made.groups] == expected
+    assert breakdown_markdown(made).splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
 
 
-def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypatch, capsys):
+def test_the_command_prints_them_and_says_what_is_wrong(runs, tmp_path, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
-    code, out, _ = kbnav("eval", "report", "--table", "a", "b", "c")
-    assert (code, out.splitlines()[2].startswith("| one (m) | ")) == (0, True)
     code, out, _ = kbnav("eval", "report", "a", "b", "--by", "shape", "--dataset", "made.jsonl")
     assert (code, out.splitlines()[2]) == (0, "| 1 | 1 | 100.0 | 0.0 |")
     code, out, _ = kbnav("eval", "report", "a", "--by", "shape", "--dataset", "made.jsonl", "--json")
@@ -115,6 +90,6 @@ def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypa
         ),
         (["a", "--dataset", "made.jsonl"], "--dataset goes with --by"),
     ):
-        code, out, error = kbnav("eval", "report", "--table", *arguments)
+        code, out, error = kbnav("eval", "report", *arguments)
         assert (code, out) == (2, "")
         assert message in error

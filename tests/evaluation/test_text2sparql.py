@@ -6,7 +6,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.metrics import text2sparql_scores
+from kbnav.evaluation.metrics.tables import text2sparql_scores
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
@@ -49,13 +49,6 @@ def test_a_file_of_the_challenge_is_read_with_its_languages_and_features(tmp_pat
     assert first.query.startswith("PREFIX v: <http://shop.example/vocab/>\nSELECT ?s")
     assert (first.meta["ordered"], second.meta["ordered"]) == (False, True)
     assert (third.text("en"), third.query) == ("Was ist der Sinn?", "")
-
-
-def test_the_published_half_of_ck25_is_read(shared_data):
-    dataset = load_file("text2sparql", shared_data / "ck25" / "questions-odd.yml")
-    assert len(dataset) == 25
-    assert [one.id for one in dataset.questions if one.meta["ordered"]] == ["27", "37"]
-    assert all(one.query for one in dataset.questions)
 
 
 def test_the_scores_are_those_of_trec_eval():

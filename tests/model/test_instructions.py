@@ -34,7 +34,7 @@ def test_an_instruction_in_data_chooses_no_calls_target(mini_kb: KnowledgeBase, 
     )
     state = {**start(ASKED, [], agent.settings.budget), "path": [looked]}
     end = agent.graph().invoke(state, context=agent.context(ASKED, "en", {}))
-    assert end["usage"].paid.calls >= 1
+    assert end["usage"].calls >= 1
     calls = [step.call for step in (*end["path"], *end["discarded"]) if step.call.tool != WORDS]
     assert calls[0] == looked.call
     told = json.dumps([call.arguments for call in calls[1:]])

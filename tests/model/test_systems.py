@@ -68,6 +68,5 @@ def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_
     first, again = Trace(), Trace()
     said = open_calls(settings).ask(HELLO, first, purpose="greeting")
     assert open_calls(settings).ask(HELLO, again, purpose="greeting") == said
-    assert (first.usage.calls, first.replayed.calls) == (1, 0)
-    assert (again.usage.calls, again.replayed.calls) == (0, 1)
-    assert again.replayed == first.usage
+    assert (first.usage.calls, first.usage.kept) == (1, 0)
+    assert (again.usage.calls, again.usage.kept) == (1, 1)

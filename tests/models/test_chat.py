@@ -60,13 +60,6 @@ def test_the_policy_samples_and_everything_else_does_not():
     assert "top_p" not in other
 
 
-def test_sampling_settings_can_be_left_to_the_endpoint():
-    with ModelStub([completion("hello")]) as stub:
-        settings = settings_for(stub, temperature=None, top_p=None)
-        ask(open_chat_model(settings, sampling=True), "hello")
-    assert not {"temperature", "top_p"} & set(stub.requests[0])
-
-
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
@@ -241,15 +234,11 @@ def test_refusals_are_recognised(reply):
             "does not know this model or path: The model `gpt-9`",
         ),
         (failure(400, "maximum context length is 8192 tokens"), PromptTooLong, "so much at once: maximum context"),
-        (failure(400, "request (9 tokens) exceeds the available context size"), PromptTooLong, "so much at once"),
         (failure(400, "unknown argument: top_p"), UsageError, "refused the request: unknown argument"),
         (failure(429, "Rate limit reached"), ServiceError, "keeps failing: Rate limit"),
         (failure(503, "Overloaded"), ServiceError, "keeps failing: Overloaded"),
-        (Canned(b"<html><body>Bad gateway</body></html>", 502, "text/html"), ServiceError, "keeps failing"),
         (Canned(b"<html><title>Sign in</title></html>", 200, "text/html"), BadResponse, "no completion"),
         (Canned(b'{"id": "chatcmpl-1", "choices": [{"ind'), BadResponse, "no completion"),
-        (Canned(b"{}"), BadResponse, "no completion"),
-        (Canned(b"[]"), BadResponse, "no completion"),
         (Canned(b""), BadResponse, "no completion"),
     ],
 )
@@ -265,11 +254,6 @@ def test_a_failure_that_passes_is_tried_again():
     with ModelStub([busy, busy, completion("done")]) as stub:
         text, usage = ask(open_chat_model(settings_for(stub, model_retries=3), sampling=False), "hello")
     assert (text, usage.calls, len(stub.requests)) == ("done", 1, 3)
-
-
-def test_openai_without_a_key_says_what_to_set():
-    with pytest.raises(CredentialsError, match="set OPENAI_API_KEY"):
-        open_chat_model(Settings(model="gpt-4o"), sampling=True)
 
 
 def test_cost_is_that_of_the_tokens_or_unknown():

@@ -165,4 +165,4 @@ def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) 
 
 def plan(**more: Any) -> ProgramsOptions:
     """Short trainings, with other options where they are given."""
-    return ProgramsOptions(**{"steps": 4, "batch": 8, "stages": (8, 16, 32), "significance": 0.05, **more})
+    return ProgramsOptions(**{"steps": 4, "batch": 8, **more})

@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import Outcome, Problem, Program
-from kbnav.programs.steps import Heat, History, Step, TrialRunner, curve, means
+from kbnav.programs.steps import Comparison, History, Step, TrialRunner, curve, means
 from kbnav.programs.train import Prices, ProgramsOptions, Task, train_group
 from kbnav.programs.writer import Brief, example_queries, next_action
 from kbnav.runs.trace import Trace
@@ -43,28 +43,15 @@ def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best()
     assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "improve"]
 
 
-def test_what_is_worse_on_the_batch_is_not_raced():
+def test_what_is_worse_on_the_batch_is_not_validated():
     runner = Runner()
     history, _ = run(ScriptedWriter([program("bad")]), plan(steps=1), runner)
     assert runner.runs == 8
-    assert history.steps[0].heats == ()
+    assert history.steps[0].compared is None
     assert history.steps[0].metrics["mrr"] < (history.steps[0].best_on_batch or 0)
 
 
-def test_what_is_better_runs_every_heat_of_the_plan_and_what_is_worse_on_the_first_runs_no_second():
-    """The second program is better on the batch, of which it knows the words, and wrong on validation questions."""
-
-    class Overfitted(Runner):
-        def __call__(self, program: Program, query: str, candidates: Any) -> Outcome:
-            learned = "perfect" in program.source and query.startswith("v")
-            return super().__call__(Program.read(BAD) if learned else program, query, candidates)
-
-    history, _ = run(ScriptedWriter([program("good"), program("perfect")]), plan(steps=2), Overfitted())
-    assert [[heat.queries for heat in step.heats] for step in history.steps] == [[8, 16, 32], [8]]
-    assert [step.accepted for step in history.steps] == [True, False]
-
-
-def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_raced():
+def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_validated():
     writer = ScriptedWriter([program("crash"), program("good")])
     history, _ = run(writer, plan(steps=2))
     first = history.steps[0]
@@ -75,7 +62,7 @@ def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_raced
         "line 2: ZeroDivisionError: division by zero",
         "\n\n".join(told),
     )
-    assert not first.heats
+    assert first.compared is None
     assert not first.instruction
     assert history.best is not None
     assert history.best.number == 2
@@ -166,19 +153,19 @@ def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
         fields = {"instruction": f"advice {number}", "batch": ("t1",), **more}
         return Step(number, action, "", "", **fields)  # type: ignore[arg-type]
 
-    def raced(mean: float, best: float) -> dict[str, Any]:
-        return {"heats": (Heat(25, mean, best, 1.0),)}
+    def validated(mean: float, best: float) -> dict[str, Any]:
+        return {"compared": Comparison(mean, best, 1.0)}
 
     steps = [
         step(1, "write", accepted=True),
         step(2, failed=1, instruction=""),
         step(3, "repair", batch=(), instruction=""),
-        step(4, "repair", **raced(0.5, 0.5)),
-        step(5, **raced(0.6, 0.5)),
-        step(6, **raced(0.4, 0.5)),
+        step(4, "repair", **validated(0.5, 0.5)),
+        step(5, **validated(0.6, 0.5)),
+        step(6, **validated(0.4, 0.5)),
         step(7),
         step(8, failed=1),
-        step(9, "anew", **raced(0.5, 0.5)),
+        step(9, "anew", **validated(0.5, 0.5)),
     ]
     assert [one.verdict for one in steps] == [
         *("better", "failed", "failed", "tie", "chance", "worse", "worse", "failed", "tie")
@@ -187,7 +174,7 @@ def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
         "advice 1": "tie",  # after two repairs
         "advice 4": "chance",
         "advice 5": "worse",
-        "advice 6": "worse",  # on its batch, so that it was not raced
+        "advice 6": "worse",  # on its batch, so that it was not validated
         "advice 7": "failed",  # and the writer started anew, so nothing came of advice 8
     }
     assert History(tuple(steps[:2])).lessons() == {"advice 1": "failed"}
@@ -207,7 +194,7 @@ def test_what_only_ties_with_the_first_stage_does_not_take_its_place():
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
     (step,) = train_group(task, History(), plan(steps=1), shop, lambda step: None)[0].steps
     assert step.metrics["mrr"] > (step.best_on_batch or 0.0)
-    assert (step.verdict, step.heats[-1].won, step.heats[-1].lost) == ("tie", 0, 0)
+    assert step.verdict == "tie"
     assert not step.accepted
 
 
@@ -243,13 +230,11 @@ def test_tokens_and_dollars_of_a_step_are_those_of_its_own_calls():
     class Paid(ScriptedWriter):
         def write(self, brief: Brief, trace: Trace) -> str:
             trace.spend(Usage(1_000_000, 0, 0, 1))
-            trace.spend(Usage(5, 5, 0, 1), replayed=True)
             return super().write(brief, trace)
 
     history, _ = run(Paid([program("good")]), plan(steps=2), prices=Prices(writer=Price(prompt=2, completion=8)))
     assert [step.cost for step in history.steps] == [2.0, 2.0]
-    assert history.steps[0].paid == Usage(1_000_000, 0, 0, 1)
-    assert history.steps[0].replayed == Usage(5, 5, 0, 1)
+    assert history.steps[0].usage == Usage(1_000_000, 0, 0, 1)
 
 
 def test_the_curve_begins_at_the_first_stage_and_never_falls():

@@ -192,13 +192,6 @@ def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Pa
     assert (found.cost, found.ended["g2"]) == (14.0, "cost")
 
 
-def test_the_last_heat_has_every_validation_question_of_the_group(tmp_path: Path):
-    wanted = replace(order(), validation=queries(50, "v"))
-    trained(tmp_path, wanted=wanted)
-    (group,) = read_frozen(tmp_path).groups
-    assert (group.record.queries, len(group.record.validation)) == (50, 50)
-
-
 def test_a_changed_program_or_description_is_refused(whole: Path, tmp_path: Path):
     for name in ("programs/g1.py", DESCRIPTION):
         trained(tmp_path)

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.steps import Heat, History, Step, means
+from kbnav.programs.steps import Comparison, History, Step, means
 from kbnav.programs.train import Task, train_group
 from kbnav.programs.writer import Brief, ContrastText, ModelWriter, Rejected, Setting, program_in, split
 from kbnav.runs.trace import Trace
@@ -95,13 +95,11 @@ def test_advice_is_told_apart_by_what_it_led_to():
     author, model = writer("```python\nx\n```")
     best = Step(1, "write", program("good"), "a", "Advice 1.", batch=("t1",), accepted=True)
     steps = [
-        replace(best, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4), heats=(Heat(2, 0.7, 0.5, 1.0),))
+        replace(best, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4), compared=Comparison(0.7, 0.5, 1.0))
     ]
     for number, (mean, failed) in enumerate([(0.7, 0), (0.6, 0), (0.8, 0), (0.7, 1)], 2):
-        heat = Heat(2, mean, 0.7, 1.0)
-        steps.append(
-            replace(best, number=number, instruction=f"Advice {number}.", accepted=False, heats=(heat,), failed=failed)
-        )
+        more = {"compared": Comparison(mean, 0.7, 1.0), "accepted": False, "failed": failed}
+        steps.append(replace(best, number=number, instruction=f"Advice {number}.", **more))
     author.write(Brief("improve", 6, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History(tuple(steps))), Trace())
     (told,) = prompts(model)
     for advice, led_to in enumerate(

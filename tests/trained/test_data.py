@@ -52,14 +52,6 @@ def test_a_twin_of_an_answer_is_no_negative(tmp_path: Path):
             Miner(kb, Documents(skb, relations=False), Settings(), {"bm25": 3}).negatives(one)
 
 
-def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_split: Split):
-    miner = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"vss": 5})
-    vss = build_retriever("vss", shop, Settings(), {})
-    one = shop_split.training[0]
-    ranking = [shop.skb.number(node) for node in vss.retrieve(one.text, 60).ids]
-    assert miner.negatives(one) == [node for node in ranking if node not in one.answers][:5]
-
-
 def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop: SkbKB, shop_split: Split):
     """STaRK, section 3.1."""
     default = read_sources(DenseOptions().negatives)
@@ -67,11 +59,10 @@ def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(sh
     ranking = build_retriever("vss", shop, Settings(), {}).retrieve(one.text, 60).ids
     wrong = [node for node in map(shop.skb.number, ranking) if node not in one.answers]
     found = Miner(shop, Documents(shop.skb, relations=False), Settings(), default).negatives(one)
-    texts = [Documents(shop.skb, relations=False).text(node) for node in (*one.answers, *wrong)]
-    if len(set(texts)) == len(texts):
-        assert found == wrong[:20]
     assert len(found) == 20
     assert set(found) <= set(wrong)
+    miner = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"vss": 5})
+    assert miner.negatives(one) == wrong[:5]
 
 
 def test_the_state_with_the_best_mrr_is_kept_and_the_earliest_of_equal_ones():
@@ -172,13 +163,10 @@ def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
     unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
     given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]
     for more, said in (
-        (["--dataset", str(unanswered)], "no question of unanswered has an answer in shop"),
         (["--dataset", str(asked), "--validation", str(unanswered)], "no question of unanswered has an answer in shop"),
         (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
         (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
         (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
-        (["--dataset", str(asked), "--set", "epochs=0"], "train dense: epochs: Input should be greater than or equal"),
-        (["--dataset", str(asked), "--set", "held_out=1"], "train dense: held_out: Input should be less than 1"),
     ):
         code, _, error = cli(*given, *more)
         assert (code, said in error) == (2, True), error

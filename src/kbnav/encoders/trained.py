@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.encoders.base import Vectors, normalised
+from kbnav.encoders.onnx import OnnxTexts, onnx_installed
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 
@@ -31,7 +29,6 @@ Kind = Literal["dense", "qagnn", "fuse"]
 TOKENIZER = "tokenizer.json"
 EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
-_TOKENS_AT_ONCE = 2048
 
 
 class _Strict(BaseModel):
@@ -189,61 +186,3 @@ class Exported:
         tokenizer, longest = folder / TOKENIZER, said["longest"]
         models = [OnnxTexts(folder / f"{side}.onnx", tokenizer, longest) for side in SIDES[: said["sides"]]]
         self.query, self.document = models[0], models[-1]
-
-
-def onnx_installed() -> bool:
-    """Whether what ``OnnxTexts`` needs is there."""
-    return all(find_spec(package) is not None for package in ("onnxruntime", "tokenizers"))
-
-
-class OnnxTexts:
-    """A transformer as onnxruntime reads it. Several threads may call it at once.
-
-    Its inputs are ``input_ids``, ``attention_mask`` and, where the tokenizer gives them, ``types``, each
-    [texts, tokens]; the one output is [texts, d].
-    """
-
-    def __init__(self, model: Path, tokenizer: Path, longest: int) -> None:
-        """``longest`` tokens of a text are read. Raises DataError."""
-        import onnxruntime
-        from tokenizers import Tokenizer
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
-        try:
-            self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-            self._tokenizer = Tokenizer.from_file(str(tokenizer))
-        except Exception as error:  # both libraries raise what is no more than that
-            raise DataError(f"{model.parent}: cannot be read: {str(error).splitlines()[0]}") from error
-        self._wanted = {given.name for given in self._session.get_inputs()}
-        self._width = self._session.get_outputs()[0].shape[-1]
-        self._tokenizer.enable_truncation(longest)
-        self._tokenizer.no_padding()
-
-    def run(self, texts: Sequence[str]) -> Vectors:
-        """The output of each text, [len(texts), d]."""
-        encodings = self._tokenizer.encode_batch(list(texts))
-        order = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
-        found = np.zeros((len(texts), self._width), np.float32)
-        for rows in _groups(order, [len(one.ids) for one in encodings]):
-            width = len(encodings[rows[-1]].ids)
-            inputs = {name: np.zeros((len(rows), width), np.int64) for name in ("input_ids", "attention_mask", "types")}
-            for line, row in enumerate(rows):
-                one = encodings[row]
-                inputs["input_ids"][line, : len(one.ids)] = one.ids
-                inputs["attention_mask"][line, : len(one.ids)] = 1
-                inputs["types"][line, : len(one.ids)] = one.type_ids
-            named = {name: values for name, values in inputs.items() if name in self._wanted}
-            found[rows] = self._session.run(None, named)[0]
-        return found
-
-
-def _groups(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Rows in groups of few enough tokens, padding counted; the order is by length."""
-    groups: list[list[int]] = []
-    for row in order:
-        if groups and (len(groups[-1]) + 1) * lengths[row] <= _TOKENS_AT_ONCE:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups

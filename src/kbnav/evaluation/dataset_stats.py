@@ -22,18 +22,17 @@ from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.knowledge.sparql.syntax import (
     Bind,
-    Element,
-    Expression,
+    Call,
     Filter,
-    Group,
     Nested,
     Pattern,
     Query,
-    Select,
-    Tail,
     Triples,
+    Value,
     Values,
+    is_literal,
     is_variable,
+    nodes_of,
     parse_query,
 )
 from kbnav.knowledge.sparql.syntax import Path as PropertyPath
@@ -82,15 +81,48 @@ def query_shape(query: str) -> QueryShape:
     The label service and the parameters and hints of other services are no part of the shape.
     """
     tokens, read = tokenize(query), parse_query(query)
-    found = _Found(declared_prefixes(tokens))
-    found.query(read)
+    terms = _Terms(declared_prefixes(tokens))
+    tails = [*(one.tail for one in read.selects), *(() if read.select else (read.tail,))]
+    services = (
+        element
+        for group in read.groups
+        for element in group.elements
+        if isinstance(element, Nested) and element.kind == "SERVICE" and terms.spelled(element.name) == LABEL_SERVICE
+    )
+    hidden = [service.place for service in services]
+    shown = [group for group in read.groups if not any(group.place.start in place for place in hidden)]
+    clauses = Counter({"SELECT": len(read.selects)} | ({} if read.select else {read.form: 1}))
+    clauses.update(modifier.kind for tail in tails for modifier in tail.modifiers)
+    triples: list[Triple] = []
+    values: set[str] = set()
+    for element in (
+        *(one for group in shown for one in group.elements),
+        *(one for tail in tails for one in tail.values),
+    ):
+        match element:
+            case Triples(patterns=patterns):
+                triples += filter(None, map(terms.triple, patterns))
+            case Values(terms=listed):
+                clauses["VALUES"] += 1
+                values.update(text for one in listed if not is_literal(text := terms.spelled(one)))
+            case Filter() | Bind():
+                clauses[type(element).__name__.upper()] += 1
+            case Nested(kind="OPTIONAL" | "MINUS" as kind):
+                clauses[kind] += 1
+            case Nested(kind="UNION", groups=groups):
+                clauses["UNION"] += len(groups) - 1
+    for node in (node for expression in read.expressions for node in nodes_of(expression.node)):
+        text = node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else ""
+        if is_literal(text):
+            terms.spelled(text)
+    clauses["triple"] = len(triples)
     return QueryShape(
-        clauses=found.clauses,
+        clauses=clauses,
         projections=_fields(read),
-        triples=tuple(found.triples),
-        subjects=frozenset(triple.subject for triple in found.triples),
-        objects=frozenset(t.object for t in found.triples if not _is_literal(t.object)) | frozenset(found.values),
-        literals=frozenset(found.literals),
+        triples=tuple(triples),
+        subjects=frozenset(triple.subject for triple in triples),
+        objects=frozenset(t.object for t in triples if not is_literal(t.object)) | values,
+        literals=frozenset(terms.literals),
         properties=frozenset(entity for _, entity in entity_tokens(tokens) if entity.startswith("P")),
         pattern=_blanked(tokens, len(read.prologue)),
     )
@@ -105,94 +137,28 @@ def _fields(read: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(name[1:] for name in names), *unnamed)))
 
 
-class _Found:
-    """What has been counted so far; ``values`` are the nodes of VALUES."""
+class _Terms:
+    """Spells the terms of a query, and keeps the literals among them."""
 
     def __init__(self, declared: Mapping[str, str]) -> None:
-        self.clauses: Counter[str] = Counter()
-        self.triples: list[Triple] = []
-        self.values: set[str] = set()
         self.literals: set[str] = set()
         self._declared = declared
 
-    def query(self, read: Query) -> None:
-        """Count the whole query."""
-        if read.select is not None:
-            self._select(read.select)
-            return
-        self.clauses[read.form] += 1
-        self._group(read.where)
-        self._tail(read.tail)
-
-    def _select(self, select: Select) -> None:
-        self.clauses["SELECT"] += 1
-        for expression in select.expressions:
-            self._expression(expression)
-        for _, named in select.named:
-            self._select(named)
-        self._group(select.where)
-        self._tail(select.tail)
-
-    def _tail(self, tail: Tail) -> None:
-        for modifier in tail.modifiers:
-            self.clauses[modifier.kind] += 1
-            for expression in modifier.expressions:
-                self._expression(expression)
-        for values in tail.values:
-            self._element(values)
-
-    def _group(self, group: Group) -> None:
-        if group.select is not None:
-            self._select(group.select)
-        for element in group.elements:
-            self._element(element)
-
-    def _element(self, element: Element) -> None:
-        match element:
-            case Triples(patterns=patterns):
-                for pattern in patterns:
-                    self._pattern(pattern)
-            case Values(terms=terms):
-                self.clauses["VALUES"] += 1
-                self.values.update(text for term in terms if not _is_literal(text := self._term(term)))
-            case Filter(expression=expression) | Bind(expression=expression):
-                self.clauses[type(element).__name__.upper()] += 1
-                self._expression(expression)
-            case Nested():
-                self._nested(element)
-
-    def _nested(self, element: Nested) -> None:
-        if element.kind == "SERVICE" and self._term(element.name) == LABEL_SERVICE:
-            return
-        if element.kind in ("OPTIONAL", "MINUS"):
-            self.clauses[element.kind] += 1
-        elif len(element.groups) > 1:
-            self.clauses["UNION"] += len(element.groups) - 1
-        for group in element.groups:
-            self._group(group)
-
-    def _expression(self, expression: Expression) -> None:
-        for literal in expression.literals:
-            self._term(literal)
-        for group in expression.groups:
-            self._group(group)
-
-    def _pattern(self, pattern: Pattern) -> None:
-        subject = self._term(pattern.subject)
+    def triple(self, pattern: Pattern) -> Triple | None:
+        """The pattern with its names spelled as IRIs; None where it steers the service."""
+        subject = self.spelled(pattern.subject)
         if subject.startswith(_STEERING):
-            return
+            return None
         verb = pattern.verb if isinstance(pattern.verb, str) else self._path(pattern.verb).text()
-        self.clauses["triple"] += 1
-        self.triples.append(Triple(subject, verb, self._term(pattern.object)))
+        return Triple(subject, verb, self.spelled(pattern.object))
 
     def _path(self, path: PropertyPath) -> PropertyPath:
-        """The path with its names spelled as IRIs."""
         name = path.name
         if path.kind == "iri":
-            name = STANDARD_PREFIXES["rdf"] + "type" if name in ("a", "A") else self._term(name)
+            name = STANDARD_PREFIXES["rdf"] + "type" if name in ("a", "A") else self.spelled(name)
         return replace(path, name=name, parts=tuple(self._path(part) for part in path.parts))
 
-    def _term(self, term: str) -> str:
+    def spelled(self, term: str) -> str:
         """A term with its names spelled as IRIs and its string in double quotes; counts it where it is a literal."""
         if is_variable(term) or term.startswith("_:"):
             return term
@@ -209,11 +175,6 @@ class _Found:
             text += kind[0].text if kind[0].kind == "language" else f"^^{expand(kind[-1], self._declared)}"
         self.literals.add(text)
         return text
-
-
-def _is_literal(text: str) -> bool:
-    """Whether a node of a Triple is a literal."""
-    return text in ("true", "false") or text[:1] in '"+-.0123456789'
 
 
 def _content(text: str) -> str:
@@ -505,40 +466,28 @@ _QUERY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ConversationLengths:
-    """Conversations by their number of responses, and how many were left out: without a response, without a query."""
-
-    responses: Counter[int]
-    unanswered: int
-    without_query: int
-
-
-def conversation_lengths(threads: Iterable[tuple[str, int]]) -> ConversationLengths:
-    """How long the conversations of a forum are (SPINACH, appendix C.1, Table 8).
+def conversation_lengths(threads: Iterable[tuple[str, int]]) -> Counter[int | str]:
+    """How many conversations of a forum have how many responses (SPINACH, appendix C.1, Table 8).
 
     Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses. As
-    in the paper, threads without a response and threads without SPARQL are left out.
+    in the paper, threads without a response and threads without SPARQL are left out, and counted under these names.
     """
-    responses: Counter[int] = Counter()
-    unanswered = without_query = 0
-    for text, posts in threads:
-        if posts < 2:
-            unanswered += 1
-        elif not _QUERY.search(text):
-            without_query += 1
-        else:
-            responses[posts - 1] += 1
-    return ConversationLengths(responses, unanswered, without_query)
+    return Counter(
+        "without a response" if posts < 2 else posts - 1 if _QUERY.search(text) else "without SPARQL"
+        for text, posts in threads
+    )
 
 
-def conversations_markdown(found: ConversationLengths) -> str:
+def conversations_markdown(found: Counter[int | str]) -> str:
     """The shares by length, those of more than ten together, and by the paper's three groups."""
-    total = found.responses.total()
+    responses = {size: count for size, count in found.items() if isinstance(size, int)}
+    total = sum(responses.values())
     bounds = [*((str(size), size, size) for size in range(1, _LONGEST + 1)), (f"> {_LONGEST}", _LONGEST + 1, math.inf)]
     rows = []
     for name, low, high in (*bounds, *_GROUPS):
-        count = sum(count for size, count in found.responses.items() if low <= size <= high)
+        count = sum(count for size, count in responses.items() if low <= size <= high)
         rows.append((name, count, f"{count / max(1, total):.1%}"))
-    left_out = f"{found.unanswered:,} without a response and {found.without_query:,} without SPARQL are left out"
-    return f"{total:,} conversations; {left_out}.\n\n" + table(("Responses", "Conversations", "Share"), rows)
+    left_out = " and ".join(f"{found[what]:,} {what}" for what in ("without a response", "without SPARQL"))
+    return f"{total:,} conversations; {left_out} are left out.\n\n" + table(
+        ("Responses", "Conversations", "Share"), rows
+    )

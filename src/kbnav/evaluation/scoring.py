@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
-from kbnav.evaluation.metrics import (
+from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
+    Mode,
     ranking_scores,
     ranks_in_lists,
-    row_major,
     set_f1,
-    text2sparql_scores,
 )
-from kbnav.evaluation.metrics.ranking import Mode
 from kbnav.evaluation.metrics.statistics import (
     Interval,
     PairedTest,
     bootstrap_interval,
     paired_test,
 )
+from kbnav.evaluation.metrics.tables import row_major, text2sparql_scores
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.retrieval.attempt import KEPT
 from kbnav.runs.trajectory import FINISH, Status
@@ -204,41 +204,31 @@ class MetricComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the ``questions`` that both attempted; the others of either run are counted."""
+    """Two runs over the ``questions`` that both attempted; the others of either run are counted.
+
+    ``disagreement`` is the share of the questions that exactly one of the runs gets right, by EM or Hit@1.
+    """
 
     questions: int
     only_a: int
     only_b: int
     metrics: tuple[MetricComparison, ...]
+    disagreement: float
 
 
 def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
     """Compare two runs question by question. Raises UsageError where their datasets or gold answers differ."""
     of_a, of_b, common = _in_common(a, b)
-    metrics = []
+    metrics, disagreement = [], 0.0
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
         right = [of_b[one].values[name] for one in common]
         intervals_ = bootstrap_interval(left), bootstrap_interval(right)
         metrics.append(MetricComparison(name, *intervals_, paired_test(left, right)))
-    return Comparison(len(common), len(of_a) - len(common), len(of_b) - len(common), tuple(metrics))
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """The share of the ``questions`` of two runs that exactly one of them gets right, by EM or Hit@1."""
-
-    metric: str
-    questions: int
-    share: float
-
-
-def disagreement_of(a: SavedRun, b: SavedRun) -> Disagreement:
-    """How often two runs disagree. Raises UsageError where they cannot be compared."""
-    of_a, of_b, common = _in_common(a, b)
-    metric = next(name for name in ("em", "hit@1") if name in of_a[common[0]].values)
-    differing = sum((of_a[one].values[metric] == 1) != (of_b[one].values[metric] == 1) for one in common)
-    return Disagreement(metric, len(common), differing / len(common))
+        if name in ("em", "hit@1"):
+            disagreement = fmean((one == 1) != (other == 1) for one, other in zip(left, right, strict=True))
+    only = len(of_a) - len(common), len(of_b) - len(common)
+    return Comparison(len(common), *only, tuple(metrics), disagreement)
 
 
 def _in_common(a: SavedRun, b: SavedRun) -> tuple[dict[str, QuestionScore], dict[str, QuestionScore], list[str]]:

@@ -6,8 +6,6 @@ which value was run first.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -75,13 +73,13 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
     saved = [read_saved_run(folder) for folder in runs]
     scores = [score_run(one).all for one in saved]
     asked = [[record.run for record in one.records.values()] for one in saved]
-    costs = [[run.whole_cost for run in one if run.whole_cost is not None] for one in asked]
+    costs = [[run.cost for run in one if run.cost is not None] for one in asked]
     known = all(len(some) == len(its) for some, its in zip(costs, asked, strict=True))
     spreads = {
         **{name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
         "seconds": _spread([[run.seconds for run in one] for one in asked]),
-        "calls": _spread([[run.whole_usage.calls for run in one] for one in asked]),
-        "tokens": _spread([[run.whole_usage.prompt + run.whole_usage.completion for run in one] for one in asked]),
+        "calls": _spread([[run.usage.calls for run in one] for one in asked]),
+        "tokens": _spread([[run.usage.prompt + run.usage.completion for run in one] for one in asked]),
         "cost": _spread(costs) if known else (None, None),
     }
     return {
@@ -91,7 +89,7 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
         "runs": len(saved),
         "questions": scores[0].questions,
         **{key: number for name, (mean, sd) in spreads.items() for key, number in ((name, mean), (f"{name}_sd", sd))},
-        "calls_replayed": sum(run.replayed.calls for one in asked for run in one),
+        "calls_replayed": sum(run.usage.kept for one in asked for run in one),
     }
 
 
@@ -99,16 +97,10 @@ def _spread(values: Sequence[Sequence[float]]) -> Spread:
     return Spread.of(values[0]) if len(values) == 1 else Spread.of(fmean(one) for one in values)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of all rows; the values of one option may have metrics that others lack."""
-    metrics = dict.fromkeys(name for one in rows for name in one if f"{name}_sd" in one and name not in _TOOK)
-    spreads = [part for name in (*metrics, *_TOOK) for part in (name, f"{name}_sd")]
-    return ["name", "option", "value", "runs", "questions", *spreads, "calls_replayed"]
-
-
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table for a paper; scores in percent, the rest a question."""
-    names = [name.removesuffix("_sd") for name in _columns(rows) if name.endswith("_sd")]
+    spread = (name.removesuffix("_sd") for one in rows for name in one if name.endswith("_sd"))
+    names = [*dict.fromkeys(name for name in spread if name not in _TOOK), *_TOOK]
     digits = {"calls": 1, "tokens": 0, "cost": 4}
 
     def text(one: Mapping[str, Any], name: str) -> str:
@@ -122,12 +114,3 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for one in rows
     ]
     return markdown_table(("Value", "Runs", "Questions", *names, "Replayed calls"), lines)
-
-
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line a value."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, _columns(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()

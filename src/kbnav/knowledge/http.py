@@ -373,7 +373,6 @@ class _Connections:
             self._sockets.clear()
 
     def close(self) -> None:
-        """Close them, from any thread: whoever reads from one finds its end."""
         with self._lock:
             self._closed = True
             sockets = list(self._sockets)
@@ -422,32 +421,13 @@ class _Session(requests.Session):
 
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *given: Any, **named: Any) -> None:
-        """The pools of connections to each host."""
         super().init_poolmanager(*given, **named)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, *given: Any, **named: Any) -> Any:
-        """Those by way of a proxy."""
         manager = super().proxy_manager_for(*given, **named)
         manager.pool_classes_by_scheme = _POOLS
         return manager
-
-
-class _Plain(urllib3.HTTPConnectionPool):
-    @property
-    def ConnectionCls(self) -> Any:  # type: ignore[override]
-        """What a connection is made with."""
-        return _registering(urllib3.HTTPConnectionPool.ConnectionCls)
-
-
-class _Secure(urllib3.HTTPSConnectionPool):
-    @property
-    def ConnectionCls(self) -> Any:  # type: ignore[override]
-        """What a connection is made with."""
-        return _registering(urllib3.HTTPSConnectionPool.ConnectionCls)
-
-
-_POOLS = {"http": _Plain, "https": _Secure}
 
 
 @cache
@@ -469,6 +449,14 @@ def _registering(base: Any) -> Any:
                 connections.add(self.sock)
 
     return Connection
+
+
+def _pool(base: Any) -> Any:
+    """The same pool of connections that are registered; what ``base`` makes them with may be replaced meanwhile."""
+    return type(base.__name__, (base,), {"ConnectionCls": property(lambda _: _registering(base.ConnectionCls))})
+
+
+_POOLS = {"http": _pool(urllib3.HTTPConnectionPool), "https": _pool(urllib3.HTTPSConnectionPool)}
 
 
 # Whether services answer, reported to a server that leaves one alone for a while which does not.

@@ -32,7 +32,9 @@ def connected(use: str) -> Iterator[Any]:
         return
     address = os.environ.get("RAY_ADDRESS", "")
     try:
-        _answers(address)
+        host, colon, port = address.rpartition("://")[2].rpartition(":")
+        if colon and port.isdecimal():
+            socket.create_connection((host, int(port)), _CONNECT).close()
         ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except Exception as error:  # Ray raises no other, where a machine is too busy to start it
         place = f"no Ray cluster at RAY_ADDRESS={address}" if address else "no Ray cluster could be started here"
@@ -41,13 +43,6 @@ def connected(use: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def _answers(address: str) -> None:
-    """Raises OSError where nothing listens at an address of the form ``host:port``; others are left to Ray."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), _CONNECT).close()
 
 
 def share_of(ray: Any, workers: int | None, most: int | None = None) -> tuple[int, float]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -241,7 +241,7 @@ class ModelCalls:
             if answer.left_out:
                 details["cut"] = f"{answer.left_out} characters did not fit the model's window and were left out"
             seen = Observed(str(answer.reply), ok=not isinstance(answer.reply, StopRun))
-            trace.spend(answer.usage, replayed=answer.replayed)
+            trace.spend(replace(answer.usage, kept=answer.usage.calls) if answer.replayed else answer.usage)
             trace.record("model", seen, answer.seconds, **details)
 
 

@@ -121,7 +121,7 @@ class Outcome:
     seconds: float = 0.0
     """From start to end, waiting for a model included."""
     usage: Usage = field(default_factory=Usage)
-    """Tokens and calls of the model that its functions asked; ``replayed`` are those that were kept from before."""
+    """Tokens and calls of the model that its functions asked."""
 
     @property
     def ok(self) -> bool:

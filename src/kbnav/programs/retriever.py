@@ -58,7 +58,7 @@ class GroupRecord(_Strict):
     sha256: str = ""
     step: int = 0
     scores: dict[str, float] = {}
-    """This program's means over the group's validation queries that were raced on."""
+    """This program's means over the group's validation queries."""
     first: dict[str, float] = {}
     """The first stage's over the same queries."""
     queries: int = 0

@@ -169,7 +169,7 @@ class Sandbox:
         except (OutOfCalls, OutOfOutput, OutOfTime) as error:
             failure = Failure(_KINDS[type(error).__name__], str(error))
         seconds = round(time.perf_counter() - began, 4)
-        return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.spent)
+        return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
     def _value(self, program: Program, candidates: Sequence[str], calls: Calls, api: Api) -> Any:
         """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, OutOfTime, StopRun."""

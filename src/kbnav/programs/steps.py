@@ -10,7 +10,6 @@ from math import fsum
 from statistics import fmean
 from typing import Literal, get_args
 
-from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
@@ -115,32 +114,21 @@ def total_usage(trials: Sequence[Trial]) -> Usage:
     return sum((one.usage for one in trials), Usage())
 
 
-STAGES = (25, 50, 100)
-"""Validation queries of each heat; behind them comes one over all."""
 SIGNIFICANCE = 0.1
 """The two-sided p-value that a better program needs."""
 CEILING = 0.9
-"""The MRR from which the best so far is near the ceiling."""
-RULE = 3
+"""The MRR from which the best so far is near the ceiling, where few queries are left to win a test by."""
+RULE = 4
 """Goes up where steps would be accepted otherwise: a training is gone on with by the rule that it began with."""
-METRIC = "mrr"
 _DIGITS = 6
 """As scores are kept in the journal: a score that was written and read again is the same."""
 _SAME = 1e-9
 
-Ground = Literal["test", "no loss"]
-"""Why a program was accepted.
-
-test: its mean is higher, and the paired test gives the significance asked for. no loss: the best so far is near the
-ceiling, where few queries are left to win the test by, and this one is better on some and worse on none.
-"""
-
 
 @dataclass(frozen=True)
-class Heat:
-    """One part of a race: means of the new program and of the best so far over as many queries, and the paired test."""
+class Comparison:
+    """MRR of a program and of the best so far over the same queries: their means, and the p-value of a paired test."""
 
-    queries: int
     mean: float
     best: float
     p: float
@@ -150,75 +138,31 @@ class Heat:
     failed: int = 0
     """Queries on which it ended with an error, and has the first stage's score."""
 
-
-@dataclass(frozen=True)
-class Race:
-    """How a race ended. ``trials`` are all that were run, in the order of the queries; ``scores`` their MRR."""
-
-    ground: Ground | None
-    """None: it was not accepted."""
-    heats: tuple[Heat, ...]
-    trials: tuple[Trial, ...]
-    whole: bool
-    """Whether it was run on every query."""
-
     @property
-    def scores(self) -> tuple[float, ...]:
-        """MRR of each trial, as it is kept and compared."""
-        return scores_of(self.trials)
+    def accepted(self) -> bool:
+        """Whether it is better, and that is not chance or, near the ceiling, costs no query."""
+        return self.mean > self.best and (self.p <= SIGNIFICANCE or (not self.lost and self.best >= CEILING))
 
 
-def race(
-    run: Callable[[Sequence[TrainingQuery]], Sequence[Trial]],
-    queries: Sequence[TrainingQuery],
-    best: Mapping[str, float],
-    *,
-    stages: Sequence[int] = STAGES,
-    significance: float = SIGNIFICANCE,
-) -> Race:
-    """Race a program against ``best``, the MRR of the best so far by query id; the last heat is over all queries.
-
-    Raises UsageError without queries.
-    """
-    if not queries:
-        raise UsageError("there are no validation queries to race on")
-    old = [round(best[query.id], _DIGITS) for query in queries]
-    heats: list[Heat] = []
-    trials: list[Trial] = []
-    for upto in [*(stage for stage in stages if stage < len(queries)), len(queries)]:
-        trials += run(queries[len(trials) : upto])
-        heats.append(_heat(old[:upto], trials))
-        if _gain(old[:upto], scores_of(trials)) < -_SAME:
-            return Race(None, tuple(heats), tuple(trials), upto == len(queries))
-    last = heats[-1]
-    ground: Ground | None = None
-    if _gain(old, scores_of(trials)) > _SAME:
-        near = not last.lost and fmean(old) >= CEILING
-        ground = "test" if last.p <= significance else "no loss" if near else None
-    return Race(ground, tuple(heats), tuple(trials), True)
-
-
-def scores_of(trials: Sequence[Trial]) -> tuple[float, ...]:
-    """MRR of each, as it is kept and compared."""
-    return tuple(round(one.metrics[METRIC], _DIGITS) for one in trials)
-
-
-def _heat(old: Sequence[float], trials: Sequence[Trial]) -> Heat:
+def compare(trials: Sequence[Trial], best: Sequence[float]) -> Comparison:
+    """Compare the trials of a program with the scores of the best so far on the same queries."""
     new = scores_of(trials)
-    pairs = list(zip(old, new, strict=True))
-    return Heat(
-        len(new),
-        round(fmean(new), _DIGITS),
-        round(fmean(old), _DIGITS),
-        round(paired_test(old, new).p, _DIGITS),
-        won=sum(b > a for a, b in pairs),
-        lost=sum(b < a for a, b in pairs),
+    differences = [after - before for before, after in zip(best, new, strict=True)]
+    same = abs(fsum(differences)) <= _SAME
+    mean = fmean(best)
+    return Comparison(
+        mean if same else fmean(new),
+        mean,
+        round(paired_test(best, new).p, _DIGITS),
+        won=sum(one > 0 for one in differences),
+        lost=sum(one < 0 for one in differences),
         failed=sum(bool(one.error) for one in trials),
     )
 
 
-def _gain(old: Sequence[float], new: Sequence[float]) -> float:
-    return fsum(new) - fsum(old)
+def scores_of(trials: Sequence[Trial]) -> tuple[float, ...]:
+    """MRR of each, as it is kept and compared."""
+    return tuple(round(one.metrics["mrr"], _DIGITS) for one in trials)
 
 
 Action = Literal["write", "improve", "repair", "anew"]
@@ -232,12 +176,12 @@ queries or in validation. failed: it did not run, or on too few queries to be ju
 BEST = 3
 """Programs that the writer is shown with their numbers."""
 MOST_FAILED = 0.2
-"""The share of a batch on which a program may fail and still be raced."""
+"""The share of a batch on which a program may fail and still be validated."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One program written, run, raced; numbers are of this program and no other."""
+    """One program written, run, compared; numbers are of this program and no other."""
 
     number: int
     action: Action
@@ -260,27 +204,24 @@ class Step:
     """The first failure, or what is wrong with the source."""
     debug: str = ""
     """What it told by ``debug`` on the queries of the batch that failed, or else on the worst."""
-    heats: tuple[Heat, ...] = ()
+    compared: Comparison | None = None
+    """With the best so far over the validation queries; None where it was worse on its batch already."""
     accepted: bool = False
-    ground: Ground | None = None
-    """Why; None where it was not accepted."""
     validation: Mapping[str, float] = field(default_factory=dict)
-    """Means over all validation queries, where it was run on all."""
+    """Means over all validation queries, where it was run on them."""
     validated: tuple[float, ...] = ()
     """MRR on each of them, in their order."""
-    paid: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=Usage)
     """The writer's model."""
-    replayed: Usage = field(default_factory=Usage)
-    api_paid: Usage = field(default_factory=Usage)
+    api_usage: Usage = field(default_factory=Usage)
     """The model that programs ask."""
-    api_replayed: Usage = field(default_factory=Usage)
     cost: float = 0.0
-    """US dollars that were paid."""
+    """US dollars."""
     seconds: float = 0.0
 
     @property
     def broken(self) -> bool:
-        """Whether the program did not run, or failed on so many queries of its batch that it is not raced."""
+        """Whether the program did not run, or failed on so many queries of its batch that it is not validated."""
         return not self.batch or self.failed > MOST_FAILED * len(self.batch)
 
     @property
@@ -290,9 +231,9 @@ class Step:
             return "better"
         if self.broken:
             return "failed"
-        if not self.heats or self.heats[-1].mean < self.heats[-1].best:
+        if self.compared is None or self.compared.mean < self.compared.best:
             return "worse"
-        return "chance" if self.heats[-1].mean > self.heats[-1].best else "tie"
+        return "chance" if self.compared.mean > self.compared.best else "tie"
 
 
 @dataclass(frozen=True)

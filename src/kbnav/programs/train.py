@@ -29,14 +29,12 @@ from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import (
     RULE,
-    SIGNIFICANCE,
-    STAGES,
     History,
     Step,
     Trial,
     TrialRunner,
+    compare,
     means,
-    race,
     scores_of,
     total_cost,
     total_usage,
@@ -86,10 +84,6 @@ class ProgramsOptions(Options):
     """Groups; the paper has 12."""
     smallest: int = Field(default=SMALLEST, ge=1)
     """Validation queries that a group needs; one with fewer joins the nearest."""
-    stages: tuple[int, ...] = STAGES
-    """Validation queries of each heat of a race; behind them comes one over all."""
-    significance: float = Field(default=SIGNIFICANCE, gt=0, le=1)
-    """The p-value of the paired test that a better program needs."""
     api_model: str = ""
     """The model that programs ask; empty: they ask none."""
     cost: float | None = Field(default=None, ge=0)
@@ -166,7 +160,7 @@ def why_ended(task: Task, history: History, options: ProgramsOptions, context: T
 
 
 def take_step(task: Task, history: History, options: ProgramsOptions, context: TrainingContext) -> Step:
-    """One step: a program is written, run on a batch, contrasted, and raced against the best so far."""
+    """One step: a program is written, run on a batch, contrasted, and compared with the best so far."""
     began, trace = time.monotonic(), Trace()
     number = len(history.steps) + 1
     brief = Brief(
@@ -202,18 +196,16 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
     before = means(context.bench.run(best, batch) if best else context.bench.baseline(batch))["mrr"]
     step = replace(step, best_on_batch=before, instruction=advice)
     if step.metrics["mrr"] >= before:
-        scores = history.best.validated if history.best else scores_of(task.first)
-        found = race(
-            lambda queries: context.bench.run(program, queries),
-            task.validation,
-            {query.id: score for query, score in zip(task.validation, scores, strict=True)},
-            stages=options.stages,
-            significance=options.significance,
+        held = context.bench.run(program, task.validation)
+        compared = compare(held, history.best.validated if history.best else scores_of(task.first))
+        step = replace(
+            step,
+            compared=compared,
+            accepted=compared.accepted,
+            validation=means(held),
+            validated=scores_of(held),
         )
-        step = replace(step, heats=found.heats, accepted=found.ground is not None, ground=found.ground)
-        if found.whole:
-            step = replace(step, validation=means(found.trials), validated=found.scores)
-        trials = [*trials, *found.trials]
+        trials = [*trials, *held]
     return _with_cost(step, trace, trials, context, began)
 
 
@@ -241,13 +233,11 @@ def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQu
 
 def _with_cost(step: Step, trace: Trace, trials: Sequence[Trial], context: TrainingContext, began: float) -> Step:
     api = total_usage(trials)
-    cost = (cost_of(trace.usage, context.prices.writer) or 0.0) + (cost_of(api.paid, context.prices.api) or 0.0)
+    cost = (cost_of(trace.usage, context.prices.writer) or 0.0) + (cost_of(api, context.prices.api) or 0.0)
     return replace(
         step,
-        paid=trace.usage,
-        replayed=trace.replayed,
-        api_paid=api.paid,
-        api_replayed=api.replayed or Usage(),
+        usage=trace.usage,
+        api_usage=api,
         cost=cost,
         seconds=round(time.monotonic() - began, 3),
     )
@@ -258,8 +248,7 @@ class GroupsFound:
     """The groups, and what finding them cost."""
 
     groups: tuple[Group, ...]
-    paid: Usage = field(default_factory=Usage)
-    replayed: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
 
 
@@ -499,7 +488,7 @@ def train_programs(
             smallest=options.smallest,
             seed=options.seed,
         )
-        return GroupsFound(tuple(found), trace.usage, trace.replayed, cost_of(trace.usage, prices.writer) or 0.0)
+        return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, prices.writer) or 0.0)
 
     with Sandbox() as sandbox:
         context = TrainingContext(

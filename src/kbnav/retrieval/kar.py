@@ -2,19 +2,10 @@
 
 The steps are those of KAR, section 4, by its own words: entity parsing, entity document retrieval, KG relation
 propagation, document-based relation filtering, document triples construction, knowledge-aware expansion.
-
-By the paper's equation a neighbour's score is the similarity of its document alone. Where hubs join everything (the
-language "English" every actor with every other) most of what is two hops away is beside the point, and outnumbers
-what is near. So a
-neighbour may be weighed by the way to it too: its similarity, brought between 0 and 1, is divided by 1 + log10(d) for
-each node of degree d that the way passes through, and multiplied by 1 + r, with r from 0 to 1 for how well the
-relation that leads to it fits the query. A direct neighbour is divided by nothing, and comes first where much else is
-equal. Of several ways that over the smallest hubs counts.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
@@ -58,8 +49,6 @@ Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
 Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""
 Linking = Literal["names", "documents"]
-Paths = Literal["useful", "plain"]
-"""Whether neighbours are weighed by the way to them too."""
 
 QUERY = "the query itself"
 """The pseudo entity that stands for what is looked for (KAR, equation 3)."""
@@ -67,8 +56,6 @@ _EXAMPLES = 3
 """Names of each type that the model is told before it says what a query names."""
 _NAMESAKES = 200
 """Nodes of one name that are told apart by their documents."""
-_NAMED = 300
-"""Neighbours, beside the direct ones, whose relations are compared with the query: those best without that."""
 EDGES = 200_000
 """Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
 _WORD_HITS = 20_000
@@ -88,8 +75,6 @@ class KAROptions(SampledOptions):
     """Documents that are looked up for the query, and for each entity it names."""
     linking: Linking = "names"
     """Whether a node with an entity's very name is taken, or ``documents``: that with the document most like it."""
-    paths: Paths = "useful"
-    """Whether neighbours are weighed by the way to them, or ``plain``: by their documents alone, as in the paper."""
     with_neighbours: bool = True
     """Whether the neighbours kept are among the candidates of the last ranking by themselves."""
     without: tuple[Part, ...] = ()
@@ -103,14 +88,6 @@ class Linked:
     entity: str
     node: int
     how: Literal["name", "document"]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A document triple as it is written out: the links from its head, and the node at their end."""
-
-    arrows: str
-    tail: int
 
 
 class KAR:
@@ -144,7 +121,7 @@ class KAR:
             documents=list(self._shown(linked, triples)),
         )
         written = write_documents(self._calls, prompt, trace, self._options)
-        tails = list(dict.fromkeys(relation.tail for found in triples.values() for relation in found))
+        tails = list(dict.fromkeys(tail for found in triples.values() for _, tail in found))
         return Expansions(written, tails if self._options.with_neighbours else ())
 
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
@@ -192,11 +169,9 @@ class KAR:
         """Namesakes by their documents and by their relations, whose names the query may have; others as they are."""
         if len(same) < 2:
             return near
-        likely = self._likely(query)
+        likely = relevance(query, [name.replace("_", " ") for name in self._skb.relation_names])
         fit = {
-            node: sum(
-                float(likely[r]) for r in {int(r) for way in WAYS for r in self._skb.graph.row(node, way).relations}
-            )
+            node: sum(likely[r] for r in {int(r) for way in WAYS for r in self._skb.graph.row(node, way).relations})
             for node in same
         }
         by_links = sorted((node for node in same if fit[node] > 0), key=lambda node: -fit[node])
@@ -205,35 +180,28 @@ class KAR:
     def _ranges(self, kind: str) -> list[tuple[int, int]] | None:
         return [self._skb.type_range(kind)] if kind else None
 
-    def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[Relation]]:
-        """Relation propagation, filtering and triples, by the node they begin at."""
+    def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[tuple[str, int]]]:
+        """Relation propagation, filtering and triples, by the node they begin at: links as text, and the other end."""
         by_name, limit = "drf" in self._options.without, self._options.neighbours
         with trace.step("document_triples", limit=limit, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
             nodes = dict.fromkeys(one.node for one in linked)
-            likely = self._likely(query) if self._options.paths == "useful" else None
-            chosen = {node: self._surroundings.best(node, scorer, limit, likely) for node in nodes}
+            chosen = {node: self._surroundings.best(node, scorer, limit) for node in nodes}
             lines: list[str] = []
-            relations: dict[int, list[Relation]] = {}
+            relations: dict[int, list[tuple[str, int]]] = {}
             for node, found in chosen.items():
                 more = ", not all that there are" if found.cut else ""
                 lines.append(f"{self._label(node)}: {len(found.triples)} of {found.neighbours} neighbours{more}")
-                relations[node] = [Relation(self._arrows(triple.links), triple.tail) for triple in found.triples]
+                relations[node] = [(self._arrows(triple.links), triple.tail) for triple in found.triples]
                 lines += [
-                    f"  {triple.score:.4f} {relation.arrows} {self._label(relation.tail)}"
-                    for triple, relation in zip(found.triples, relations[node], strict=True)
+                    f"  {triple.score:.4f} {arrows} {self._label(tail)}"
+                    for triple, (arrows, tail) in zip(found.triples, relations[node], strict=True)
                 ]
             seen.text = "\n".join(lines)
             seen.nodes = list(dict.fromkeys(self._skb.id(t.tail) for found in chosen.values() for t in found.triples))
         return relations
 
-    def _likely(self, query: str) -> Scores:
-        """How well each relation's name fits the query, in shares of the best; shape [relations]."""
-        names = [name.replace("_", " ") for name in self._skb.relation_names]
-        found = np.array(relevance(query, names), np.float32)
-        return found / (found.max(initial=0.0) or 1.0)
-
-    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Relation]]) -> Iterator[str]:
+    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[tuple[str, int]]]) -> Iterator[str]:
         """The document triples as lines, node by node; each document is written out where it comes first."""
         given: dict[int, int] = {}
 
@@ -248,8 +216,8 @@ class KAR:
             found.setdefault(one.node, []).append(one.entity)
         for node, names in found.items():
             yield f"Found for {' and '.join(names)}: {document(node)}"
-            for relation in triples.get(node, ()):
-                yield f"  {relation.arrows} {document(relation.tail)}"
+            for arrows, tail in triples.get(node, ()):
+                yield f"  {arrows} {document(tail)}"
 
     def _arrows(self, links: Sequence[Link]) -> str:
         """``—made by→ Wenna Pellow (person) ←learned from—``: the links of a triple, and the nodes between them."""
@@ -322,55 +290,15 @@ class Surroundings:
         self._edges = edges
         self._degrees = graph.degrees("out") + graph.degrees("in")
 
-    def best(self, node: int, scorer: Scorer, k: int, likely: Scores | None = None) -> Chosen:
-        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number.
-
-        ``likely`` has for each relation how well it fits the query, from 0 to 1, shape [relations]; with it neighbours
-        are weighed by the way to them, without it they are not.
-        """
+    def best(self, node: int, scorer: Scorer, k: int) -> Chosen:
+        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number."""
         distance, cut = self._distances(node, scorer)
         found = np.concatenate([np.flatnonzero(distance == hop).astype(np.int32) for hop in range(1, self._hops + 1)])
         scores = scorer(found)
-        if likely is not None and len(found):
-            return Chosen(tuple(self._weighed(node, found, scores, distance, likely, k)), len(found), cut)
         triples = [
             Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at])) for at in _top(scores, k)
         ]
         return Chosen(tuple(triples), len(found), cut)
-
-    def _weighed(
-        self, node: int, found: NodeNumbers, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
-    ) -> list[Triple]:
-        """See the module: similarity, hubs on the way, and the relation that leads to a neighbour."""
-        cost = self._costs(node, distance)
-        base = scores - min(0.0, float(scores.min()))
-        whole = base / (float(base.max()) or 1.0) * np.exp(-cost[found])
-        near = np.flatnonzero(distance[found] == 1)
-        places = np.unique(np.concatenate([_top(whole.astype(np.float32), max(k, _NAMED)), near[:_NAMED]]))
-        triples = []
-        for place in places.tolist():
-            links = self._links(int(found[place]), distance, lambda nodes: -cost[nodes] - self._toll(nodes))
-            by = [float(likely[relation]) for relation in (*links[-1].out, *links[-1].into)]
-            triples.append(Triple(node, links, float(whole[place]) * (1 + max(by, default=0.0))))
-        return sorted(triples, key=lambda triple: (-triple.score, len(triple.links), triple.tail))[:k]
-
-    def _costs(self, node: int, distance: npt.NDArray[np.int8]) -> Scores:
-        """What the cheapest shortest way to each node passes through, as the sum of ``_toll``; shape [nodes]."""
-        cost = np.full(self._graph.nodes, np.inf, np.float32)
-        cost[node] = 0
-        for hop in range(1, self._hops + 1):
-            level = np.flatnonzero(distance == hop - 1).astype(np.int32)
-            through = cost[level] + (self._toll(level) if hop > 1 else np.float32(0))
-            for place in np.argsort(-through, kind="stable").tolist():  # the cheapest last, to stand
-                for way in WAYS:
-                    near = self._graph.row(int(level[place]), way).nodes
-                    cost[near[distance[near] == hop]] = through[place]
-        return cost
-
-    def _toll(self, nodes: NodeNumbers) -> Scores:
-        """Logarithm of what a way through these nodes is divided by."""
-        toll: Scores = np.log1p(np.log10(np.maximum(self._degrees[nodes], 1))).astype(np.float32)
-        return toll
 
     def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
         """How far each node is from one, -1 where it is not reached; and whether edges were left out."""
@@ -438,32 +366,26 @@ class Similarity(Protocol):
 
 
 class Meaning:
-    """By cosines of vectors: those of documents are the stored ones, those of names are made when first asked for."""
+    """By cosines of vectors: those of documents are the stored ones."""
 
     def __init__(self, skb: SKB, index: VectorSearch) -> None:
         self._skb, self._index = skb, index
-        self._named = np.full(index.count, -1, np.int32)
-        self._names = np.empty((0, index.dimensions), np.float32)
-        self._lock = threading.Lock()
 
     def documents(self, query: str) -> Scorer:
         """See ``Similarity``. One pass over all vectors is cheaper than to gather the rows of most of them."""
         return self._index.scorer(self._index.embed(query))
 
     def names(self, query: str) -> Scorer:
-        """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
+        """See ``Similarity``. Names are encoded each time: slow behind hubs."""
         vector = self._index.embed(query)
 
         def score(nodes: NodeNumbers) -> Scores:
-            with self._lock:
-                new = nodes[self._named[nodes] < 0]
-                if len(new):
-                    labels = [self._skb.nodes.label(node) for node in new.tolist()]
-                    rows = self._index.encoder.encode(labels)
-                    self._named[new] = np.arange(len(self._names), len(self._names) + len(new))
-                    self._names = np.concatenate([self._names, rows])
-                scores: Scores = self._names[self._named[nodes]] @ vector
-            return scores
+            if not len(nodes):
+                return np.zeros(0, np.float32)
+            found: Scores = (
+                self._index.encoder.encode([self._skb.nodes.label(node) for node in nodes.tolist()]) @ vector
+            )
+            return found
 
         return score
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -27,16 +28,10 @@ from kbnav.retrieval.base import (
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 
-_NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w|[.,]\d)"
-_VALUE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)
-_SEVERAL = re.compile(
-    rf"{_NUMBER}\s*(?:to|and|or|[-–—])\s*{_NUMBER}|(?<![\w.,])\d+\s+of\s+(?:the\s+)?(?!1\b)\d+",
-    re.ASCII | re.IGNORECASE,
-)
-"""A scale or a range, and so many of so many: no score."""
-_ALONE = re.compile(rf"^[^\w.+-]*{_VALUE.pattern}\W*$", re.ASCII | re.IGNORECASE | re.MULTILINE)
-_LABEL = re.compile(r"\b(?:score|rating|relevance)\b(\s+of\b)?[^0-9.,+-]{0,30}\Z", re.IGNORECASE)
-_LIST = re.compile(r"1\s?[.):-]\s.*(?<![\w.,])2\s?[.):-]\s", re.DOTALL)
+_NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?!\w|[.,]\d)"
+_SCORE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)
+_ALONE = re.compile(rf"^[^\w.+-]*{_SCORE.pattern}\W*$", re.ASCII | re.IGNORECASE | re.MULTILINE)
+_LABELLED = re.compile(rf"\b(?:score|rating|relevance)\b[^\w.+-]*(?:is\s+)?{_SCORE.pattern}", re.ASCII | re.IGNORECASE)
 
 
 class RerankOptions(ComposedOptions):
@@ -110,38 +105,16 @@ class Rerank:
 def parse_score(reply: str) -> float | None:
     """The score from 0 to 1 that a reply gives; None where it gives none, an impossible one, or several.
 
-    The last number in a line of its own is one, else what stands last behind the word score, else the only number
-    written with decimals, else the number that the reply begins with unless it numbers a list, else the only number.
-    "7/10", "7 out of 10" and "70 %" are 0.7.
+    It is the last number in a line of its own, else the last one behind the word score, else the only number. "7/10",
+    "7 out of 10" and "70 %" are 0.7.
     """
-    text = _SEVERAL.sub(" ", re.sub("[*_`]", " ", without_thought(reply))).strip()
-    found = list(_VALUE.finditer(text))
-    decimals = [value for value in found if re.search("[.,]", value[0])]
-    labels = [(value, _LABEL.search(text, 0, value.start())) for value in found]
-    # "The score of 1 is not deserved; 0.2"
-    labelled = [value for value, label in labels if label and not (label[1] and decimals and value not in decimals)]
-    begins = bool(found) and found[0].start() == 0 and not _LIST.match(text)
-    chosen = (
-        list(_ALONE.finditer(text))[-1:]
-        or labelled[-1:]
-        or (decimals if len(decimals) == 1 else [])
-        or (found[:1] if begins or len(found) == 1 else [])
-    )
-    return _score(chosen[0]) if chosen else None
-
-
-def _score(value: re.Match[str]) -> float | None:
-    number, whole, percent = value.groups()
-    score = _number(number)
-    if whole:
-        score = score / _number(whole) if _number(whole) > 0 else -1.0
-    elif percent:
-        score /= 100
+    text = re.sub("[*_`]", " ", without_thought(reply))
+    found = [*_ALONE.finditer(text)][-1:] or [*_LABELLED.finditer(text)][-1:] or [*_SCORE.finditer(text)]
+    if len(found) != 1:
+        return None
+    number, whole, percent = (part and part.replace(",", ".") for part in found[0].groups())
+    score = float(number) / (100 if percent else float(whole or 1) or math.nan)
     return score if 0.0 <= score <= 1.0 else None
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "."))
 
 
 def build_rerank(kb: SkbKB, settings: Settings, options: RerankOptions) -> Rerank:

@@ -56,23 +56,15 @@ class Trace:
     """What was done for one query, as the steps of a trajectory; written by several threads at once.
 
     An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
-    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls that were paid for,
-    ``replayed`` those of replies that were kept from before.
+    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls.
     """
 
     def __init__(self, told: Callable[[Step, Usage], None] = lambda step, spent: None) -> None:  # noqa: ARG005
-        """``told`` hears of each step once it is over, and of what was paid for until then."""
+        """``told`` hears of each step once it is over, and of the usage until then."""
         self._lock = threading.Lock()
         self._told = told
         self._steps: list[Step] = []
         self.usage = Usage()
-        self.replayed = Usage()
-
-    @property
-    def spent(self) -> Usage:
-        """``usage``, with what was replayed beside it."""
-        with self._lock:
-            return self.usage if self.replayed == Usage() else replace(self.usage, replayed=self.replayed)
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -104,7 +96,7 @@ class Trace:
             nodes = tuple(seen.nodes)
             step = Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
             self._steps.append(step)
-        self._told(step, self.spent)
+        self._told(step, self.usage)
 
     def add(self, other: Trace) -> None:
         """Record what was done side by side and has a trace of its own, which is over."""
@@ -115,17 +107,13 @@ class Trace:
             ]
             self._steps += steps
         self.spend(other.usage)
-        self.spend(other.replayed, replayed=True)
         for step in steps:
-            self._told(step, self.spent)
+            self._told(step, self.usage)
 
-    def spend(self, usage: Usage, *, replayed: bool = False) -> None:
-        """Count the tokens of a model's reply, which may be one that is given again."""
+    def spend(self, usage: Usage) -> None:
+        """Count the tokens of a model's reply."""
         with self._lock:
-            if replayed:
-                self.replayed += usage
-            else:
-                self.usage += usage
+            self.usage += usage
 
 
 @dataclass

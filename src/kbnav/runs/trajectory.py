@@ -9,10 +9,11 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
+from operator import add
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -181,29 +182,17 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 class Usage:
     """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
 
-    ``replayed`` is what replies that were kept from before once cost; no part of the others.
+    ``kept`` of the calls were answered by replies that were kept from before: they count as when they were made.
     """
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     calls: int = 0
-    replayed: Usage | None = None
+    kept: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        replayed = [one.replayed for one in (self, other) if one.replayed]
-        return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-            self.calls + other.calls,
-            sum(replayed[1:], replayed[0]) if replayed else None,
-        )
-
-    @property
-    def paid(self) -> Usage:
-        """Without what was replayed."""
-        return replace(self, replayed=None)
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 class Fact(NamedTuple):
@@ -336,11 +325,7 @@ class Run:
     discarded: tuple[Step, ...]
     outcome: Outcome
     usage: Usage = Usage()
-    replayed: Usage = Usage()
-    """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
     cost: Finite | None = None
-    replayed_cost: Finite | None = None
-    """What the replayed replies once cost; no part of ``cost``."""
     requests: Mapping[str, int] = field(default_factory=dict)
     """Requests sent for it, by service; what a cache answered is none."""
     seconds: Finite = 0.0
@@ -351,17 +336,6 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
-
-    @property
-    def whole_usage(self) -> Usage:
-        """What was spent and what replayed replies once cost: the same however often a run is repeated."""
-        return self.usage + self.replayed
-
-    @property
-    def whole_cost(self) -> float | None:
-        """Dollars of ``whole_usage``; None where the price is not known."""
-        known = [one for one in (self.cost, self.replayed_cost) if one is not None]
-        return sum(known) if known else None
 
     @property
     def steps(self) -> list[Step]:

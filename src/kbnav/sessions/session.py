@@ -22,7 +22,7 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trace import span
-from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
+from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
 from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def _run(
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used, price = state["usage"], price_of(agent.settings, agent.model)
-    replayed = used.replayed or Usage()
+    used = state["usage"]
     return Run(
         id=new_id("run"),
         question=state["question"],
@@ -116,10 +115,8 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
         outcome=state["outcome"],
-        usage=used.paid,
-        replayed=replayed,
-        cost=cost_of(used, price),
-        replayed_cost=cost_of(replayed, price) if used.replayed else None,
+        usage=used,
+        cost=cost_of(used, price_of(agent.settings, agent.model)),
         requests=context.tools.meter.sent,
         seconds=round(seconds, 3),
         started=started.isoformat(timespec="seconds"),
@@ -237,12 +234,10 @@ class Chat:
 
 
 @contextmanager
-def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
 
-    ``on_loss`` is for who has one session: where the file cannot be written any more (a full disk), it is given a
-    line, once, and the session goes on in memory. Raises UsageError where the file cannot be used, and, without
-    ``on_loss``, where it cannot be written.
+    Raises UsageError where the file cannot be used or written.
     """
     from kbnav.sessions.checkpoints import Sessions
 
@@ -251,7 +246,7 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
         private_file(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot keep chat sessions here ({error.strerror}); set KBNAV_HOME") from error
-    with closing(Sessions(path, serializer(), on_loss)) as sessions:
+    with closing(Sessions(path, serializer())) as sessions:
         yield sessions
 
 

@@ -14,7 +14,7 @@ import pytest
 from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.text import is_content, is_literal
 from kbnav.evaluation.synthesis.wording import Wording
@@ -51,7 +51,7 @@ def test_both_parts_are_needed_and_the_answers_are_all_that_meet_both(tmp_path: 
     # j0 and j1 are Ann's and have the heron, j2 to j5 are Ann's and have not, j6 to j8 are Bob's and have it.
     notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
     with workshop(tmp_path, notes, range(6)) as skb:
-        found, report = synthesize(skb, Wanted(1), MADE)
+        found, report = synthesize(skb, SplitSizes(1), MADE)
     assert len(found) == 1
     question = found[0]
     assert set(question.answers) == {"j0", "j1"}
@@ -90,42 +90,7 @@ def test_a_question_that_one_part_answers_is_left_out(
 ) -> None:
     only_ann = MADE.model_copy(update={"empty": ("kiln", "painted")})
     with workshop(tmp_path, notes, by_ann) as skb:
-        found, report = synthesize(skb, Wanted(1), only_ann)
-    assert found == []
-    assert report.dropped[reason] > 0
-
-
-LONG = "glazed, fired and gilded with many small things on it beside the reeds of a pond, such as a copper heron"
-
-
-@pytest.mark.parametrize(
-    ("anns", "bobs", "reason"),
-    [
-        # Of all documents Ann's jug has the least beside the heron; with names Bob's come first, which are called so.
-        (
-            [("Jug", "copper herons")],
-            ("Copper Heron", "and much more"),
-            "text alone: BM25 puts an answer first",
-        ),
-        # Bob's have less beside it than Ann's two; with names the one of these comes first that is called so.
-        (
-            [("Jug", LONG), ("Copper Heron", LONG)],
-            ("Barrel", "a copper heron"),
-            "text alone: BM25 with names puts an answer first",
-        ),
-    ],
-)
-def test_no_weight_of_names_lets_bm25_find_an_answer_by_the_text(
-    tmp_path: Path, anns: list[tuple[str, str]], bobs: tuple[str, str], reason: str
-) -> None:
-    jugs = [("ann", *one) for one in (*anns, *(("Cup", note) for note in OTHER))] + [("bob", *bobs)] * 3
-    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
-    nodes += [
-        {"id": f"j{n}", "type": "jug", "name": f"{name} {FILLER[n]}", "note": note}
-        for n, (_, name, note) in enumerate(jugs)
-    ]
-    with small_skb(tmp_path, nodes, [(maker, "made", f"j{n}") for n, (maker, _, _) in enumerate(jugs)]) as skb:
-        found, report = synthesize(skb, Wanted(1), MADE.model_copy(update={"empty": ("kiln", "pond", "reeds")}))
+        found, report = synthesize(skb, SplitSizes(1), only_ann)
     assert found == []
     assert report.dropped[reason] > 0
 
@@ -142,7 +107,7 @@ class Herons:
 def test_vectors_must_not_find_an_answer_by_the_text_either(tmp_path: Path) -> None:
     notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
     with workshop(tmp_path, notes, range(6), Herons()) as skb:
-        found, report = synthesize(skb, Wanted(1), MADE)
+        found, report = synthesize(skb, SplitSizes(1), MADE)
     assert found == []
     assert report.dropped["text alone: vss puts an answer first"] > 0
 
@@ -151,7 +116,7 @@ def test_a_name_that_two_nodes_share_starts_no_question(tmp_path: Path) -> None:
     nodes = [{"id": "a", "type": "potter", "name": "Ann Reed"}, {"id": "b", "type": "potter", "name": "ann reed"}]
     nodes += [{"id": f"j{n}", "type": "jug", "name": FILLER[n], "note": "copper heron"} for n in range(10)]
     with small_skb(tmp_path, nodes, [("a" if n < 5 else "b", "made", f"j{n}") for n in range(10)]) as skb:
-        found, report = synthesize(skb, Wanted(1), MADE)
+        found, report = synthesize(skb, SplitSizes(1), MADE)
     assert found == []
     assert report.dropped.keys() == {"a start node's name is another's too"}
 
@@ -185,7 +150,7 @@ def same_word(token: str) -> str:
 def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path: Path) -> None:
     skb, notes, edges = fair(tmp_path)
     with skb:
-        found, _ = synthesize(skb, Wanted(test=20, train=10), FAIR)
+        found, _ = synthesize(skb, SplitSizes(test=20, train=10), FAIR)
     assert len(found) == 30
     graph = EdgeList(edges)
     for question in found:
@@ -212,7 +177,7 @@ def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path: Path) -> 
 def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path: Path) -> None:
     skb, _, _ = fair(tmp_path)
     with skb:
-        found, report = synthesize(skb, Wanted(10, 20, 10), FAIR)
+        found, report = synthesize(skb, SplitSizes(10, 20, 10), FAIR)
     assert report.kept == {"test": 10, "train": 20, "val": 10}
     assert len({question.gold for question in found}) == 40
     assert len({(q.template, tuple(path.start for path in q.paths)) for q in found}) == 40
@@ -228,7 +193,7 @@ def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path: Path) -> None:
 def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
     skb, _, _ = fair(tmp_path)
     with skb:
-        found, report = synthesize(skb, Wanted(4, 3), FAIR)
+        found, report = synthesize(skb, SplitSizes(4, 3), FAIR)
     files = write_questions(tmp_path / "q.jsonl", found, report)
     assert [file.name for file in files] == ["q.jsonl", "q-train.jsonl", "q.report.json"]
     test, train = (load_file("jsonl", file) for file in files[:2])
@@ -238,26 +203,11 @@ def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
 
 
-def test_types_without_text_are_asked_for_by_relations_alone_where_that_is_wanted(tmp_path: Path) -> None:
-    skb, notes, edges = fair(tmp_path)
-    rooms = FAIR.model_copy(
-        update={"templates": ("seller -from-> room", "thing -kept in-> room"), "without_text": True}
-    )
-    with skb:
-        found, _ = synthesize(skb, Wanted(3), rooms)
-        with pytest.raises(UsageError, match="no template whose answers have text"):
-            synthesize(skb, Wanted(3), rooms.model_copy(update={"without_text": False}))
-    assert {question.text for question in found} == {""}
-    for question in found:
-        met = EdgeList(edges).candidates(question.record()["meta"]["paths"], [f"r{n}" for n in range(5)])
-        assert set(question.answers) == met
-
-
 def test_an_skb_without_indexes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text('{"id": "a", "type": "t", "name": "A"}\n')
     build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "bare.skb", Options(text=False, vectors=False, sparql=False))
     with SKB.open(tmp_path / "bare.skb") as skb, pytest.raises(UsageError, match="without indexes"):
-        synthesize(skb, Wanted(1))
+        synthesize(skb, SplitSizes(1))
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

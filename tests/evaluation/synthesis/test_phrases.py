@@ -15,8 +15,8 @@ from kbnav.evaluation.synthesis.templates import check_template, parse_template
 from kbnav.evaluation.synthesis.text import (
     CONTENT,
     LONGEST,
-    Lexicon,
     Phrase,
+    Thesaurus,
     is_content,
     is_literal,
     phrases,
@@ -26,8 +26,8 @@ from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.schema import Meta, TypeTuple
 
 
-def lexicon(*groups: str) -> Lexicon:
-    return Lexicon(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
+def thesaurus(*groups: str) -> Thesaurus:
+    return Thesaurus(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
 
 
 def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
@@ -66,7 +66,7 @@ def test_phrases_are_runs_of_the_text(text: str) -> None:
     [("vessel", "container"), ("vessels", "containers"), ("carrying", "moving"), ("carried", "moved"), ("stone", "")],
 )
 def test_a_synonym_comes_in_the_form_of_the_word(word: str, expected: str) -> None:
-    found = lexicon("vessel container", "carry move").synonyms(word)
+    found = thesaurus("vessel container", "carry move").synonyms(word)
     assert found == ([expected] if expected else [])
 
 
@@ -83,7 +83,7 @@ def test_a_synonym_comes_in_the_form_of_the_word(word: str, expected: str) -> No
     ],
 )
 def test_rewording(phrase: Phrase, expected: str, how: str) -> None:
-    found = reword(phrase, lexicon("vessel container"), random.Random(0))
+    found = reword(phrase, thesaurus("vessel container"), random.Random(0))
     assert (found.text, found.how) == (expected, how)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.models import StepModels, model_price, open_models
 from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
-from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
+from kbnav.evaluation.synthesis.sampling import Dropped, Sampler, SplitSizes
 from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
@@ -107,14 +108,20 @@ def run(skb: SKB, folder: Path, style: str, *readers: ModelStub, count: int = 1,
         StepModels(models[0], models[0], models[0], tuple(models)), settings, folder / "replies.sqlite"
     )
     words = wording(style, **more.pop("words", {}))
-    return synthesize_with_models(skb, Wanted(count, seed=seed), words, models, **more)
+    return synthesize_with_models(skb, SplitSizes(count, seed=seed), words, models, **more)
 
 
 @pytest.fixture(scope="module")
 def seed(workshop: SKB) -> int:
     """One whose first gold node is j1."""
-    drawn = ((seed, Sampler(workshop, Wanted(1, seed=seed), wording("short")).draw()) for seed in range(1, 200))
-    return next(seed for seed, first in drawn if first and workshop.id(first.gold) == "j1")
+
+    def is_first(seed: int) -> bool:
+        with suppress(Dropped):
+            first = Sampler(workshop, SplitSizes(1, seed=seed), wording("short")).draw()
+            return first is not None and workshop.id(first.gold) == "j1"
+        return False
+
+    return next(filter(is_first, range(1, 200)))
 
 
 def test_four_steps_make_a_question_whose_answers_all_verifiers_agree_on(workshop, tmp_path, seed):
@@ -268,7 +275,7 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
         )  # type: ignore[arg-type]
         verify = ("m0", f"m1@{other.base_url}/", "m2@local", "m@3")  # the third by URL, the last's name has an @
         models = open_models(StepModels("m1@other", "m0", "m0", verify), settings, tmp_path / "replies.sqlite")
-        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), models)
+        synthesize_with_models(workshop, SplitSizes(1, seed=seed), wording("requirements"), models)
         sent = [{header["authorization"] for header in stub.headers} for stub in (own, other, local)]
         models = [{request["model"] for request in stub.requests} for stub in (own, other, local)]
     assert sent == [{f"Bearer {KEY}"}, {"Bearer the-other-nevertobeleft"}, {"Bearer none"}]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import candidates, draw, parse_template
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
@@ -88,7 +88,7 @@ def test_a_question_says_all_three_and_what_is_not(clinic: tuple[SKB, set[Edge]]
             "templates": [TEMPLATES[3]],
         }
     )
-    (question,), _ = synthesize(skb, Wanted(1, seed=2), wording)
+    (question,), _ = synthesize(skb, SplitSizes(1, seed=2), wording)
     sign, gene = (path.start_name for path in question.paths)
     assert question.question == f"Find ills that show {sign} and that {gene} marks and that no drugs harm."
     assert question.without == (("drug", "harms", "out"),)

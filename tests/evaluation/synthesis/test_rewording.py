@@ -11,7 +11,7 @@ import pytest
 from kbnav.answers.language import function_words, singular
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.wording import (
     REWORDINGS,
     Rewording,
@@ -100,7 +100,7 @@ def own(folder: Path, text: str = OTHER) -> Rewording:
 def made(tmp_path: Path):
     """The shop, and two questions on it: one of the test split, one of training."""
     with shop(tmp_path) as skb:
-        found, _ = synthesize(skb, Wanted(1, seed=2), WORDS)
+        found, _ = synthesize(skb, SplitSizes(1, seed=2), WORDS)
         assert found
         yield skb, [found[0], replace(found[0], id="small-train-0001", split="train")]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 
 import pytest
-from benchmarks.stark_templates import explained, plan_links, template_links
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,20 +141,3 @@ def test_all_templates_of_a_small_schema() -> None:
         "person -owns-> house & person -owns-> house",
         "house <-owns- person & house <-owns- person",
     }
-
-
-def test_published_plans_are_explained_by_templates_of_the_same_links():
-    notations = ["a -r-> b", "a -r-> b <-s- c", "a -r-> b & c -!t-> b"]
-    read = {text: parse_template(text) for text in notations}
-    by_types = {text: template_links(one, relations=False) for text, one in read.items()}
-    plans = [plan_links(plan) for plan in ("a -> b", "b <- a", "c -> b <- a", "b -> d", "", "b", None, "c -> b")]
-    exact, near, without = explained(by_types, plans)
-    assert (dict(exact), dict(near), without) == ({"a -r-> b": 2, "a -r-> b <-s- c": 1}, {"a -r-> b <-s- c": 1}, 3)
-
-    by_relations = {text: template_links(one, relations=True) for text, one in read.items()}
-    plans = [
-        plan_links(plan)
-        for plan in ([["a", "r", "b"], ["b", "t", "c"]], [["a", "r", "b", "s", "c"]], [["a", "s", "b"]])
-    ]
-    exact, near, without = explained(by_relations, plans)
-    assert (dict(exact), dict(near), without) == ({"a -r-> b & c -!t-> b": 1, "a -r-> b <-s- c": 1}, {}, 0)

@@ -60,16 +60,6 @@ def test_requests_to_all_wikis_of_wikimedia_count_together(tmp_path):
     assert clock.now < 1062
 
 
-def test_180_requests_a_minute_are_sent_by_two_workers_together_unless_told_otherwise(tmp_path):
-    clock = Clock()
-    one, two = counted(tmp_path, clock), counted(tmp_path, clock)
-    ask(one, WIKI, 100)
-    ask(two, WIKI, 80)
-    assert clock.now == 1000
-    ask(two, WIKI)
-    assert clock.now >= 1060
-
-
 def test_a_token_goes_to_its_own_api_alone_and_is_never_saved(tmp_path):
     with serving(lambda _: Answer({"entities": {}})) as own, serving(lambda _: Answer({})) as other:
         settings = Settings(endpoints=endpoints_of(own.url), access_token="very-nevertobeleft", home=tmp_path)

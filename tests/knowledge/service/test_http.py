@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -150,28 +149,6 @@ def test_a_connection_that_breaks_off_is_tried_again():
         assert opened.kb.execute_query(QUERY).rows == ()
 
 
-@pytest.mark.parametrize("length", ["abc", "-1", "\u00b2"])
-def test_a_length_that_is_no_number_is_ignored(length):
-    odd = Answer(EMPTY_ROWS.bytes, type=ROWS, headers={"X-Length": length})
-    with serving(lambda _: odd) as served, client(served.url) as opened:
-        assert opened.kb.execute_query(QUERY).columns == ("s",)
-
-
-def test_a_service_that_is_not_there_is_one_clear_line(caplog: pytest.LogCaptureFixture):
-    with serving(lambda _: Q42) as served:
-        gone = served.url
-    with client(gone, retries=2) as opened:
-        for call in (lambda: opened.kb.execute_query(QUERY), lambda: opened.kb.labels(["Q42"])):
-            with pytest.raises(ServiceError, match="cannot be reached") as caught:
-                call()
-            assert "\n" not in str(caught.value)
-        assert opened.slept == [1, 2, 1, 2]
-    told = [line for line in caplog.messages if "cannot be reached" in line]
-    assert len(told) == 4
-    assert re.search(r"; trying again in \d+ s \(1 of 2\)$", told[0])
-    assert told[1].endswith("(2 of 2)")
-
-
 def test_the_place_of_an_error_counts_without_the_prefixes_put_in_front():
     query = "SELECT ?x WHERE { ?x wdt:P31 wd:Q5 }"
 
@@ -232,14 +209,6 @@ def test_bad_answers_are_never_cached(tmp_path):
         assert opened.slept == [5]
         assert opened.kb.labels(["Q42"]) == {"Q42": "Douglas Adams"}
         assert len(served.asked) == 3
-
-
-def test_lag_is_asked_about_and_waited_for():
-    lag = Answer({"error": {"code": "maxlag", "info": "Waiting for db"}}, headers={"Retry-After": "6"})
-    with serving(in_turn(lag, Q42)) as served, client(served.url) as opened:
-        opened.kb.labels(["Q42"])
-        assert opened.slept == [6]
-        assert {asked.params["maxlag"] for asked in served.asked} == {"5"}
 
 
 def test_lag_that_outlasts_the_retries_stops_no_read(shared_data):

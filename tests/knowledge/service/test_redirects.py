@@ -16,28 +16,9 @@ from tests.knowledge.wikidata.serving import Answer, Asked, Served, serving
 
 TOKEN = "Bearer nevertobeleft"
 PIECES = [
-    "http://",
-    "https://",
-    "//",
-    "/",
-    "\\",
-    "@",
-    "#",
-    "?",
-    ":",
-    "%5C",
-    "%40",
-    "%2F",
-    "\t",
-    " ",
-    "\x00",
-    ".",
-    ";",
-    "OWN",
-    "OTHER",
-    "caught",
-    "user",
-]
+    "http://", "https://", "//", "/", "\\", "@", "#", "?", ":", "%5C", "%40", "%2F", "\t", " ", "\x00", ".", ";",
+    "OWN", "OTHER", "caught", "user",
+]  # fmt: skip
 
 
 class Pair:

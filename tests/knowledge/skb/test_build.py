@@ -177,42 +177,6 @@ def test_what_was_read_is_kept_where_the_disk_failed(tmp_path: Path, monkeypatch
     assert build(source, tmp_path / "s.skb", BARE).nodes == 5
 
 
-READER = """
-import sys
-from pathlib import Path
-from kbnav.knowledge.skb.store import SKB
-
-path, stop, last = Path(sys.argv[1]), Path(sys.argv[2]), False
-while not last:
-    last = stop.exists()
-    with SKB.open(path) as skb:
-        nodes = len(skb.nodes)
-        for number in range(0, nodes, 7):
-            if skb.number(skb.id(number)) != number or skb.documents[number]["text"] != f"build {nodes}":
-                sys.exit(f"node {number} of {nodes} is wrong")
-            if len(skb.graph.row(number).nodes) != 1:
-                sys.exit(f"edges of node {number} of {nodes} are wrong")
-        print(nodes, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_eight_processes_read_while_it_is_replaced(tmp_path: Path) -> None:
-    path, stop = tmp_path / "s.skb", tmp_path / "stop"
-    build(small(tmp_path, 100, "build 100"), path, BARE)
-    command = [sys.executable, "-c", READER, str(path), str(stop)]
-    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
-    first = [reader.stdout.readline() for reader in readers if reader.stdout]
-    for size in (150, 200, 250, 300):
-        build(small(tmp_path, size, f"build {size}"), path, BARE)
-    stop.touch()
-    seen = [[int(line) for line in reader.communicate()[0].split()] for reader in readers]
-    assert [reader.returncode for reader in readers] == [0] * 8
-    assert first == ["100\n"] * 8
-    assert all(sizes == sorted(sizes) and sizes[-1] == 300 for sizes in seen)
-    assert {size for sizes in seen for size in sizes} <= {100, 150, 200, 250, 300}
-
-
 FULL_DISK = """
 import resource, sys
 from pathlib import Path

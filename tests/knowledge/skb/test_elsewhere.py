@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from kbnav.apps.cli import app
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
@@ -106,17 +103,3 @@ def no_encoder() -> Encoder:
     from kbnav.encoders import load
 
     return load("no such one")
-
-
-def test_workers_are_of_a_cluster_and_a_cluster_needs_ray(tmp_path: Path) -> None:
-    source = small(tmp_path)
-    assert source.fingerprint
-    given = ["skb", "build", "--nodes", f"{tmp_path}/n.jsonl", "--out", f"{tmp_path}/s.skb"]
-    refused = CliRunner().invoke(app, [*given, "--workers", "2"])
-    assert isinstance(refused.exception, UsageError)
-    assert "give --on ray with them" in str(refused.exception)
-    if find_spec("ray") is None:
-        lacking = CliRunner().invoke(app, [*given, "--on", "ray"])
-        assert isinstance(lacking.exception, UsageError)
-        assert "pip install 'kbnav[ray]'" in str(lacking.exception)
-    assert not (tmp_path / "s.skb").exists()

@@ -22,18 +22,6 @@ ADJECTIVE = """\
 00000005 00 a 02 good 0 sound 0 002 ! 00000006 a 0101 ! 00000006 a 0202 | not bad; "good"; "it is sound
 00000006 00 a 02 bad 0 unsound 0 000 | not good
 """
-RELEASE = """\
------BEGIN PGP SIGNED MESSAGE-----
-Hash: SHA256
-
-Origin: Debian
-Version: 12.9
-Date: Sat, 11 Jan 2025 10:00:00 UTC
-SHA256:
- 0123 99 main/binary-amd64/Packages
------BEGIN PGP SIGNATURE-----
-Version: GnuPG v2
-"""
 CONTROL = """\
 Package: mutt
 Version: 2.2
@@ -41,7 +29,7 @@ Maintainer: Some One <one@example.org>
 Section: mail
 Depends: libc6 (>= 2.36), default-mta | mail-transport-agent
 Provides: mail-reader, imap-client (= 2.2)
-Tag: interface::text-mode, works-with::mail,
+Tag: works-with::mail,
  use::viewing
 Description: text-based mail reader
 Description-md5: 14
@@ -129,7 +117,6 @@ def test_the_package_index(tmp_path: Path) -> None:
             ("mutt", "in section", "section:mail"),
             ("mutt", "maintained by", "maintainer:Some One"),
             ("mutt", "built from", "source:mutt"),
-            ("mutt", "tagged", "tag:interface::text-mode"),
             ("mutt", "tagged", "tag:works-with::mail"),
             ("mutt", "tagged", "tag:use::viewing"),
             ("mutt", "depends on", "libc6"),

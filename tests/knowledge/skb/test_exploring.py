@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 
 import pytest
 
@@ -23,21 +23,6 @@ def edges(hetionet_edges: list[tuple[str, str, str]]) -> list[tuple[str, str, st
 @pytest.fixture
 def explorer(clinic: SkbKB) -> Explorer:
     return Explorer(clinic)
-
-
-def distances(edges: list[tuple[str, str, str]], start: str) -> dict[str, int]:
-    """Hops from a node to every other, breadth first."""
-    near = defaultdict(set)
-    for source, _, target in edges:
-        near[source].add(target)
-        near[target].add(source)
-    found, queue = {start: 0}, deque([start])
-    while queue:
-        node = queue.popleft()
-        for other in near[node] - found.keys():
-            found[other] = found[node] + 1
-            queue.append(other)
-    return found
 
 
 def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(explorer: Explorer, edges):

@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -184,22 +183,6 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
         assert (last.meta.nodes, last.documents[3]["text"]) == (20, "second")
         assert last.text is not None
         assert last.text.search("second node 19", limit=1)
-    assert check(place, tmp_path) == []
-
-
-@pytest.mark.filterwarnings("ignore:optimize")  # nobody reads an older version here
-def test_a_copy_over_tables_whose_versions_an_earlier_format_named_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("kbnav.knowledge.skb.lance.build._KEPT", timedelta(0))
-    place = str(tmp_path / "tables")
-    build(small(tmp_path, 10, "first"), tmp_path / "first.skb", Options(vectors=False, sparql=False))
-    with SKB.open(tmp_path / "first.skb") as skb:
-        write(skb, place)
-        for name in ("nodes", "files"):
-            table = connect(place).open_table(name)
-            table.tags.create("build-1", table.version)
-        write(skb, place)
     assert check(place, tmp_path) == []
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import MOST_OF_ONE_NAME, NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 
@@ -99,7 +96,12 @@ def test_only_the_exact_variant_leaves_out_what_is_near_by_embedding(tmp_path: P
     with skb_of(tmp_path, nodes, Options(sparql=False)) as skb:
         question = "an infection that a parasite brings"
         assert NodeMatcher(skb, "exact").match(question) == ()
-        assert [node.how for node in NodeMatcher(skb, "hybrid").match(question)] == ["embedding"] * 2
+        near = NodeMatcher(skb, "embedding").match(question)
+        assert [node.how for node in near] == ["embedding"] * 2
+        assert near[0].score > near[1].score
+        assert NodeMatcher(skb, "hybrid").match(question) == near
+        assert NodeMatcher(skb, "embedding", nearest=1).match(question) == near[:1]
+        assert [node.how for node in NodeMatcher(skb, "hybrid").match("Is malaria an infection?")] == ["normalised"]
 
 
 def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
@@ -156,21 +158,6 @@ def test_of_a_name_that_very_many_nodes_have_those_with_edges_are_kept(tmp_path:
         assert {"g1", "g2"} <= set(found)
 
 
-@pytest.mark.slow
-def test_only_what_names_do_not_find_is_looked_for_by_embedding(clinic: SkbKB) -> None:
-    named = "Which symptoms does malaria have?"
-    described = "a mosquito-borne infection by a parasite"
-    exact, embedding, hybrid = (NodeMatcher(clinic.skb, variant) for variant in ("exact", "embedding", "hybrid"))
-    assert [node.label for node in exact.match(named)] == ["malaria"]
-    assert hybrid.match(named) == exact.match(named)
-    assert exact.match(described) == ()
-    assert hybrid.match(described) == embedding.match(described)
-    near = embedding.match(described)
-    assert [node.how for node in near] == ["embedding"] * 5
-    assert [node.score for node in near] == sorted((node.score for node in near), reverse=True)
-    assert len(NodeMatcher(clinic.skb, "embedding", nearest=3).match(described)) == 3
-
-
 def test_a_variant_whose_index_is_missing_is_refused(tmp_path: Path) -> None:
     with skb_of(tmp_path, "id,type,name\na,b,Some Name\n", Options(text=False, vectors=False, sparql=False)) as skb:
         for variant in ("exact", "hybrid"):
@@ -178,32 +165,3 @@ def test_a_variant_whose_index_is_missing_is_refused(tmp_path: Path) -> None:
                 NodeMatcher(skb, variant)
         with pytest.raises(UsageError, match="without vectors"):
             NodeMatcher(skb, "embedding")
-
-
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeMatcher, dict[str, str]]]:
-    names = ["Bo", "Bo Ka", "Bo Ka Lo", "Ka Lo", "Lo Mi", "Mi", "Mi Bo Lo"]
-    nodes = "id,type,name\n" + "".join(f"n{number},t,{name}\n" for number, name in enumerate(names))
-    with skb_of(tmp_path_factory.mktemp("letters"), nodes) as skb:
-        yield NodeMatcher(skb, "exact"), {name: f"n{number}" for number, name in enumerate(names)}
-
-
-@given(words=st.lists(st.sampled_from(["Bo", "Ka", "Lo", "Mi", "Xu"]), max_size=12))
-def test_overlapping_names_are_those_a_plain_search_takes(
-    letters: tuple[NodeMatcher, dict[str, str]], words: Sequence[str]
-) -> None:
-    matcher, names = letters
-    assert ids(matcher, " ".join(words)) == list(dict.fromkeys(names[name] for name in taken(words, set(names))))
-
-
-def taken(words: Sequence[str], names: set[str]) -> list[str]:
-    """Every span of words, the longest first, then the leftmost; those that overlap one before are left out."""
-    spans = [(end - start, start) for start in range(len(words)) for end in range(start + 1, len(words) + 1)]
-    used: set[int] = set()
-    found = []
-    for length, start in sorted(spans, key=lambda span: (-span[0], span[1])):
-        places = set(range(start, start + length))
-        if " ".join(words[start : start + length]) in names and not places & used:
-            used |= places
-            found.append((start, length))
-    return [" ".join(words[start : start + length]) for start, length in sorted(found)]

@@ -1,4 +1,4 @@
-"""Tables as people have them: columns mapped to ids, names, texts and edges, in any usual encoding and delimiter."""
+"""Tables as people have them: columns mapped to ids, names, texts and edges, with any usual delimiter."""
 
 from __future__ import annotations
 
@@ -74,22 +74,6 @@ def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
         all_of(TableSource([table.model_copy(update={"id": "id"})]))
 
 
-@pytest.mark.parametrize(
-    ("mapping", "message"),
-    [
-        ({"id": "product"}, "has no column 'product'; did you mean 'product_id'?; it has product_id, title, brand"),
-        ({"name": "name"}, "has no column 'name'"),
-        ({"text": ("description", "revues")}, "has no column 'revues'; did you mean 'reviews'?"),
-        ({"edges": ["brand", "maker:made_by"]}, "has no column 'maker'"),
-        ({"type": "", "type_column": "sort"}, "has no column 'sort'"),
-    ],
-)
-def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, mapping: dict, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        all_of(shop(tmp_path, **mapping))
-    assert message in str(caught.value)
-
-
 TABLES = """\
 [[table]]
 file = "shop.csv"
@@ -144,6 +128,14 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        (
+            'id = "product_id"',
+            'id = "product"',
+            "no column 'product'; did you mean 'product_id'?; it has product_id",
+        ),
+        ('name = "company"', 'name = "name"', "makers.csv has no column 'name'"),
+        ('text = ["story"]', 'text = ["storey"]', "has no column 'storey'; did you mean 'story'?"),
+        ('"brand:made_by:maker"', '"made_by"', "has no column 'made_by'"),
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
         ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
         ('relation = "bought_by"', "", "orders.tsv has no column 'relation'"),
@@ -163,31 +155,15 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, ne
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str, encoding: str, packed: bool) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_delimiters_are_recognised(tmp_path: Path, delimiter: str, encoding: str) -> None:
     rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
-    content = "\r\n".join(delimiter.join(row) for row in rows).encode(encoding)
-    path = tmp_path / ("n.csv.gz" if packed else "n.csv")
-    path.write_bytes(gzip.compress(content) if packed else content)
-    losses = Losses()
-    nodes = list(TableSource([path]).nodes(losses))
-    assert nodes == [
+    path = tmp_path / "n.csv"
+    path.write_bytes("\r\n".join(delimiter.join(row) for row in rows).encode(encoding))
+    assert list(TableSource([path]).nodes(Losses())) == [
         NodeRecord("1", "", "Zoë", {"note, or; text": "a,b;c|d\te"}),
         NodeRecord("2", "", "Łódź", {"note, or; text": "x"}),
     ]
-    assert not losses.counts
-
-
-def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path) -> None:
-    encoding, name = "cp1252", "Zoë – €5"
-    path = tmp_path / "n.csv"
-    path.write_bytes(("id;name\n" + "1;plain\n" * 2_000 + f"2;{name}\n").encode(encoding))
-    losses = Losses()
-    assert [node.name for node in TableSource([path]).nodes(losses)][-1] == name
-    ((reason, count),) = losses.counts.items()
-    assert (count, losses.examples[reason]) == (1, ["n.csv"])
-    assert "not UTF-8, read as Windows-1252" in reason
 
 
 RDF = {
@@ -198,9 +174,6 @@ RDF = {
     ' "http://purl.org/dc/terms/creator": {"@id": "http://x/b"}}',
     "d.trig": '<http://x/g> { <http://x/a> <http://purl.org/dc/elements/1.1/title> "A book" ;'
     " <http://purl.org/dc/terms/creator> <http://x/b> }",
-    "d.nq": '<http://x/a> <http://purl.org/dc/terms/title> "A book" <http://x/g> .\n'
-    "<http://x/a> <http://purl.org/dc/terms/creator> <http://x/b> <http://x/g> .\n",
-    "d.ttl": '@prefix d: <http://purl.org/dc/terms/> . <http://x/a> d:title "A book" ; d:creator <http://x/b> .',
 }
 
 

@@ -143,9 +143,6 @@ def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path: Path
     more = Letters()
     assert len(built(tmp_path, ["a", "b", "c", "d"], more).vectors) == 4
     assert len(more.seen) == 4
-
-
-def test_no_nodes_give_an_index_that_finds_nothing(tmp_path: Path) -> None:
     assert built(tmp_path, [], Letters()).search("a") == []
 
 

@@ -117,11 +117,6 @@ def test_few_and_small_counts_are_asked_for(classes):
     assert all("LIMIT 1000 " in text for text in asked)
 
 
-def test_values_twice_of_a_variable_are_joined(classes):
-    query = "SELECT ?x { { ?x :in :here } UNION { VALUES ?x { :rare1 } VALUES ?x { :rare1 :rare2 } } ?y :near ?x }"
-    assert rows(classes, PROLOGUE + ordered(classes, query)) == rows(classes, PROLOGUE + query)
-
-
 # Any query over any small graph.
 
 terms = st.sampled_from(["?a", "?b", "?c", "?d", *(f":{node}" for node in NODES[:3])])

@@ -15,7 +15,6 @@ def test_named_subqueries_show_their_variables_where_they_are_included():
     assert isinstance(read.where.elements[0], Include)
     assert read.select is not None
     assert read.select.visible == ("?a", "?last", "?p", "?o")
-    assert read_query(query, named=True) == read
     with pytest.raises(UnreadQuery, match="named subquery"):
         read_query(query)
 

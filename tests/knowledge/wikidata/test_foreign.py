@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.answers.tables import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
@@ -170,18 +170,3 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
     assert site.page("P1", "") == "https://kb.example/wiki/Property:P1"
     assert site.namespaces == {"item": "120", "property": "122"}
     assert site.vocabulary.of("P31") == ""  # the query service is down: nothing is invented
-
-
-def test_entity_documents_are_placed_under_the_concept_base(tmp_path):
-    source = tmp_path / "a.json"
-    source.write_text(
-        '{"id": "Q1", "labels": {"en": {"language": "en", "value": "one"}}, "claims": {"P1": [{"mainsnak": {"snaktype":'
-        ' "value", "property": "P1", "datatype": "url", "datavalue": {"type": "string", "value":'
-        ' "http://www.wikidata.org/entity/Q2"}}, "rank": "normal"}], "P2": [{"mainsnak": {"snaktype": "value",'
-        ' "property": "P2", "datatype": "wikibase-item", "datavalue": {"type": "wikibase-entityid", "value":'
-        ' {"entity-type": "item", "id": "Q1"}}}, "rank": "normal"}]}}'
-    )
-    build_mirror([source], tmp_path / "mirror", concept_base=BASE)
-    with open_kb(Settings(kb=str(tmp_path / "mirror"), home=tmp_path)) as kb:
-        rows = kb.execute_query("SELECT ?url ?item { wd:Q1 wdt:P1 ?url ; wdt:P2 ?item }").rows
-    assert rows == ((Term("uri", "http://www.wikidata.org/entity/Q2"), Term("uri", f"{BASE}Q1")),)

@@ -33,7 +33,7 @@ BOB = "name: Bob Reed. type: person. description: Wrote letter after letter afte
 
 def kar(skb: SKB, script: Script, base: Listening | None = None, **options: object) -> KAR:
     similarity = similarity_for(skb, "vss")
-    paper = {"neighbours": 2, "paths": "plain", "with_neighbours": False}
+    paper = {"neighbours": 2, "with_neighbours": False}
     return KAR(skb, base or Listening("wren"), script.calls, similarity, KAROptions(**{**paper, **options}))  # type: ignore[arg-type]
 
 
@@ -235,36 +235,17 @@ def test_ablations_reach_the_system_by_name(guitars: SkbKB):
 
 
 def films(tmp_path: Path) -> SKB:
-    """An actor with three films, a language that twelve others speak, and two Chicagos."""
-    nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("english", "language", "English", "A language.")]
-    nodes += [(f"f{n}", "film", f"Film {n}", "A quiet comedy.") for n in range(3)]
-    nodes += [(f"o{n}", "actor", f"Other {n}", "Cast member in comedy.") for n in range(12)]
-    nodes += [(f"x{n}", "film", f"Aside {n}", "Of something else.") for n in range(60)]
+    """An actor with a film, and two Chicagos."""
+    nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("f0", "film", "Film 0", "A quiet comedy.")]
+    nodes += [(f"x{n}", "film", f"Aside {n}", "Of something else.") for n in range(9)]
     nodes += [("band", "band", "Chicago", "Rock and horns."), ("city", "city", "Chicago", "By a lake.")]
-    edges = [(f"f{n}", "cast member", "ann") for n in range(3)]
-    edges += [(f"o{n}", "language", "english") for n in range(12)]
-    edges += [("ann", "language", "english"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
+    edges = [("f0", "cast member", "ann"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
     lines = [json.dumps({"id": i, "type": kind, "name": name, "description": text}) for i, kind, name, text in nodes]
     (tmp_path / "n.jsonl").write_text("\n".join(lines))
     (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
     source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
     build(source, tmp_path / "films.skb", Options(vectors=False, sparql=False))
     return SKB.open(tmp_path / "films.skb")
-
-
-def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path: Path):
-    kept = {}
-    with films(tmp_path) as skb:
-        for paths in ("plain", "useful"):
-            trace = Trace()
-            options = {"paths": paths, "neighbours": 5, "samples": 1}
-            script = Script('[{"actor": {"name": "Ann Reed"}}]', "x")
-            KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), KAROptions(**options)).expand(  # type: ignore[arg-type]
-                "comedy with Ann Reed as a cast member", trace
-            )
-            kept[paths] = next(step.nodes for step in trace.steps if step.call.tool == "document_triples")
-    assert all(node.startswith("o") for node in kept["plain"])  # the paper's equation: none of her films
-    assert set(kept["useful"][:3]) == {"f0", "f1", "f2"}
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,6 @@ def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
 def _threads(names: Sequence[str], as_json: bool) -> None:
     from kbnav.apps.bot.talk import sections
     from kbnav.evaluation.dataset_stats import conversation_lengths, conversations_markdown
-    from kbnav.runs.trajectory import to_json
 
     files = [path for name in names for path in sorted(Path(name).glob("**/*"))]
     pages = [path for path in files if path.suffix in (".txt", ".wiki", ".wikitext")]
@@ -116,7 +115,7 @@ def _threads(names: Sequence[str], as_json: bool) -> None:
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in pages)
     found = ((text[one.start : one.end], len(one.comments)) for text in texts for one in sections(text))
     lengths = conversation_lengths(found)
-    print(to_json(lengths) if as_json else conversations_markdown(lengths), end="\n" if as_json else "")
+    emit(as_json, lengths, conversations_markdown(lengths).rstrip("\n"))
 
 
 def _read(path: Path) -> str:

@@ -14,9 +14,7 @@ from kbnav.apps.cli.terminal import emit, print_json, stderr
 
 
 def build_mirror(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl) or entity JSON (.json, .ndjson), also .gz.")
-    ],
+    sources: Annotated[list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl), also .gz.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -33,7 +31,7 @@ def build_mirror(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Build a mirror from RDF or entity documents, as in kbnav mirror build slice.nt --out slice."""
+    """Build a mirror from RDF, as in kbnav mirror build slice.nt --out slice."""
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
 
     console = stderr()

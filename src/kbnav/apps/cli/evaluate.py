@@ -165,7 +165,7 @@ def sweep(
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
 
-    The table is also written to sweep.csv. Limits of cost and time are those of each run. For example:
+    The table is also written to sweep.json. Limits of cost and time are those of each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation import sweep as sweeps
@@ -179,7 +179,7 @@ def sweep(
             if of.run(plan, left_out, folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
     rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
-    write_whole(out / "sweep.csv", sweeps.to_csv(rows))
+    write_whole(out / "sweep.json", json.dumps(rows, indent=1) + "\n")
     if as_json:
         print_json(rows)
         return

@@ -162,8 +162,7 @@ def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[
 def ended(step: Step) -> str:
     """Whether a program was accepted, and why or why not."""
     refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
-    near = ", near the ceiling without a loss" if step.ground == "no loss" else ""
-    return f"accepted{near}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
+    return "accepted" if step.accepted else f"not accepted, {refusals[step.verdict]}"
 
 
 def print_frozen(folder: Path, only: str | None = None) -> None:
@@ -188,12 +187,11 @@ def _print_steps(folder: Path, group: str) -> None:
 
     for one in read_groups(folder).groups:
         for step in read_steps(folder, one) if one.id == group else ():
-            tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
-            again = step.replayed.calls + step.api_replayed.calls
+            used = step.usage + step.api_usage
             mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
             print(
                 f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; "
-                f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
+                f"{used.calls} calls, {used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
                 f"{step.cost:.4f} $, {step.seconds:.1f} s"
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -94,7 +93,7 @@ def compare(
     SPINACH, appendix C.2): it hangs on how often the two systems disagree.
     """
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.scoring import compare_runs, disagreement_of, score_run
+    from kbnav.evaluation.scoring import compare_runs, score_run
     from kbnav.runs.trajectory import to_json
 
     if a is None and not questions:
@@ -105,10 +104,10 @@ def compare(
     elif as_json:
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
     else:
-        show_comparison(a, b)
-        found = disagreement_of(read_saved_run(a), read_saved_run(b))
-        print(f"  {found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.share], as_json)
+        found = show_comparison(a, b)
+        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+        _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -140,9 +139,6 @@ def report(
         str | None,
         typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
     ] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="Only a table of systems by datasets, with seconds and dollars.")
-    ] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     compat: StarkCompat = False,
     kb: Annotated[
@@ -174,16 +170,12 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    if by or table:
+    if by:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        if by:
-            questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
-            groups = [text.grouped(saved, questions, key) for key in by]
-            records = [asdict(one) for found in groups for one in found.groups]
-            emit(as_json, records, "\n".join(map(text.groups_markdown, groups)).rstrip("\n"))
-        else:
-            records = text.systems_records(saved)
-            emit(as_json, records, text.systems_markdown(records).rstrip("\n"))
+        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+        found = [text.breakdown(saved, questions, key) for key in by]
+        records = [group for one in found for group in one.groups]
+        emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
         return
     made = reports.load_report(folders, _prepared(compat, kb))
     if html:
@@ -287,8 +279,8 @@ def _print_spent(run: SavedRun) -> None:
     from kbnav.runs.trajectory import Usage
 
     runs = [record.run for record in run.records.values()]
-    usage = sum((one.whole_usage for one in runs), Usage())
-    costs = [one.whole_cost for one in runs if one.whole_cost is not None]
+    usage = sum((one.usage for one in runs), Usage())
+    costs = [one.cost for one in runs if one.cost is not None]
     seconds = [one.seconds for one in runs]
     parts = [f"{sum(seconds):.0f} s of questions"]
     if len(seconds) > 1:
@@ -297,12 +289,12 @@ def _print_spent(run: SavedRun) -> None:
         parts.append(f"{usage.calls} model calls, {usage.prompt:,} + {usage.completion:,} tokens")
     if costs:
         parts.append(f"${sum(costs):.2f}")
-    if replayed := sum(one.replayed.calls for one in runs):
-        parts.append(f"{replayed} of the calls answered from cached replies, counted as when they were made")
+    if usage.kept:
+        parts.append(f"{usage.kept} of the calls answered from cached replies, counted as when they were made")
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path) -> None:
+def show_comparison(a: Path, b: Path) -> Comparison:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs
@@ -318,6 +310,7 @@ def show_comparison(a: Path, b: Path) -> None:
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
+    return comparison
 
 
 def _percent(value: float) -> str:

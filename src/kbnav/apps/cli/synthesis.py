@@ -16,8 +16,8 @@ from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.models import StepModels
-    from kbnav.evaluation.synthesis.sampling import Wanted
-    from kbnav.evaluation.synthesis.templates import Report, Synthesized
+    from kbnav.evaluation.synthesis.sampling import SplitSizes
+    from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
     from kbnav.settings.model import Settings
@@ -67,8 +67,8 @@ class Models:
         return StepModels(self.extract, fuse, rewrite, verifiers or (self.extract,))
 
     def run(
-        self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings, out: Path
-    ) -> tuple[list[Synthesized], Report]:
+        self, skb: SKB, wanted: SplitSizes, wording: Wording, settings: Settings, out: Path
+    ) -> tuple[list[Synthesized], SynthesisReport]:
         """Make the questions; replies are saved beside ``out``.
 
         Raises UsageError, StopRun.
@@ -133,7 +133,7 @@ def synthesize(
     A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
     same command goes on: replies are saved beside the questions.
     """
-    from kbnav.evaluation.synthesis.sampling import Wanted
+    from kbnav.evaluation.synthesis.sampling import SplitSizes
     from kbnav.evaluation.synthesis.sampling import synthesize as by_rules
     from kbnav.evaluation.synthesis.templates import write_questions, write_splits
     from kbnav.evaluation.synthesis.wording import Wording, load_rewording, load_wording
@@ -142,7 +142,7 @@ def synthesize(
     words = load_wording(wording) if wording else Wording()
     settings = load(kb=kb)
     again = load_rewording(reworded) if reworded else None
-    wanted = Wanted(count, train, val, seed)
+    wanted = SplitSizes(count, train, val, seed)
     if models.extract and reworded:
         raise UsageError(
             "--reworded words questions that rules made; those by --extract are rewritten as they are made"
@@ -174,7 +174,7 @@ def _show(done: int, total: int) -> None:
         print(f"{done} of {total} questions", file=sys.stderr)
 
 
-def _report_lines(report: Report, files: Sequence[Path]) -> Iterator[str]:
+def _report_lines(report: SynthesisReport, files: Sequence[Path]) -> Iterator[str]:
     yield from _pipeline_lines(report.pipeline)
     kept = ", ".join(f"{count} {split}" for split, count in report.kept.items() if count)
     yield f"{report.sampled} sampled, {sum(report.kept.values())} kept: {kept or 'none'}"

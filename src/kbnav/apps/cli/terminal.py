@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -99,24 +98,6 @@ def stop_on_signals(message: str = "waiting for the questions under way") -> Ite
             signal.signal(number, handler)
 
 
-class _Retries(logging.Handler):
-    """Prints that a call of a model is tried again, which its client only logs."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if str(record.msg).startswith("Retrying request"):
-            values = record.args if isinstance(record.args, tuple) else ()
-            seconds = next((value for value in reversed(values) if isinstance(value, float)), 0.0)
-            print(f"the model's endpoint did not answer well; trying again in {seconds:.0f} s", file=sys.stderr)
-
-
-def show_retries() -> None:
-    """Print a line on standard error for each call of a model that is tried again."""
-    client = logging.getLogger("openai._base_client")
-    if not any(isinstance(one, _Retries) for one in client.handlers):
-        client.addHandler(_Retries())
-        client.setLevel(logging.INFO)
-
-
 class RunProgress:
     """Prints the steps of a run as they happen, and on a terminal a line with what is awaited and for how long."""
 
@@ -136,7 +117,6 @@ class RunProgress:
             self._live = Live(Spinner("dots", self), console=console, transient=True)
 
     def __enter__(self) -> Self:
-        show_retries()
         if self._live:
             self._live.start()
         self._wait_for(self._thinking)

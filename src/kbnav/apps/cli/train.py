@@ -284,10 +284,10 @@ def _train_programs(job: Job) -> None:
         parts = [
             f"{group.id} step {step.number} {step.action}: {ran}",
             f", failed on {step.failed}" if step.failed else "",
-            _race(step),
+            f"; validated {one.mean:.3f} against {one.best:.3f}, p {one.p:.3f}" if (one := step.compared) else "",
             f": {ended(step)}",
             f"; {step.error.splitlines()[0][:120]}" if step.error else "",
-            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.paid.calls + step.api_paid.calls) else "",
+            f"; {calls} calls, {step.cost:.4f} $" if (calls := step.usage.calls + step.api_usage.calls) else "",
         ]
         print("".join(parts), file=sys.stderr, flush=True)
 
@@ -306,15 +306,6 @@ def _train_programs(job: Job) -> None:
     print_frozen(job.out)
     if found.cost:
         print(f"{found.cost:.2f} US dollars in all")
-
-
-def _race(step: Step) -> str:
-    """The last heat of a step, where it was raced."""
-    if not step.heats:
-        return ""
-    heat = step.heats[-1]
-    means = f"{heat.mean:.3f} against {heat.best:.3f}"
-    return f"; raced {heat.queries}: {means}, {heat.won} won, {heat.lost} lost, p {heat.p:.3f}"
 
 
 _KINDS: dict[Kind, tuple[str, Callable[[Job], None]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.evaluation.datasets.records import File, Question, Record, kind
 from kbnav.knowledge.skb.importers.files import cells
-from kbnav.knowledge.skb.schema import MEMORY, Losses
+from kbnav.knowledge.skb.schema import MEMORY
 
 KBS = ("amazon", "mag", "prime")
 HUMAN = "stark_qa_human_generated_eval.csv"
@@ -250,8 +250,8 @@ def own_answer(record: Record) -> tuple[AnswerTable | None, tuple[str, ...], tup
 
 
 def table_records(file: File) -> Iterator[Record]:
-    """The rows of a CSV or TSV file, whose delimiter and encoding are recognised. Raises UsageError, DataError."""
-    lines = cells(file.path, Losses(), MEMORY)
+    """The rows of a CSV or TSV file, whose delimiter is recognised. Raises UsageError, DataError."""
+    lines = cells(file.path, MEMORY)
     _, header = next(lines, (0, []))
     for number, (_, row) in enumerate(lines, 1):
         yield Record(file.path, number, dict(zip(header, row, strict=True)))

@@ -11,14 +11,14 @@ import csv
 import io
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from types import MappingProxyType
 
-from kbnav.answers.tables import AnswerTable, Cell, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
 from kbnav.evaluation.metrics.statistics import Interval, Spread
@@ -62,6 +62,8 @@ TOKEN_BINS = 10
 _Asked = tuple[Run, float | None]
 """A run, and its main metric, None where it has no gold answer."""
 _SHEET_ROWS = 10
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What begins a formula in a spreadsheet."""
 
 
 def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: Mapping[str, float] | None) -> str:
@@ -97,15 +99,6 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A question of the sheet: its automatic class, and the label that a person gave it, empty where none did yet."""
-
-    id: str
-    kind: str
-    label: str
-
-
-@dataclass(frozen=True)
 class Bin:
     """Some of a run's questions: how many, their share of those counted, and the mean of their main metric."""
 
@@ -113,27 +106,6 @@ class Bin:
     count: int
     share: float
     score: float | None
-
-
-@dataclass(frozen=True)
-class ToolUse:
-    """Calls of one tool: all, those that ended in an error, those rolled back, and the questions with such a call."""
-
-    tool: str
-    calls: int
-    errors: int
-    dropped: int
-    questions: int
-
-
-@dataclass(frozen=True)
-class HandLabel:
-    """A label that a person gave to errors: how many, their share of those labelled, and their automatic classes."""
-
-    label: str
-    count: int
-    share: float
-    kinds: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -155,9 +127,9 @@ class RunReport:
     """One run. ``means`` are over all questions with their 95 % intervals.
 
     ``actions`` count what was rolled back too, ``path_actions`` what stayed on the path, as SPINACH's Table 5 does: it
-    ends at the budget of 15. ``labels`` are those of a sheet of errors.
-    ``usage``, ``cost`` and ``seconds`` count replies that were replayed, of which ``replayed`` says how many, as when
-    they were made. ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
+    ends at the budget of 15. ``tools`` are rows of a tool with its calls, those that ended in an error, those rolled
+    back, and the questions with such a call. ``labels`` given by hand have the number of errors by automatic class.
+    ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
     over the questions. The bins of tokens are over the questions that used a model.
     """
 
@@ -170,15 +142,14 @@ class RunReport:
     actions: tuple[Bin, ...]
     path_actions: tuple[Bin, ...]
     mean_actions: float
-    tools: tuple[ToolUse, ...]
+    tools: Sequence[tuple[str, int, int, int, int]]
     usage: Usage
     prompt_tokens: tuple[Bin, ...]
     completion_tokens: tuple[Bin, ...]
     cost: float | None
     seconds: Spread
-    replayed: int
     kinds: tuple[Bin, ...]
-    labels: tuple[HandLabel, ...]
+    labels: Mapping[str, Counter[str]]
     results: Mapping[str, QuestionResult]
 
     @property
@@ -188,23 +159,14 @@ class RunReport:
 
 
 @dataclass(frozen=True)
-class Against:
-    """A run compared with the first one; ``comparison`` is None where that cannot be, and ``note`` says why."""
-
-    name: str
-    comparison: Comparison | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Report:
-    """One or more runs, the first of which the others are compared with.
+    """One or more runs, and each of the others, by name, compared with the first, or why it cannot be.
 
     ``gold`` has every question of any of them, with the gold answer of the first run that has the question.
     """
 
     runs: tuple[RunReport, ...]
-    against: tuple[Against, ...]
+    against: Mapping[str, Comparison | str]
     gold: Mapping[str, GoldAnswer]
 
 
@@ -223,19 +185,19 @@ def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
     runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
     sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
-    return build_report(runs, {name: [one for one in read_sheet(path) if one.label] for name, path in sheets.items()})
+    return build_report(runs, {name: read_sheet(path) for name, path in sheets.items()})
 
 
 def build_report(
-    runs: Mapping[str, SavedRun], labels: Mapping[str, Sequence[Labelled]] = MappingProxyType({})
+    runs: Mapping[str, SavedRun], sheets: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType({})
 ) -> Report:
-    """Everything that is shown of the runs, given by name; ``labels`` were given to their errors by hand.
+    """Everything that is shown of the runs, given by name, with the rows of their sheets of errors.
 
     Raises UsageError without a run, or one without gold.
     """
     if not runs:
         raise UsageError("a report needs at least one run")
-    reports = tuple(_run_report(name, run, labels.get(name, ())) for name, run in runs.items())
+    reports = tuple(_run_report(name, run, sheets.get(name, ())) for name, run in runs.items())
     (_, first), *others = runs.items()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
@@ -243,16 +205,16 @@ def build_report(
             text = run.records[question].run.question if question in run.records else ""
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
-    against = []
+    against: dict[str, Comparison | str] = {}
     for name, run in others:
         try:
-            against.append(Against(name, compare_runs(first, run)))
+            against[name] = compare_runs(first, run)
         except UsageError as error:
-            against.append(Against(name, None, str(error)))
-    return Report(reports, tuple(against), gold)
+            against[name] = str(error)
+    return Report(reports, against, gold)
 
 
-def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunReport:
+def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]]) -> RunReport:
     scores = score_run(run)
     metric = main_metric(scores.metrics)
     values = {score.id: score.values for score in scores.questions}
@@ -268,12 +230,16 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         if one.record
     ]
     asked_runs = [run for run, _ in asked]
-    costs = [one.whole_cost for one in asked_runs if one.whole_cost is not None]
-    with_model = [one for one in asked if one[0].whole_usage.calls]
+    costs = [one.cost for one in asked_runs if one.cost is not None]
+    with_model = [one for one in asked if one[0].usage.calls]
     by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
     for result in results.values():
         by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
     kinds = [_bin(kind, found, len(results)) for kind, found in by_kind.items()]
+    labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in sheet:
+        if row["label"]:
+            labels[row["label"]][row["class"]] += 1
     return RunReport(
         name=name,
         info=run.info,
@@ -285,14 +251,13 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         path_actions=_action_bins(asked, lambda one: one.path),
         mean_actions=fmean(len(one.steps) for one in asked_runs) if asked else 0.0,
         tools=_tools(asked_runs),
-        usage=sum((one.whole_usage for one in asked_runs), Usage()),
+        usage=sum((one.usage for one in asked_runs), Usage()),
         prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
         completion_tokens=_equal_bins(with_model, lambda used: used.completion),
         cost=math.fsum(costs) if costs else None,
         seconds=Spread.of(one.seconds for one in asked_runs) if asked else Spread(0.0),
-        replayed=sum(one.replayed.calls for one in asked_runs),
         kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
-        labels=_hand_labels(labels),
+        labels=dict(sorted(labels.items(), key=lambda one: (-one[1].total(), one[0]))),
         results=results,
     )
 
@@ -320,7 +285,7 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
     """Bins of equal width from the least to the largest amount, as SPINACH's Tables 10 and 11 have them."""
     if not asked:
         return ()
-    amounts = [tokens(run.whole_usage) for run, _ in asked]
+    amounts = [tokens(run.usage) for run, _ in asked]
     low, high = min(amounts), max(amounts)
     count = min(TOKEN_BINS, high - low) or 1
     width = (high - low) / count
@@ -333,25 +298,13 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
     )
 
 
-def _tools(runs: Sequence[Run]) -> tuple[ToolUse, ...]:
-    """Use of each tool, the most called first."""
+def _tools(runs: Sequence[Run]) -> list[tuple[str, int, int, int, int]]:
     steps = [step for run in runs for step in run.steps]
     errors = Counter(step.call.tool for step in steps if not step.ok)
     dropped = Counter(step.call.tool for step in steps if step.dropped)
     questions = Counter(tool for run in runs for tool in {step.call.tool for step in run.steps})
     calls = Counter(step.call.tool for step in steps)
-    return tuple(
-        ToolUse(tool, number, errors[tool], dropped[tool], questions[tool]) for tool, number in calls.most_common()
-    )
-
-
-def _hand_labels(labels: Sequence[Labelled]) -> tuple[HandLabel, ...]:
-    """By label, the most frequent first."""
-    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for one in labels:
-        groups[one.label][one.kind] += 1
-    found = [HandLabel(name, kinds.total(), kinds.total() / len(labels), kinds) for name, kinds in groups.items()]
-    return tuple(sorted(found, key=lambda one: (-one.count, one.label)))
+    return [(tool, number, errors[tool], dropped[tool], questions[tool]) for tool, number in calls.most_common()]
 
 
 def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 20, seed: int = 1) -> tuple[int, int]:
@@ -360,7 +313,7 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     Gives back how many were drawn, of how many. Raises UsageError where the file holds labels already, or no question
     is wrong enough.
     """
-    if path.exists() and any(one.label for one in read_sheet(path)):
+    if path.exists() and any(row["label"] for row in read_sheet(path)):
         raise UsageError(f"{path} holds labels; name another file with --out, or move it away")
     metric, values = main_values(run)
     wrong = [name for name, value in values.items() if value < below and name in run.records]
@@ -374,11 +327,13 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     for name in wrong:
         if name in drawn:
             record, gold = run.records[name], run.gold[name]
-            outcome = record.run.outcome
-            wanted = "; ".join(gold.nodes[:_SHEET_ROWS]) if gold.table is None else _answer_text(gold.table)
-            line = (name, record.run.question, f"{values[name]:.4f}", error_class(record, gold, scores[name]), wanted)
-            found = _answer_text(outcome.ranking if outcome.table is None else outcome.table)
-            writer.writerow(map(_harmless, (*line, found, gold.query, outcome.query, "", "")))
+            outcome, kind = record.run.outcome, error_class(record, gold, scores[name])
+            answers = (
+                ("\n".join(gold.nodes[:_SHEET_ROWS]) or _answer_text(gold.table)),
+                _answer_text(outcome.ranking if outcome.table is None else outcome.table),
+            )
+            line = (name, record.run.question, f"{values[name]:.4f}", kind, *answers, gold.query, outcome.query, "", "")
+            writer.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in line)
     write_whole(path, out.getvalue())
     return len(drawn), len(wrong)
 
@@ -386,27 +341,16 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
 def _answer_text(answer: AnswerTable | Ranking | None) -> str:
     if answer is None:
         return ""
+    rows: Sequence[Iterable[object]]
     if isinstance(answer, Ranking):
-        return "; ".join(f"{node.label} ({node.id})" if node.label else node.id for node in answer.nodes[:_SHEET_ROWS])
-    if answer.boolean is not None:
-        return str(answer.boolean).lower()
-
-    def text(cell: Cell) -> str:
-        name, label = (answer.entity(cell), answer.label(cell)) if cell else (None, None)
-        return f"{label} ({name})" if name and label else name or (cell.value if cell else "")
-
-    rows = [" | ".join(map(text, row)) for row in answer.rows[:_SHEET_ROWS]]
-    more = [f"… {len(answer) - _SHEET_ROWS} more rows"] if len(answer) > _SHEET_ROWS else []
-    return "\n".join([*rows, *more])
+        rows = [(node.id, node.label) for node in answer.nodes]
+    else:
+        rows = [record.values() for record in answer.records()]
+    return "\n".join(" | ".join(str(cell) for cell in row if cell not in (None, "")) for row in rows[:_SHEET_ROWS])
 
 
-def _harmless(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
-def read_sheet(path: Path) -> list[Labelled]:
-    """The labels of a sheet. Raises UsageError where it cannot be read, DataError where it is none."""
+def read_sheet(path: Path) -> list[dict[str, str]]:
+    """The rows of a sheet. Raises UsageError where it cannot be read, DataError where it is none."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -414,4 +358,4 @@ def read_sheet(path: Path) -> list[Labelled]:
         raise UsageError(f"{path}: cannot be read: {error}") from error
     if rows and not {"id", "class", "label"} <= rows[0].keys():
         raise DataError(f"{path}: a sheet of errors has the columns id, class and label")
-    return [Labelled(row["id"], row["class"], " ".join((row["label"] or "").split()).casefold()) for row in rows]
+    return [{**row, "label": " ".join((row["label"] or "").split()).casefold()} for row in rows]

@@ -9,17 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.answers.tables import AnswerTable, Cell, Ranking
-from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.runs.trajectory import Outcome
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -54,17 +52,13 @@ def shortened(text: str, width: int = CHARACTERS) -> str:
     return text if len(text) <= width else f"{text[:width]}… ({len(text) - width:,} more characters)"
 
 
-@cache
-def _template() -> Template:
-    return template(_PACKAGE, "report.html", shorten=shortened, number=_number, metric=metric_name)
-
-
 def html_report(report: Report, title: str = "Evaluation report") -> str:
     """The whole page as text."""
     from markupsafe import Markup
 
     script = inside(_PACKAGE, "filter.js")
-    text: str = _template().render(
+    filters: dict[str, Callable[..., Any]] = {"shorten": shortened, "metric": metric_name, "total": Counter.total}
+    text: str = template(_PACKAGE, "report.html", number=_number, **filters).render(
         title=title,
         report=report,
         classes=CLASSES,
@@ -77,8 +71,7 @@ def html_report(report: Report, title: str = "Evaluation report") -> str:
     return text
 
 
-@dataclass(frozen=True)
-class ShownCell:
+class HtmlCell(NamedTuple):
     """A table's cell as text; ``right`` where the gold answer has the same term."""
 
     text: str
@@ -86,97 +79,73 @@ class ShownCell:
     right: bool = False
 
 
-@dataclass(frozen=True)
-class ShownTable:
+class HtmlTable(NamedTuple):
     """The first rows of a table or ranking."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[ShownCell, ...], ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[HtmlCell]]
     total: int
 
 
-@dataclass(frozen=True)
-class ShownAnswer:
-    """What one run, or the gold answer, says to a question; ``result`` is None for the gold answer."""
-
-    name: str
-    result: QuestionResult | None
-    query: str
-    table: ShownTable | None
-    note: str
-
-
-@dataclass(frozen=True)
-class ShownQuestion:
-    """A question with its gold answer first."""
-
-    id: str
-    text: str
-    answers: tuple[ShownAnswer, ...]
-
-
-def _questions(report: Report) -> Iterator[ShownQuestion]:
+def _questions(report: Report) -> Iterator[dict[str, Any]]:
+    """Each question with what the gold answer, without a result, and each run say to it."""
     for gold in report.gold.values():
-        answers = [ShownAnswer("gold", None, undeclared(gold.query), gold_table(gold), gold.error)]
+        if gold.nodes:
+            rows = [(HtmlCell(node),) for node in gold.nodes[:ROWS]]
+            table: HtmlTable | None = HtmlTable(("node",), rows, len(gold.nodes))
+        else:
+            table = _table(gold.table, set())
+        answers = [_answer("gold", None, gold.query, table, gold.error)]
+        right: set[object] = set(gold.nodes)
+        if gold.table:
+            right |= {cell for row in gold.table.rows for cell in row if cell}
         for run in report.runs:
             result = run.results.get(gold.id)
             if result is None:
                 continue
             if result.record is None:
-                answers.append(ShownAnswer(run.name, result, "", None, "not reached"))
+                answers.append(_answer(run.name, result, "", None, "not reached"))
                 continue
             outcome = result.record.run.outcome
             nothing = f"{outcome.absence.kind}: {outcome.absence.text}" if outcome.absence else ""
             note = " · ".join(filter(None, (outcome.note, nothing)))
-            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), answer_table(outcome, gold), note))
-        yield ShownQuestion(gold.id, gold.question, tuple(answers))
+            table = _table(outcome.ranking if outcome.table is None else outcome.table, right)
+            answers.append(_answer(run.name, result, outcome.query, table, note))
+        yield {"id": gold.id, "text": gold.question, "answers": answers}
 
 
-def undeclared(query: str) -> str:
-    """The query without declarations of the standard prefixes, which can be longer than the query."""
+def _answer(
+    name: str, result: QuestionResult | None, query: str, table: HtmlTable | None, note: str
+) -> dict[str, object]:
+    """For the template; declarations of standard prefixes, which can be longer than the query, are left out."""
     at = 0
     while (found := _PREFIX.match(query, at)) and STANDARD_PREFIXES.get(found[1]) == found[2]:
         at = found.end()
-    return query[at:].strip()
+    return {"name": name, "result": result, "query": query[at:].strip(), "table": table, "note": note}
 
 
-def answer_table(outcome: Outcome, gold: GoldAnswer | None) -> ShownTable | None:
-    """What a run found, with what the gold answer has too marked as right; None where it found nothing."""
-    right: set[object] = set(gold.nodes) if gold else set()
-    if gold and gold.table:
-        right |= {cell for row in gold.table.rows for cell in row if cell}
-    return _shown(outcome.ranking if outcome.table is None else outcome.table, right)
-
-
-def gold_table(gold: GoldAnswer) -> ShownTable | None:
-    """A gold answer; None where there is none."""
-    if gold.nodes:
-        return ShownTable(("node",), tuple((ShownCell(node),) for node in gold.nodes[:ROWS]), len(gold.nodes))
-    return _shown(gold.table, set())
-
-
-def _shown(answer: AnswerTable | Ranking | None, right: set[object]) -> ShownTable | None:
+def _table(answer: AnswerTable | Ranking | None, right: set[object]) -> HtmlTable | None:
     if answer is None:
         return None
     if isinstance(answer, Ranking):
-        rows = tuple(
-            (ShownCell(node.id, node.label, node.id in right), ShownCell(f"{node.score:.4g}"))
+        nodes = (
+            (HtmlCell(node.id, node.label, node.id in right), HtmlCell(f"{node.score:.4g}"))
             for node in answer.nodes[:ROWS]
         )
-        return ShownTable(("node", "score"), rows, len(answer))
+        return HtmlTable(("node", "score"), list(nodes), len(answer))
     if answer.boolean is not None:
-        return ShownTable(("answer",), ((ShownCell(str(answer.boolean).lower()),),), 1)
-    cells = (tuple(_cell(cell, answer, right) for cell in row) for row in answer.rows[:ROWS])
-    return ShownTable(answer.columns, tuple(cells), len(answer))
+        return HtmlTable(("answer",), [[HtmlCell(str(answer.boolean).lower())]], 1)
+    cells = [[_cell(cell, answer, right) for cell in row] for row in answer.rows[:ROWS]]
+    return HtmlTable(answer.columns, cells, len(answer))
 
 
-def _cell(cell: Cell, table: AnswerTable, right: set[object]) -> ShownCell:
+def _cell(cell: Cell, table: AnswerTable, right: set[object]) -> HtmlCell:
     if cell is None:
-        return ShownCell("", "unbound")
+        return HtmlCell("", "unbound")
     entity, label = table.entity(cell), table.label(cell)
     text = f"{label} ({entity})" if label else entity or cell.value
     details = [cell.value if entity else "", cell.datatype or "", f"@{cell.language}" if cell.language else ""]
-    return ShownCell(shortened(text, 300), " ".join(filter(None, details)), cell in right)
+    return HtmlCell(shortened(text, 300), " ".join(filter(None, details)), cell in right)
 
 
 def _number(value: float) -> str:

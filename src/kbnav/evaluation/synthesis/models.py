@@ -58,7 +58,6 @@ class _Spent:
     """What a step cost with a model."""
 
     usage: Usage = Usage()
-    replayed: Usage = Usage()
     retries: int = 0
 
 
@@ -110,7 +109,7 @@ class PipelineModels:
         return {
             f"{step} {model}": {
                 "calls": spent.usage.calls,
-                "kept_from_before": spent.replayed.calls,
+                "kept_from_before": spent.usage.kept,
                 "retries": spent.retries,
                 "tokens_read": spent.usage.prompt,
                 "tokens_written": spent.usage.completion,
@@ -129,7 +128,6 @@ class PipelineModels:
             replies = calls.ask_many(prompts, trace, purpose=step)
         finally:
             spent.usage += trace.usage
-            spent.replayed += trace.replayed
         failed = next((one for one in replies if isinstance(one, StopRun)), None)
         if failed:
             raise failed

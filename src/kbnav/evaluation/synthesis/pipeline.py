@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kbnav.evaluation.synthesis.models import GivenUp, Malformed, PipelineModels
-from kbnav.evaluation.synthesis.sampling import DRAWS, Drawn, Sampler, Wanted, needs_more
-from kbnav.evaluation.synthesis.templates import Report, Synthesized
+from kbnav.evaluation.synthesis.sampling import Drawn, Dropped, Sampler, SplitSizes, needs_more
+from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
 from kbnav.evaluation.synthesis.text import is_literal
 from kbnav.evaluation.synthesis.wording import RoleWords, Style, Wording
 from kbnav.knowledge.skb.store import SKB
@@ -134,34 +134,23 @@ class _Draft:
         return [self.needs[place] for place in self.used]
 
 
-class _Dropped(Exception):
-    """Why a question was given up."""
-
-
 def synthesize_with_models(
     skb: SKB,
-    wanted: Wanted,
+    wanted: SplitSizes,
     wording: Wording,
     models: PipelineModels,
     *,
     most: int = MOST,
     enough: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
-) -> tuple[list[Synthesized], Report]:
+) -> tuple[list[Synthesized], SynthesisReport]:
     """Questions in the order they were found, with the report; ``enough`` is asked between two and may end it.
 
     Raises UsageError as ``Sampler``, and StopRun where a model cannot be asked; what was replied is kept, so that the
     same call goes on.
     """
     maker = _Maker(skb, wanted, wording, models, most)
-    found: list[Synthesized] = []
-    for _ in range(DRAWS * wanted.total):
-        if len(found) == wanted.total or enough():
-            break
-        question = maker.attempt()
-        if question:
-            found.append(question)
-            progress(len(found), wanted.total)
+    found = maker.sampler.collect(maker.make, progress, enough)
     maker.sampler.report.pipeline = maker.report()
     return found, maker.sampler.report
 
@@ -169,7 +158,7 @@ def synthesize_with_models(
 class _Maker:
     """Takes one requirement after the other through the steps."""
 
-    def __init__(self, skb: SKB, wanted: Wanted, wording: Wording, models: PipelineModels, most: int) -> None:
+    def __init__(self, skb: SKB, wanted: SplitSizes, wording: Wording, models: PipelineModels, most: int) -> None:
         self.sampler = Sampler(skb, wanted, wording)
         self._skb, self._wording, self._models, self._most, self._seed = skb, wording, models, most, wanted.seed
         self._style = wording.models.style
@@ -177,22 +166,15 @@ class _Maker:
         """Gold nodes that would fail again."""
         self._verification = _Verification(gold_by_model=dict.fromkeys(models.steps.verify, 0))
 
-    def attempt(self) -> Synthesized | None:
-        """Draw, and make a question of it; None where it is dropped, which the report counts."""
-        drawn = self.sampler.draw()
-        if drawn is None:
-            return None
+    def make(self, drawn: Drawn) -> Synthesized:
+        """A question of what was drawn. Raises Dropped, and StopRun as the models do."""
         if drawn.gold in self._failed:
-            self.sampler.report.drop("gold node was given up before")
-            return None
+            raise Dropped("gold node was given up before")
         try:
             return self._made(self._begin(drawn))
         except GivenUp as error:
             self._failed.add(drawn.gold)
-            self.sampler.report.drop(f"{error.step}: no reply in the form after a retry")
-        except _Dropped as error:
-            self.sampler.report.drop(str(error))
-        return None
+            raise Dropped(f"{error.step}: no reply in the form after a retry") from error
 
     def report(self) -> dict[str, Any]:
         """What the report says of the models' part; ``precision`` of gold nodes is STaRK's measure of verification."""
@@ -241,13 +223,10 @@ class _Maker:
         if draft.used:
             answers, left_out = self._verified(draft)
             if not needs_more(len(drawn.requirement.candidates) - left_out, len(answers)):
-                raise _Dropped("verify: the text leaves out too few of the candidates")
-        if fault := sampler.leak(drawn, answers):
-            raise _Dropped(fault)
-        if sampler.names_answer(draft.query, answers):
-            raise _Dropped("the question names an answer")
-        made = replace(
-            sampler.record(drawn, draft.query, answers),
+                raise Dropped("verify: the text leaves out too few of the candidates")
+        sampler.check_leak(drawn, answers)
+        return replace(
+            sampler.keep(drawn, draft.query, answers),
             text="; ".join(need.text for need in draft.used_needs),
             text_source="; ".join(need.source for need in draft.used_needs),
             worded_by="models",
@@ -262,8 +241,6 @@ class _Maker:
                 "not_verified": left_out,
             },
         )
-        sampler.keep(drawn, answers)
-        return made
 
     def _worded(self, draft: _Draft) -> _Draft:
         """The draft with its query, fused and rewritten."""
@@ -312,7 +289,7 @@ class _Maker:
             verification.gold_by_model[model] += met
         if not all(passed.values()):
             self._failed.add(gold)
-            raise _Dropped("verify: the gold node does not pass")
+            raise Dropped("verify: the gold node does not pass")
         verification.gold_passed += 1
         others = self._nearest(draft)
         left_out = len(draft.drawn.requirement.candidates) - 1 - len(others)

@@ -17,10 +17,10 @@ import numpy as np
 from kbnav.errors import UsageError
 from kbnav.evaluation.synthesis.templates import (
     SPLITS,
-    Report,
     Requirement,
     Route,
     Split,
+    SynthesisReport,
     Synthesized,
     Template,
     check_template,
@@ -29,10 +29,10 @@ from kbnav.evaluation.synthesis.templates import (
     parse_template,
 )
 from kbnav.evaluation.synthesis.text import (
-    Lexicon,
     Numbers,
     Reworded,
-    Texts,
+    Thesaurus,
+    WordIndex,
     is_content,
     is_literal,
     phrases,
@@ -59,7 +59,7 @@ _ENOUGH_WORDS, _SHORTEST_NAME = 3, 2
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SplitSizes:
     """How many questions of each split, and the seed that fixes them all."""
 
     test: int = 200
@@ -90,6 +90,10 @@ class Drawn(NamedTuple):
         return self.requirement.template
 
 
+class Dropped(Exception):
+    """Why a question is left out."""
+
+
 def needs_more(part: int, answers: int) -> bool:
     """Whether a part that ``part`` nodes meet leaves the answers open."""
     return part >= answers + _MARGIN and part >= _FACTOR * answers
@@ -101,7 +105,7 @@ class Sampler:
     Raises UsageError where the SKB has no index of texts and names, or a template does not fit its schema.
     """
 
-    def __init__(self, skb: SKB, wanted: Wanted, wording: Wording) -> None:
+    def __init__(self, skb: SKB, wanted: SplitSizes, wording: Wording) -> None:
         if skb.text is None or skb.names is None:
             raise UsageError(
                 f"{skb.meta.name} was built without indexes of texts and names; build it without --no-text"
@@ -123,14 +127,34 @@ class Sampler:
         self._split_of: dict[int, Split] = {}
         known = {*skb.type_names, *skb.relation_names}
         unused = [name for name in (*wording.types, *wording.relations) if name not in known]
-        self.report = Report(skb.meta.name, wanted.seed, unused=unused)
+        self.report = SynthesisReport(skb.meta.name, wanted.seed, unused=unused)
+
+    def collect(
+        self,
+        make: Callable[[Drawn], Synthesized],
+        progress: Callable[[int, int], None],
+        enough: Callable[[], bool] = lambda: False,
+    ) -> list[Synthesized]:
+        """Draw and ``make`` questions until there are as many as are wanted; one that is Dropped is counted."""
+        found: list[Synthesized] = []
+        for _ in range(DRAWS * self._wanted.total):
+            if len(found) == self._wanted.total or enough():
+                break
+            try:
+                if (drawn := self.draw()) is None:
+                    continue
+                found.append(make(drawn))
+                progress(len(found), self._wanted.total)
+            except Dropped as error:
+                self.report.drop(str(error))
+        return found
 
     def has_text(self, drawn: Drawn) -> bool:
         """Whether its question is to ask for something in the answers' text."""
         return drawn.template.answer in self.fields
 
     def draw(self) -> Drawn | None:
-        """Sample a requirement and a gold node; None where it is of no use, which the report counts."""
+        """Sample a requirement and a gold node; None where there is none to sample. Raises Dropped."""
         shape = self.chance.choices(list(self._shapes), [SHAPES.get(one, 1) for one in self._shapes])[0]
         templates, weights = self._shapes[shape]
         template = self.chance.choices(templates, cum_weights=weights)[0]
@@ -143,9 +167,7 @@ class Sampler:
             return None  # the gold node has no such edges: nothing was sampled
         self.report.sampled += 1
         drawn = Drawn(requirement, gold, split)
-        if fault := self._fault(drawn):
-            self.report.drop(fault)
-            return None
+        self._check(drawn)
         return drawn
 
     def _split(self, gold: int) -> Split:
@@ -158,49 +180,46 @@ class Sampler:
                 return split
         return "test"
 
-    def _fault(self, drawn: Drawn) -> str:
-        """Why a requirement is of no use; empty where it is."""
+    def _check(self, drawn: Drawn) -> None:
+        """Raise Dropped where a requirement is of no use."""
         requirement = drawn.requirement
         count, text = len(requirement.candidates), self.has_text(drawn)
         if drawn.gold in self._golds:
-            return "gold node was used before"
+            raise Dropped("gold node was used before")
         if (str(drawn.template), requirement.starts) in self._requirements:
-            return "relations were asked for before"
+            raise Dropped("relations were asked for before")
         if not text and count > _MOST_ANSWERS:
-            return "relations alone: too many answers"
+            raise Dropped("relations alone: too many answers")
         if text and not needs_more(count, 1):
-            return "relations alone pick the answer"
+            raise Dropped("relations alone pick the answer")
         if len(requirement.alone) > 1 and min(requirement.alone) <= count:
-            return "one of the branches alone says as much"
+            raise Dropped("one of the branches alone says as much")
         if count > _MOST_CANDIDATES:
-            return "relations: too many candidates"
+            raise Dropped("relations: too many candidates")
         for node in requirement.starts:
             name = str(self.skb.nodes.names[node])
             if len(normalise(name)) < _SHORTEST_NAME:
-                return "a start node's name is too short"
+                raise Dropped("a start node's name is too short")
             kind = self.skb.type_range(self.skb.type_name(node))
             if len(self._names.search(name, edits=0, limit=2, ranges=[kind])) > 1:
-                return "a start node's name is another's too"
-        return ""
+                raise Dropped("a start node's name is another's too")
 
     def names(self, drawn: Drawn) -> list[str]:
         """What the start nodes are called."""
         return [self.skb.nodes.label(node) for node in drawn.requirement.starts]
 
-    def leak(self, drawn: Drawn, answers: Sequence[int]) -> str:
-        """Why these answers cannot be asked for in this split; empty where they can."""
-        apart = any(self._split_of.get(node, drawn.split) != drawn.split for node in answers)
-        return "an answer belongs to another split" if apart else ""
+    def check_leak(self, drawn: Drawn, answers: Sequence[int]) -> None:
+        """Raise Dropped where one of the answers is in another split."""
+        if any(self._split_of.get(node, drawn.split) != drawn.split for node in answers):
+            raise Dropped("an answer belongs to another split")
 
-    def names_answer(self, question: str, answers: Sequence[int]) -> bool:
-        """Whether a question has the name of one of its answers."""
-        asked = f" {' '.join(self.index.words(question))} "
-        names = (" ".join(self.index.words(str(self.skb.nodes.names[node]))) for node in answers)
-        return any(name and f" {name} " in asked for name in names)
-
-    def record(self, drawn: Drawn, question: str, answers: Sequence[int]) -> Synthesized:
-        """The record of a question, with what its relations say of it."""
+    def keep(self, drawn: Drawn, question: str, answers: Sequence[int]) -> Synthesized:
+        """The record of a question, which is kept. Raises Dropped where the question names one of its answers."""
         skb, template, requirement = self.skb, drawn.template, drawn.requirement
+        asked = f" {' '.join(self.index.words(question))} "
+        names = (" ".join(self.index.words(str(skb.nodes.names[node]))) for node in answers)
+        if any(name and f" {name} " in asked for name in names):
+            raise Dropped("the question names an answer")
         routes = tuple(
             Route(
                 start=skb.id(walk[0]),
@@ -213,8 +232,13 @@ class Sampler:
             if not branch.negated
         )
         negated = [branch for branch in template.branches if branch.negated]
+        self._golds.add(drawn.gold)
+        self._requirements.add((str(template), requirement.starts))
+        self._split_of.update(dict.fromkeys(answers, drawn.split))
+        self.report.kept[drawn.split] += 1
+        self.report.templates[str(template)] = self.report.templates.get(str(template), 0) + 1
         return Synthesized(
-            id=f"{skb.meta.name}-{drawn.split}-{self.report.kept[drawn.split] + 1:04}",
+            id=f"{skb.meta.name}-{drawn.split}-{self.report.kept[drawn.split]:04}",
             question=question,
             answers=tuple(skb.id(node) for node in answers),
             split=drawn.split,
@@ -226,15 +250,6 @@ class Sampler:
             candidates=len(requirement.candidates),
             without=tuple((one.start, one.legs[0].relation, one.legs[0].direction) for one in negated),
         )
-
-    def keep(self, drawn: Drawn, answers: Sequence[int]) -> None:
-        """Remember a question that is kept."""
-        template = str(drawn.template)
-        self._golds.add(drawn.gold)
-        self._requirements.add((template, drawn.requirement.starts))
-        self._split_of.update(dict.fromkeys(answers, drawn.split))
-        self.report.kept[drawn.split] += 1
-        self.report.templates[template] = self.report.templates.get(template, 0) + 1
 
 
 def _fields(skb: SKB, wording: Wording, templates: Sequence[Template]) -> dict[str, tuple[str, ...]]:
@@ -265,11 +280,11 @@ def _weighted(skb: SKB, templates: Sequence[Template], *, even: bool) -> dict[st
 
 def synthesize(
     skb: SKB,
-    wanted: Wanted,
+    wanted: SplitSizes,
     wording: Wording | None = None,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
-) -> tuple[list[Synthesized], Report]:
+) -> tuple[list[Synthesized], SynthesisReport]:
     """Questions on an SKB, in the order they were found, with the report; the same for the same SKB, wording and seed.
 
     Raises UsageError where the SKB has no index of texts and names, or a template does not fit its schema.
@@ -277,44 +292,26 @@ def synthesize(
     wording = wording or Wording()
     sampler = Sampler(skb, wanted, wording)
     checker = _TextChecker(sampler, wording)
-    found: list[Synthesized] = []
-    for _ in range(DRAWS * wanted.total):
-        if len(found) == wanted.total:
-            break
-        drawn = sampler.draw()
-        question = drawn and _question(sampler, checker, wording, drawn)
-        if isinstance(question, str):
-            sampler.report.drop(question)
-        elif question:
-            found.append(question)
-            progress(len(found), wanted.total)
-    return found, sampler.report
 
+    def make(drawn: Drawn) -> Synthesized:
+        part = checker.find(drawn) if sampler.has_text(drawn) else None
+        answers = (part.answers if part else drawn.requirement.candidates).tolist()
+        sampler.check_leak(drawn, answers)
+        text = part.phrase.text if part else ""
+        question, _ = wording.question(drawn.template, sampler.names(drawn), text, sampler.chance)
+        made = sampler.keep(drawn, question, answers)
+        if part is None:
+            return made
+        return replace(
+            made,
+            text=text,
+            text_source=part.source,
+            text_words=tuple(sorted(part.words)),
+            reworded_by=part.phrase.how,
+            holders=len(part.holders),
+        )
 
-def _question(sampler: Sampler, checker: _TextChecker, wording: Wording, drawn: Drawn) -> Synthesized | str:
-    """The question, which is kept, or why there is none."""
-    part = checker.find(drawn) if sampler.has_text(drawn) else None
-    if isinstance(part, str):
-        return part
-    answers = (part.answers if part else drawn.requirement.candidates).tolist()
-    if fault := sampler.leak(drawn, answers):
-        return fault
-    text = part.phrase.text if part else ""
-    question, _ = wording.question(drawn.template, sampler.names(drawn), text, sampler.chance)
-    if sampler.names_answer(question, answers):
-        return "the question names an answer"
-    made = sampler.record(drawn, question, answers)
-    sampler.keep(drawn, answers)
-    if part is None:
-        return made
-    return replace(
-        made,
-        text=text,
-        text_source=part.source,
-        text_words=tuple(sorted(part.words)),
-        reworded_by=part.phrase.how,
-        holders=len(part.holders),
-    )
+    return sampler.collect(make, progress), sampler.report
 
 
 @dataclass(frozen=True)
@@ -334,60 +331,60 @@ class _TextChecker:
     def __init__(self, sampler: Sampler, wording: Wording) -> None:
         self._skb, self._index, self._chance = sampler.skb, sampler.index, sampler.chance
         words = sampler.index.words
-        self._lexicon = Lexicon.shipped(words) if wording.synonyms else Lexicon((), words)
-        self._texts = Texts(sampler.skb, sampler.index, self._lexicon, sampler.fields)
+        self._thesaurus = Thesaurus.shipped(words) if wording.synonyms else Thesaurus((), words)
+        self._words = WordIndex(sampler.skb, sampler.index, self._thesaurus, sampler.fields)
         self._empty = frozenset(wording.empty)
 
-    def find(self, drawn: Drawn) -> _TextPart | str:
-        """The first phrase that passes, in a random order with synonyms first; else why the last ones did not."""
+    def find(self, drawn: Drawn) -> _TextPart:
+        """The first phrase that passes, in a random order with synonyms first. Raises Dropped as the last one did."""
         found = [
-            (reword(phrase, self._lexicon, self._chance), phrase.text)
-            for text in self._texts.sources(drawn.gold)
+            (reword(phrase, self._thesaurus, self._chance), phrase.text)
+            for text in self._words.sources(drawn.gold)
             for phrase in phrases(text, self._empty)
         ]
         self._chance.shuffle(found)
-        fault = "text: no phrase of two or three words with a meaning"
+        fault = Dropped("text: no phrase of two or three words with a meaning")
         for phrase, source in sorted(found, key=lambda one: one[0].how != "synonyms")[:_MOST_PHRASES]:
-            part = self._check(drawn.requirement, drawn.gold, phrase, source)
-            if isinstance(part, _TextPart):
-                return part
-            fault = part
-        return fault
+            try:
+                return self._check(drawn.requirement, drawn.gold, phrase, source)
+            except Dropped as error:
+                fault = error
+        raise fault
 
-    def _check(self, requirement: Requirement, gold: int, phrase: Reworded, source: str) -> _TextPart | str:
+    def _check(self, requirement: Requirement, gold: int, phrase: Reworded, source: str) -> _TextPart:
         kind, candidates = requirement.template.answer, requirement.candidates
         words, reworded = (
-            self._texts.words(" ".join(word for word in text.split() if is_content(word)))
+            self._words.words(" ".join(word for word in text.split() if is_content(word)))
             for text in (source, phrase.text)
         )
         if reworded != words:
-            return "text: rewording changed the words it is compared by"
-        if is_literal(phrase.text, self._texts.plain(gold)):
-            return "text: could not be reworded"
-        if any(words & self._texts.name_words(node) for node in (gold, *requirement.starts)):
-            return "text: shares a word with a name"
-        holders = self._texts.holders(kind, words)
+            raise Dropped("text: rewording changed the words it is compared by")
+        if is_literal(phrase.text, self._words.plain(gold)):
+            raise Dropped("text: could not be reworded")
+        if any(words & self._words.name_words(node) for node in (gold, *requirement.starts)):
+            raise Dropped("text: shares a word with a name")
+        holders = self._words.holders(kind, words)
         first, end = self._skb.type_range(kind)
         if len(holders) > max(_COMMON_AT_LEAST, _COMMON * (end - first)):
-            return "text: says too little"
+            raise Dropped("text: says too little")
         answers = np.intersect1d(candidates, holders, assume_unique=True)
         if gold not in answers or len(answers) > _MOST_ANSWERS:
-            return "text: too many answers"
+            raise Dropped("text: too many answers")
         if not needs_more(len(candidates), len(answers)):
-            return "relations alone pick the answer"
+            raise Dropped("relations alone pick the answer")
         if not needs_more(len(holders), len(answers)):
-            return "text alone picks the answer"
+            raise Dropped("text alone picks the answer")
         if self._nearly(kind, words, np.setdiff1d(candidates, answers, assume_unique=True)):
-            return "text: a candidate has all but one of the words"
+            raise Dropped("text: a candidate has all but one of the words")
         for how, best in self._first_by_text(kind, phrase.text):
             if best in answers:
-                return f"text alone: {how} puts an answer first"
+                raise Dropped(f"text alone: {how} puts an answer first")
         return _TextPart(phrase, source, words, holders, answers)
 
     def _nearly(self, kind: str, words: frozenset[str], others: Numbers) -> bool:
         """Whether another candidate has all but one of three words or more: it might be meant."""
         return len(words) >= _ENOUGH_WORDS and any(
-            len(np.intersect1d(others, self._texts.holders(kind, words - {word}), assume_unique=True)) for word in words
+            len(np.intersect1d(others, self._words.holders(kind, words - {word}), assume_unique=True)) for word in words
         )
 
     def _first_by_text(self, kind: str, text: str) -> Iterator[tuple[str, int]]:

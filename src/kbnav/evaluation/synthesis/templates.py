@@ -320,7 +320,7 @@ class Synthesized:
 
 
 @dataclass
-class Report:
+class SynthesisReport:
     """How a set came about: what was sampled, kept, and dropped for which reason."""
 
     kb: str
@@ -341,7 +341,7 @@ class Report:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
 
-def write_questions(out: Path, questions: Sequence[Synthesized], report: Report) -> list[Path]:
+def write_questions(out: Path, questions: Sequence[Synthesized], report: SynthesisReport) -> list[Path]:
     """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it, and the report; the files made."""
     path = out.with_name(f"{out.name.removesuffix('.jsonl')}.report.json")
     made = write_splits(out, questions)

@@ -1,4 +1,4 @@
-"""A small lexicon of English synonyms, and the inflections that let one word stand in another's place."""
+"""A small thesaurus of English synonyms, and the inflections that let one word stand in another's place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Path(__file__).parent / "synonyms.txt"
 _VOWELS = "aeiou"
 
 
-class Lexicon:
+class Thesaurus:
     """Groups of synonyms, a line each: single words in their base form, in lower case."""
 
     def __init__(self, groups: Iterable[str], stem: Callable[[str], list[str]]) -> None:
@@ -35,7 +35,7 @@ class Lexicon:
                 self._first.setdefault("".join(stem(word)), head)
 
     @classmethod
-    def shipped(cls, stem: Callable[[str], list[str]]) -> Lexicon:
+    def shipped(cls, stem: Callable[[str], list[str]]) -> Thesaurus:
         """The one that comes with kbnav: everyday words, without what belongs to one field."""
         return cls(FILE.read_text(encoding="utf-8").splitlines(), stem)
 
@@ -151,12 +151,12 @@ def phrases(text: str, empty: Collection[str] = ()) -> Iterator[Phrase]:
             yield Phrase(tuple(words[first:last]), relative)
 
 
-def reword(phrase: Phrase, lexicon: Lexicon, chance: random.Random) -> Reworded:
-    """The phrase with synonyms where the lexicon has any, else with its words in another order or number."""
+def reword(phrase: Phrase, thesaurus: Thesaurus, chance: random.Random) -> Reworded:
+    """The phrase with synonyms where the thesaurus has any, else with its words in another order or number."""
     words = list(phrase.words)
     if phrase.verb:
         words[0] = participle(singular(words[0]))
-    replaced = [lexicon.replaced(word, chance) if is_content(word) else word for word in words]
+    replaced = [thesaurus.replaced(word, chance) if is_content(word) else word for word in words]
     if replaced != words:
         return Reworded(" ".join(replaced), "synonyms")
     return Reworded(_turned(words), "forms")
@@ -212,17 +212,17 @@ def _turned(words: list[str]) -> str:
 Numbers = npt.NDArray[np.int32]
 
 
-class Texts:
+class WordIndex:
     """The words of all nodes of some types."""
 
-    def __init__(self, skb: SKB, index: TextIndex, lexicon: Lexicon, fields: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, skb: SKB, index: TextIndex, thesaurus: Thesaurus, fields: Mapping[str, Sequence[str]]) -> None:
         """Read every node of the types in ``fields``, which has the fields that phrases may be taken from."""
-        self._skb, self._index, self._lexicon, self._fields = skb, index, lexicon, dict(fields)
+        self._skb, self._index, self._thesaurus, self._fields = skb, index, thesaurus, dict(fields)
         self._postings = {kind: self._indexed(*skb.type_range(kind)) for kind in self._fields}
 
     def words(self, text: str) -> frozenset[str]:
         """The different words of a text, each as what stands for it and its synonyms."""
-        return frozenset(self._lexicon.stands_for(word) for word in self._index.words(text))
+        return frozenset(self._thesaurus.stands_for(word) for word in self._index.words(text))
 
     def holders(self, kind: str, words: frozenset[str]) -> Numbers:
         """The nodes of a type that have every one of the words, ascending."""

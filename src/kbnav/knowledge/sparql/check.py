@@ -194,8 +194,7 @@ def explain(query: str, read: Query, error: str) -> QuerySyntaxError:
     for group in read.groups:
         bound: set[str] = set()
         for element in group.elements:
-            if isinstance(element, Bind) and element.variable in bound:
-                name = element.variable
+            if isinstance(element, Bind) and (name := element.expression.variable) in bound:
                 detail = f"BIND gives {name} a value, but the pattern before already uses it: choose another name"
                 return syntax_error(query, element.place.end - 1 - len(name), detail)
             bound |= set(visible(element))

@@ -8,7 +8,7 @@ not by ``wdt:``, or the reverse, or the other way round, is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,21 +16,16 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
-    Bind,
-    Call,
     Element,
     Filter,
-    Group,
     Nested,
     Path,
     Pattern,
     Query,
     Triples,
     UnreadQuery,
-    Value,
     is_literal,
     read_query,
-    visible,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
@@ -47,7 +42,7 @@ class Diagnosis:
 
     ``pattern`` is the part where it is one triple pattern. ``alone``: it matches nothing even by itself;
     ``takes_away``: it only takes rows away. ``instead`` is another form of it that has matches, or, ``turned``, the
-    other way round; ``unused``: its property is not used at all. ``prologue`` are the query's declarations.
+    other way round. ``prologue`` are the query's declarations.
     """
 
     text: str
@@ -58,7 +53,6 @@ class Diagnosis:
     takes_away: bool = False
     instead: str = ""
     turned: bool = False
-    unused: bool = False
     prologue: str = ""
 
 
@@ -111,10 +105,6 @@ class _Part:
     takes_away: bool = False
     pattern: Pattern | None = None
 
-    def shares(self, other: _Part) -> bool:
-        """Whether it has a variable of another part."""
-        return bool(set(_VARIABLE.findall(self.text)) & set(_VARIABLE.findall(other.text)))
-
 
 class _Probes:
     def __init__(self, query: str, read: Query, ask: Callable[[str], bool]) -> None:
@@ -127,7 +117,6 @@ class _Probes:
         self._more = bool(read.tail.values) or any(one.kind in ("HAVING", "OFFSET") for one in read.tail.modifiers)
 
     def diagnosis(self, certain: bool, partial: bool) -> Diagnosis | None:
-        """Find the first part that leaves no rows by bisection, and say why."""
         parts, certain = self._parts, certain and not self._more
         # The bisection, the check before it and the one behind it must fit in the number of probes.
         if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
@@ -154,7 +143,8 @@ class _Probes:
         if alone:
             text = f"No match: `{part.text}` matches nothing even by itself{hint}.{elsewhere}"
         else:
-            partner = next((one for one in reversed(before) if one.shares(part)), before[-1]).text
+            own = set(_VARIABLE.findall(part.text))
+            partner = next((one for one in reversed(texts) if own & set(_VARIABLE.findall(one))), texts[-1])
             text = f"No match: `{part.text}` has matches, but none together with what stands before it (… `{partner}`)"
             text += f"{hint}." if hint else f".{elsewhere}" if elsewhere else _WHOLE
         return replace(found, text=text)
@@ -175,7 +165,7 @@ class _Probes:
             return "", found
         if self._holds([_Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
             return f"; {pattern.relation} is used here, but not so: check the direction and the ids beside it", found
-        return f"; nothing here has {pattern.relation}", replace(found, unused=True)
+        return f"; nothing here has {pattern.relation}", found
 
     def _other_form(self, pattern: Pattern, before: list[_Part]) -> tuple[str, list[_Part]]:
         """The other form of the same statement, and the parts that it is to match with; empty where there is none."""
@@ -213,53 +203,3 @@ def _blanks_named(pattern: Pattern) -> Pattern:
         for end in (pattern.subject, pattern.object)
     )
     return replace(pattern, subject=subject, object=last)
-
-
-def lost_values(query: str, table: AnswerTable) -> list[str]:
-    """What a query loses without an error, a sentence each; nothing where its result lacks nothing.
-
-    ``GROUP_CONCAT`` of things, which many services take for texts only; and a BIND or FILTER that needs a variable from
-    outside its group, which has no value there: a group is evaluated before it is joined (SPARQL 1.1, section 18.2).
-    """
-    if table.boolean:
-        return []
-    lacking = {f"?{name}" for place, name in enumerate(table.columns) if any(row[place] is None for row in table.rows)}
-    try:
-        read = read_query(query)
-    except (QuerySyntaxError, UnreadQuery):
-        return []
-    found = []
-    for one in read.select.expressions if read.select else ():
-        match one.node:
-            case Call(name="GROUP_CONCAT", arguments=(Value(text=text),)) if one.variable in lacking:
-                found.append(
-                    f"{one.variable} is empty: GROUP_CONCAT({text}) joins texts here, and {text} is a thing or has no "
-                    f"value in places; write GROUP_CONCAT(STR({text}))."
-                )
-    full = {f"?{name}" for name in table.columns} - lacking if table.rows else set()
-    return [*found, *_cut_off(query, read.where, frozenset(read.where.visible), full)]
-
-
-def _cut_off(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
-    """The BINDs and FILTERs in inner groups that use what only the groups ``around`` them bind."""
-    for element in group.elements:
-        for inner in element.groups if isinstance(element, Nested) else ():
-            if isinstance(element, Nested) and element.kind == "UNION" and inner.select is None:
-                yield from _lost_in(query, inner, around, full)
-            yield from _cut_off(query, inner, around, full)
-
-
-def _lost_in(query: str, group: Group, around: frozenset[str], full: set[str]) -> Iterator[str]:
-    before: set[str] = set()
-    for element in group.elements:
-        before |= set(visible(element))
-        known = before if isinstance(element, Bind) else set(group.visible)
-        if not isinstance(element, Bind | Filter) or (isinstance(element, Bind) and element.variable in full):
-            continue
-        lost = [one for one in dict.fromkeys(element.expression.variables) if one in around and one not in known]
-        if lost:
-            text = " ".join(element.place.of(query).split())
-            yield (
-                f"In `{text}` {', '.join(lost)} has no value: it stands in a group of its own ({{ … }}, UNION), which "
-                "is evaluated before it is joined; repeat in it, first, the pattern that binds it."
-            )

@@ -165,8 +165,8 @@ class _Writer:
                 return self._nested(element)
             case Filter(expression=expression):
                 self._note_negation(expression.node)
-            case Bind(variable=name):
-                self.bound.add(name)
+            case Bind(expression=expression):
+                self.bound.add(expression.variable)
         # What an EXISTS found is not looked for: joined with the rest, it may take far longer than the query.
         if not isinstance(element, Values) and any(group not in self.negated for group in element.groups):
             self.untold["what an EXISTS found"] = None

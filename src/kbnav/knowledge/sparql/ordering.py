@@ -34,7 +34,6 @@ from kbnav.knowledge.sparql.syntax import (
     certain,
     is_variable,
     read_query,
-    subqueries,
 )
 from kbnav.knowledge.sparql.tokens import edited, tokenize
 
@@ -296,8 +295,8 @@ class _Ordering:
         self._group(self._read.where, frozenset())
         if self._renamed and self._edits:
             # In place of each star the names that it stands for, in the order in which Oxigraph gives them.
-            for select in (self._read.select, *subqueries(self._read.where)):
-                if select is not None and select.star is not None:
+            for select in self._read.selects:
+                if select.star is not None:
                     self._edits[select.star.start, select.star.end] = " ".join(sorted(select.where.visible))
         return edited(self._query, self._edits)
 

@@ -8,10 +8,11 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
+from operator import attrgetter
 from typing import Literal
 
 from kbnav.errors import QuerySyntaxError
@@ -154,16 +155,6 @@ class Expression:
         """The groups of EXISTS."""
         return tuple(node.group for node in nodes_of(self.node) if isinstance(node, Exists))
 
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """The literals outside of groups, as written."""
-        texts = (
-            node.text if isinstance(node, Value) else node.separator
-            for node in nodes_of(self.node)
-            if not isinstance(node, Exists)
-        )
-        return tuple(text for text in texts if is_literal(text))
-
 
 def nodes_of(node: Node) -> Iterator[Node]:
     """A node of an expression and those below it, groups of EXISTS left out."""
@@ -194,34 +185,22 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Filter:
+class _WithExpression:
+    place: Place
+    expression: Expression
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of EXISTS."""
+        return self.expression.groups
+
+
+class Filter(_WithExpression):
     """FILTER with its expression."""
 
-    place: Place
-    expression: Expression
 
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups of EXISTS."""
-        return self.expression.groups
-
-
-@dataclass(frozen=True)
-class Bind:
+class Bind(_WithExpression):
     """BIND with its expression, which names the variable it sets."""
-
-    place: Place
-    expression: Expression
-
-    @property
-    def variable(self) -> str:
-        """The variable it sets."""
-        return self.expression.variable
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups of EXISTS."""
-        return self.expression.groups
 
 
 @dataclass(frozen=True)
@@ -325,7 +304,9 @@ class Query:
     """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE.
 
     ``prologue`` is the text of its declarations, ``where`` empty where there is none (DESCRIBE). ``loose`` are the
-    places of triples that no full stop divides from those before, as Blazegraph takes them.
+    places of triples that no full stop divides from those before, as Blazegraph takes them. ``groups``, ``selects`` and
+    ``expressions`` are all that it has at any depth, in the order they begin. ``beyond``: what of it the structure does
+    not tell in full, or few engines know.
     """
 
     form: str
@@ -334,30 +315,10 @@ class Query:
     tail: Tail = Tail()
     select: Select | None = None
     loose: tuple[int, ...] = ()
-
-    @property
-    def groups(self) -> Iterator[Group]:
-        """All its groups, those of named subqueries first, and of EXISTS in patterns too."""
-        for where in (*(one.where for _, one in (self.select.named if self.select else ())), self.where):
-            yield from groups_of(where)
-
-    @property
-    def selects(self) -> Iterator[Select]:
-        """Its own SELECT, and those in it at any depth."""
-        own = (self.select, *(one for _, one in self.select.named)) if self.select else ()
-        yield from own
-        yield from (one.select for one in self.groups if one.select is not None)
-
-    @property
-    def expressions(self) -> Iterator[Expression]:
-        """All its expressions."""
-        for element in (element for group in self.groups for element in group.elements):
-            if isinstance(element, Filter | Bind):
-                yield element.expression
-        selects = list(self.selects)
-        yield from (one for select in selects for one in select.expressions)
-        for tail in (*(select.tail for select in selects), *(() if self.select else (self.tail,))):
-            yield from (one for modifier in tail.modifiers for one in modifier.expressions)
+    groups: tuple[Group, ...] = ()
+    selects: tuple[Select, ...] = ()
+    expressions: tuple[Expression, ...] = ()
+    beyond: frozenset[str] = frozenset()
 
 
 def is_variable(text: str) -> bool:
@@ -377,8 +338,8 @@ def visible(element: Element) -> tuple[str, ...]:
             return tuple(name for pattern in patterns for name in pattern.variables)
         case Values(variables=names) | Include(variables=names):
             return names
-        case Bind(variable=name):
-            return (name,)
+        case Bind(expression=expression):
+            return (expression.variable,)
         case Filter() | Nested(kind="MINUS"):
             return ()
         case Nested(groups=groups, name=name):
@@ -398,31 +359,6 @@ def certain(element: Element) -> frozenset[str]:
     return frozenset()
 
 
-def groups_of(group: Group) -> Iterator[Group]:
-    """A group and all in it, those of subqueries and of EXISTS too."""
-    yield group
-    if group.select is not None:
-        for select in (*(one for _, one in group.select.named), group.select):
-            yield from groups_of(select.where)
-    for element in group.elements:
-        if isinstance(element, Filter | Bind | Nested):
-            for inner in element.groups:
-                yield from groups_of(inner)
-
-
-def subqueries(group: Group) -> Iterator[Select]:
-    """The SELECTs in a group, at any depth."""
-    return (one.select for one in groups_of(group) if one.select is not None)
-
-
-def bound_variables(query: Query) -> Iterator[str]:
-    """The variables that something in a query gives a value; some more than once."""
-    for group in query.groups:
-        yield from group.visible
-    for select in query.selects:
-        yield from filter(None, select.computed)
-
-
 class UnreadQuery(Exception):
     """A query that is not rewritten here: an update, no SPARQL, or with a collection or a named subquery in it."""
 
@@ -433,25 +369,19 @@ def parse_query(text: str) -> Query:
     return _Parser(text).query()
 
 
-def read_query(text: str, *, named: bool = False) -> Query:
-    """The structure of a query that can be rewritten by its parts; ``named``: also where it has named subqueries.
-
-    Raises UnreadQuery, and QuerySyntaxError where strings or brackets do not close.
-    """
-    parser = _Parser(text)
+def read_query(text: str) -> Query:
+    """The structure of a query that can be rewritten by its parts. Raises UnreadQuery."""
     try:
-        query = parser.query()
+        query = parse_query(text)
     except QuerySyntaxError as error:
         raise UnreadQuery(str(error)) from error
-    beyond = parser.beyond - ({_NAMED} if named else set())
-    if beyond:
-        raise UnreadQuery(" and ".join(sorted(beyond)))
+    if query.beyond:
+        raise UnreadQuery(" and ".join(sorted(query.beyond)))
     return query
 
 
 _ELEMENTS = ("OPTIONAL", "MINUS", "LATERAL", "GRAPH", "SERVICE", "FILTER", "BIND", "VALUES", "INCLUDE", "UNION")
 _MODIFIERS = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")
-_NAMED = "a named subquery"
 _LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4} | dict.fromkeys(
     ("=", "!=", "<", ">", "<=", ">=", "IN", "NOT"), 2
 )
@@ -465,10 +395,12 @@ class _Parser:
         self._text = text
         self._tokens = tokenize(text)
         self._at = 0
-        self.beyond: set[str] = set()
-        """What the query has that its structure does not tell in full, or that few engines know."""
+        self._beyond: set[str] = set()
         check_nesting(text, self._tokens)
         self._loose: list[int] = []
+        self._groups: list[Group] = []
+        self._selects: list[Select] = []
+        self._expressions: list[Expression] = []
         self._unnamed = count(1)
         self._named: dict[str, tuple[str, ...]] = {}
 
@@ -516,28 +448,42 @@ class _Parser:
         while self._is("PREFIX", "BASE"):
             self._at += 3 if self._is("PREFIX") else 2
         prologue, form = self._text[: self._next().start], self._next().text.upper()
+        select, tail = None, Tail()
         if form == "SELECT":
             select = self._select()
-            query = Query(form, prologue, select.where, select.tail, select, tuple(self._loose))
+            where, tail = select.where, select.tail
         elif form in ("ASK", "CONSTRUCT", "DESCRIBE"):
             self._at += 1
-            query = Query(form, prologue, self._described(form), self._tail(), loose=tuple(self._loose))
+            where, tail = self._described(form), self._tail()
         else:
             raise self._unexpected("SELECT, ASK, CONSTRUCT or DESCRIBE")
         if self._at < len(self._tokens):
             raise self._unexpected("the end of the query")
-        return query
+        order = attrgetter("place.start")
+        return Query(
+            form,
+            prologue,
+            where,
+            tail,
+            select,
+            tuple(self._loose),
+            tuple(sorted(self._groups, key=order)),
+            tuple(sorted(self._selects, key=order)),
+            tuple(sorted(self._expressions, key=order)),
+            frozenset(self._beyond),
+        )
 
     def _described(self, form: str) -> Group:
         if form == "CONSTRUCT" and self._is("{"):
-            beyond = set(self.beyond)
+            beyond = set(self._beyond)
             self._group()  # the template makes triples and matches none
-            self.beyond = beyond
+            self._beyond = beyond
+            self._groups.clear()
         if form == "DESCRIBE":
             while self._at < len(self._tokens) and (self._next().kind in ("variable", "iri", "name") or self._is("*")):
                 self._at += 1
             if self._at == len(self._tokens) or self._is(*_MODIFIERS):
-                self.beyond.add("DESCRIBE without a pattern")
+                self._beyond.add("DESCRIBE without a pattern")
                 return Group(self._since(self._tokens[self._at - 1].end))
         return self._where()
 
@@ -569,7 +515,7 @@ class _Parser:
         prepared = self._next().start
         while self._accept("WITH"):
             named.append(self._subquery())
-        return Select(
+        select = Select(
             prepared=self._since(prepared) if named else Place(prepared, prepared),
             where=self._where(),
             variables=tuple(variables),
@@ -580,9 +526,11 @@ class _Parser:
             distinct=distinct,
             place=self._since(start),
         )
+        self._selects.append(select)
+        return select
 
     def _subquery(self) -> tuple[str, Select]:
-        self.beyond.add(_NAMED)
+        self._beyond.add("a named subquery")
         self._expect("{")
         select = self._select()
         self._expect("}")
@@ -629,7 +577,8 @@ class _Parser:
             elements.append(self._element())
             if beside and all(isinstance(one, Triples) for one in elements[-2:]) and len(elements) > 1:
                 self._loose.append(at)
-        return Group(self._since(start), tuple(elements), select)
+        self._groups.append(Group(self._since(start), tuple(elements), select))
+        return self._groups[-1]
 
     def _element(self) -> Element:
         start = self._next().start
@@ -661,7 +610,7 @@ class _Parser:
                 inner = (self._group(),)
                 return Nested(self._since(start), kind, inner)
             case "INCLUDE":
-                self.beyond.add(_NAMED)
+                self._beyond.add("a named subquery")
                 name = self._take().text
                 return Include(self._since(start), self._named.get(name, ()), name)
         self._at -= 1
@@ -724,7 +673,7 @@ class _Parser:
         listed = self._take().text == "("
         name = f"_: {next(self._unnamed)}"
         if listed:
-            self.beyond.add("a collection")
+            self._beyond.add("a collection")
             while not self._is(")"):
                 self._node(patterns)
         elif not self._is("]"):
@@ -754,32 +703,26 @@ class _Parser:
 
     # Paths
 
-    def _path(self) -> Path:
-        return self._steps("|", lambda: self._steps("/", self._step))
-
-    def _steps(self, kind: Literal["/", "|"], part: Callable[[], Path]) -> Path:
-        parts = [part()]
-        while self._accept(kind):
-            parts.append(part())
+    def _path(self, kind: Literal["|", "/"] = "|") -> Path:
+        parts: list[Path] = []
+        while not parts or self._accept(kind):
+            parts.append(self._path("/") if kind == "|" else self._step())
         return parts[0] if len(parts) == 1 else Path(kind, parts=tuple(parts))
 
     def _step(self) -> Path:
         if self._accept("^"):
             return Path("^", parts=(self._step(),))
-        path = self._path_primary()
-        kinds: tuple[Literal["*", "+", "?"], ...] = ("*", "+", "?")
-        return next((Path(kind, parts=(path,)) for kind in kinds if self._accept(kind)), path)
-
-    def _path_primary(self) -> Path:
         if self._accept("("):
             path = self._path()
             self._expect(")")
-            return path
-        if self._accept("!"):
-            return Path("negated", parts=(self._step(),))
-        if self._next().kind not in ("iri", "name") and not self._next().is_word("A"):
+        elif self._accept("!"):
+            path = Path("negated", parts=(self._step(),))
+        elif self._next().kind in ("iri", "name") or self._next().is_word("A"):
+            path = Path("iri", self._take().text)
+        else:
             raise self._unexpected("a property")
-        return Path("iri", self._take().text)
+        kinds: tuple[Literal["*", "+", "?"], ...] = ("*", "+", "?")
+        return next((Path(kind, parts=(path,)) for kind in kinds if self._accept(kind)), path)
 
     # Expressions, by the precedence of their operators
 
@@ -795,7 +738,8 @@ class _Parser:
             self._expect(")")
         else:
             node = self._operand()
-        return Expression(node, self._since(start), variable, descending)
+        self._expressions.append(Expression(node, self._since(start), variable, descending))
+        return self._expressions[-1]
 
     def _either(self, lowest: int = 0) -> Node:
         """Operands joined by operators that bind at least as strongly as ``lowest``."""
@@ -850,7 +794,12 @@ class _Parser:
             return Value(name, self._since(start))
         distinct, star = self._accept("DISTINCT"), self._accept("*")
         arguments = tuple(self._arguments())
-        separator = self._separator() if self._tokens[self._at - 1].text == ";" else ""
+        separator = ""
+        if self._tokens[self._at - 1].text == ";":
+            self._expect("SEPARATOR")
+            self._expect("=")
+            separator = self._take().text
+            self._expect(")")
         name = name.upper() if token.kind == "word" else name
         return Call(name, arguments, distinct, star, separator, self._since(start))
 
@@ -860,10 +809,3 @@ class _Parser:
             yield self._either()
             if not self._is(")", ";"):
                 self._expect(",")
-
-    def _separator(self) -> str:
-        self._expect("SEPARATOR")
-        self._expect("=")
-        text = self._take().text
-        self._expect(")")
-        return text

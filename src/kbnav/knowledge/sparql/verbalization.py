@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from importlib import resources
 from typing import Any
 from urllib.parse import unquote
@@ -34,7 +34,6 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     Value,
     Values,
-    bound_variables,
     is_literal,
     is_variable,
     nodes_of,
@@ -57,7 +56,6 @@ from kbnav.knowledge.sparql.vocabulary import (
 
 LANGUAGES = ("en", "de", "fr")
 _TYPE = STANDARD_PREFIXES["rdf"] + "type"
-_END_TIME = "P582"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")
 """Endings of variables that the label service fills."""
@@ -188,14 +186,13 @@ class _Writer:
         self._say = phrases_of(language)
         self._labels = labels
         self._terms = Terms(query, vocabulary, SKB_PREFIXES)
-        self._bound = frozenset(bound_variables(self._read))
-        self._instance, self._wider, self._end = map(vocabulary.of, (INSTANCE_OF, SUBCLASS_OF, _END_TIME))
+        self._bound = {name for one in self._read.groups for name in one.visible}
+        self._bound |= {name for one in self._read.selects for name in one.computed}
+        self._instance, self._wider = map(vocabulary.of, (INSTANCE_OF, SUBCLASS_OF))
         self._unsaid: dict[str, None] = {}
         self._noted: dict[str, dict[str, None]] = {"with_subclasses": {}, "without_subclasses": {}, "any_rank": {}}
-        self._only_current = False
 
     def whole(self) -> Verbalization:
-        """The query in words."""
         read = self._read
         if read.select is not None:
             lines = self._select(read.select)
@@ -208,15 +205,12 @@ class _Writer:
         for name in self._noted["with_subclasses"]:
             self._noted["without_subclasses"].pop(name, None)
         remarks = [self._say(name, names=", ".join(found)) for name, found in self._noted.items() if found]
-        if self._only_current:
-            remarks.append(self._say("only_current"))
         counts = (one.node for one in read.select.expressions) if read.select is not None else ()
         if any(isinstance(one, Call) and one.name == "COUNT" and not one.distinct for one in counts):
             remarks.append(self._say("repeats"))
         return Verbalization(lines, tuple(remarks), tuple(self._unsaid))
 
     def on_one_line(self, group: Group) -> str:
-        """A group's conditions with semicolons between."""
         return "; ".join(line.flat() for line in self._group(group))
 
     def _select(self, select: Select) -> tuple[Line, ...]:
@@ -226,7 +220,6 @@ class _Writer:
         return (*prepared, own, *self._tail(select.tail))
 
     def _head(self, select: Select) -> str:
-        """What a SELECT gives."""
         nodes = [one.node for one in select.expressions]
         keys = [
             one for modifier in select.tail.modifiers if modifier.kind == "GROUP BY" for one in modifier.expressions
@@ -311,9 +304,9 @@ class _Writer:
                 return [self._values(element)]
             case Filter(expression=expression):
                 return self._filter(expression.node)
-            case Bind(variable=variable, expression=expression):
+            case Bind(expression=expression):
                 value = self._expression(expression.node)
-                return [Line(self._say("means", name=self._term(variable), value=value))]
+                return [Line(self._say("means", name=self._term(expression.variable), value=value))]
             case Include(name=name):
                 return [Line(self._say("uses_prepared", name=name))]
             case Nested(kind="SERVICE", name=name) if self._terms.iri(name) == LABEL_SERVICE:
@@ -324,8 +317,6 @@ class _Writer:
             case Nested(kind="UNION" | "LATERAL", groups=(group,)):
                 return self._group(group)
             case Nested(kind=kind, groups=groups, name=name):
-                if kind == "MINUS":
-                    self._note_current(groups[0])
                 shown = self._term(name) if kind == "GRAPH" else name
                 return [Line(self._say(kind.lower(), name=shown), self._group(groups[0]))]
         return []
@@ -347,14 +338,8 @@ class _Writer:
             case Exists(group=group):
                 return [Line(self._say("exists"), self._group(group))]
             case Call(name="!", arguments=(Exists(group=group),)):
-                self._note_current(group)
                 return [Line(self._say("not_exists"), self._group(group))]
         return [Line(self._expression(node))]
-
-    def _note_current(self, group: Group) -> None:
-        triples = (element for element in group.elements if isinstance(element, Triples))
-        names = {self._role(one.relation)[1] for element in triples for one in element.patterns}
-        self._only_current |= bool(self._end) and self._end in names
 
     # Statements, patterns and paths
 
@@ -459,7 +444,8 @@ class _Writer:
                     subject = self._reached(part, subject)
                 return subject
             case "|":
-                return self._alternatives([self._reached(part, subject) for part in path.parts])
+                texts = [self._reached(part, subject) for part in path.parts]
+                return reduce(lambda one, other: self._say("or", one=one, other=other), texts)
             case "?":
                 return self._say("maybe", subject=subject, reached=self._reached(path.parts[0], subject))
         clause = {"^": "backward", "*": "any_steps", "+": "some_steps"}[path.kind]
@@ -474,19 +460,13 @@ class _Writer:
                 parts = inner.parts if inner.kind == "|" else (inner,)
                 return self._say("other_property", names=", ".join(map(self._noun, parts)))
             case "|":
-                return self._alternatives([self._noun(part) for part in path.parts])
+                return reduce(lambda one, other: self._say("or", one=one, other=other), map(self._noun, path.parts))
             case "^":
                 return f"← {self._noun(path.parts[0])}"
             case "/":
                 return " → ".join(map(self._noun, self._steps(path)))
             case _:
                 return f"{self._noun(path.parts[0])} ({path.kind})"
-
-    def _alternatives(self, texts: Sequence[str]) -> str:
-        found = texts[-1]
-        for text in reversed(texts[:-1]):
-            found = self._say("or", one=text, other=found)
-        return found
 
     # Expressions
 
@@ -531,12 +511,7 @@ class _Writer:
         template = (dated and self._say.operators.get(f"{node.name} date")) or self._say.operators[node.name]
         if node.name in ("IN", "NOT IN"):
             parts[1:] = [", ".join(parts[1:])]
-        if len(parts) == 1:
-            return template.format(parts[0])
-        text = parts[0]
-        for part in parts[1:]:
-            text = template.format(text, part)
-        return text
+        return reduce(template.format, parts) if len(parts) > 1 else template.format(parts[0])
 
     # Terms
 

@@ -214,17 +214,10 @@ class Vocabulary:
             page = f"{top}wiki/"
             plain = tail.removeprefix(page) if tail.startswith(page) else self.entity_id(f"{scheme}://{tail}")
         elif (prefix := plain.partition(":")[0]) in self.prefixes:
-            plain = plain.removeprefix(f"{prefix}:") if prefix in _ENTITY_PREFIXES or self._own(prefix) else ""
+            own = {self.prefixes.get(one) for one in _ENTITY_PREFIXES}  # a prefix may be another name for one of them
+            plain = plain.removeprefix(f"{prefix}:") if self.prefixes[prefix] in own else ""
         found = _PAGE.fullmatch(plain)
         return found[1].upper() if found else ""
-
-    def shortened(self, iri: str) -> str:
-        """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other."""
-        return shortened(iri, self.prefixes)
-
-    def _own(self, prefix: str) -> bool:
-        """Whether a prefix is another name for one of an entity's."""
-        return self.prefixes[prefix] in {self.prefixes[one] for one in _ENTITY_PREFIXES if one in self.prefixes}
 
 
 WIKIDATA_VOCABULARY = Vocabulary()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +30,3 @@ def api(server: MirrorServer) -> Ask:
         return requests.get(server.endpoints.api, params={"format": "json", **parameters}, timeout=10).json()
 
     return ask
-
-
-@pytest.fixture(scope="session")
-def entity_lines(shared_data: Path) -> list[dict[str, Any]]:
-    """The 1,354 entity documents as Wikidata served them."""
-    with gzip.open(shared_data / "entities" / "entities.ndjson.gz", "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

@@ -1,12 +1,7 @@
-"""Text files as people have them: packed or not, in the encoding and with the delimiter that their program chose.
-
-UTF-16 is known by its mark; a CSV or TSV that is neither is read as Windows-1252, which older
-programs write, and counted. The delimiter of a CSV is the one that its first line has most of.
-"""
+"""Text files as people have them: UTF-8, packed or not; CSV with the delimiter that its first line has most of."""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -19,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.schema import Losses
 
 DELIMITED = (".csv", ".tsv", ".tab")
 FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
@@ -28,14 +22,11 @@ _DELIMITERS = ",;\t|"
 _PARSED = 32
 """How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
 _GZIP = b"\x1f\x8b"
-_SAMPLE = 1 << 12
-_CHUNK = 1 << 20
 
 
 def suffix_of(path: Path) -> str:
     """The suffix that says a file's format, without ``.gz``. Raises UsageError where it says none."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
+    suffix = Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix not in FORMATS:
         raise UsageError(f"{path}: the format must show in the name: {', '.join(FORMATS)}, or one of these with .gz")
     return suffix
@@ -47,19 +38,24 @@ def at(path: Path, number: int) -> str:
 
 
 @contextmanager
-def opened(path: Path, losses: Losses | None = None) -> Iterator[IO[str]]:
-    """The file as text. With ``losses`` it may be in Windows-1252 too, which is counted there.
+def opened(path: Path) -> Iterator[IO[str]]:
+    """The file as text.
 
-    Raises UsageError where it cannot be opened, DataError while it is read where it is damaged or in no such encoding.
+    Raises UsageError where it cannot be opened, DataError while it is read where it is damaged or not in UTF-8.
     """
     try:
-        encoding = _encoding(path, losses)
-        errors = "replace" if encoding == "cp1252" else "strict"
-        with _bytes(path) as binary, io.TextIOWrapper(binary, encoding, errors, newline="") as file:
-            yield file
+        with ExitStack() as files:
+            binary: Any = files.enter_context(path.open("rb"))
+            if path.suffix.lower() == ".gz":
+                binary = files.enter_context(gzip.GzipFile(fileobj=binary, mode="rb"))
+                if binary.peek(len(_GZIP)).startswith(_GZIP):  # as some servers send what is packed already
+                    binary = files.enter_context(gzip.GzipFile(fileobj=binary, mode="rb"))
+            yield files.enter_context(io.TextIOWrapper(binary, "utf-8-sig", newline=""))
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except (OSError, EOFError, UnicodeError) as error:  # cut off or damaged gzip, another encoding
+    except UnicodeError as error:
+        raise DataError(f"{path}: {error}; text must be in UTF-8") from error
+    except (OSError, EOFError) as error:  # cut off or damaged gzip
         raise DataError(f"{path}: {error}") from error
 
 
@@ -72,72 +68,30 @@ def bounded_lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
         yield line
 
 
-def cells(path: Path, losses: Losses, memory: int) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a CSV or TSV file, the header first, all of one length. Raises UsageError, DataError."""
-    width = 0
-    with opened(path, losses) as file:
-        lines = bounded_lines(path, file, memory)
-        for number, line in _tsv_lines(lines) if suffix_of(path) == ".tsv" else _csv_lines(path, lines, memory):
-            width = width or len(line)
-            if len(line) != width:
-                raise DataError(f"{at(path, number)}: {len(line)} columns where the header has {width}")
-            yield number, line
+def cells(path: Path, memory: int) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a CSV or TSV file, the header first, all of one length; TSV has no quoting.
 
-
-@contextmanager
-def _bytes(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("rb") as raw:
-        if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=raw) as once, ExitStack() as inner:
-                unpacked = once
-                if once.peek(len(_GZIP)).startswith(_GZIP):  # as some servers send what is packed already
-                    unpacked = inner.enter_context(gzip.GzipFile(fileobj=once, mode="rb"))
-                yield unpacked  # type: ignore[misc]  # all that a text wrapper asks of a binary file
-        else:
-            yield raw
-
-
-def _encoding(path: Path, losses: Losses | None) -> str:
-    with _bytes(path) as file:
-        first = file.read(_SAMPLE)
-        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
-        if losses is None:
-            return "utf-8-sig"
-        decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        try:
-            for chunk in chain([first], iter(partial(file.read, _CHUNK), b"")):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            losses.add("files that are not UTF-8, read as Windows-1252 (look at their letters with accents)", path.name)
-            return "cp1252"
-        return "utf-8-sig"
-
-
-def _tsv_lines(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, 1):
-        parts = line.rstrip("\r\n").split("\t")
-        if parts != [""]:
-            yield number, parts
-
-
-def _csv_lines(path: Path, lines: Iterator[str], memory: int) -> Iterator[tuple[int, list[str]]]:
+    Raises UsageError, DataError.
+    """
     csv.field_size_limit(memory // _PARSED)  # a cell may have many lines
-    header = next(lines, "")
-    reader: Any = csv.reader(chain([header], lines), delimiter=_delimiter(header), strict=True)
-    try:
-        for parts in reader:
-            if parts:
-                yield reader.line_num, parts
-    except csv.Error as error:
-        raise DataError(f"{at(path, reader.line_num)}: {error}") from error
-
-
-def _delimiter(header: str) -> str:
-    """What a header has most of, outside of quotation marks."""
-    outside = "".join(header.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
+    with opened(path) as file:
+        lines = bounded_lines(path, file, memory)
+        header = next(lines, "")
+        if suffix_of(path) == ".tsv":
+            reader: Any = csv.reader(chain([header], lines), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+        else:
+            unquoted = "".join(header.split('"')[::2])
+            delimiter = max(_DELIMITERS, key=unquoted.count)
+            reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
+        width = 0
+        try:
+            for line in filter(None, reader):
+                width = width or len(line)
+                if len(line) != width:
+                    raise DataError(f"{at(path, reader.line_num)}: {len(line)} columns where the header has {width}")
+                yield reader.line_num, line
+        except csv.Error as error:
+            raise DataError(f"{at(path, reader.line_num)}: {error}") from error
 
 
 PARTS = 128

@@ -97,7 +97,7 @@ class MagSource:
         """Authors, institutions, fields of study and papers. Raises DataError."""
         for name in (table for table, _ in TABLES.values() if table not in self._tables):
             losses.add("tables of names that are not there", name)
-        entities = {kind: self._entities(kind, losses) for kind in self.types}
+        entities = {kind: self._entities(kind) for kind in self.types}
         papers = entities["paper"]
         with Grouped(len(papers) or 1) as texts:
             positions = self._read_texts(papers, texts, losses)
@@ -113,7 +113,7 @@ class MagSource:
     def edges(self, losses: Losses) -> Iterator[EdgeArrays]:  # noqa: ARG002  # what is left out, a node lacks
         """The edges between what is kept, a relation after the other. Raises DataError."""
         if not self._positions:
-            papers = self._entities("paper", Losses())
+            papers = self._entities("paper")
             with Grouped(len(papers) or 1) as texts:
                 self._read_texts(papers, texts, Losses())
         for relation, (source, target) in _ENDS.items():
@@ -122,10 +122,10 @@ class MagSource:
                 both = (ends[0] >= 0) & (ends[1] >= 0)
                 yield EdgeArrays(ends[0][both], np.full(int(both.sum()), relation), ends[1][both])
 
-    def _entities(self, kind: str, losses: Losses) -> Numbers:
+    def _entities(self, kind: str) -> Numbers:
         """The number in the Microsoft Academic Graph of each entity of a type."""
         path = self._mappings[kind]
-        lines = cells(path, losses, self._memory)
+        lines = cells(path, self._memory)
         next(lines, None)
         try:
             found = [(int(line[0]), int(line[1])) for _, line in lines]
@@ -179,7 +179,7 @@ class MagSource:
         kept = {"paper": papers}
         for relation, kind in ((3, "author"), (2, "field_of_study"), (0, "institution")):
             source, target = _ENDS[relation]
-            found = np.zeros(len(self._entities(kind, Losses())), bool)
+            found = np.zeros(len(self._entities(kind)), bool)
             known, at, other = (source, 0, 1) if target == kind else (target, 1, 0)
             for edges in self._blocks(relation):
                 found[edges[kept[known][edges[:, at]], other]] = True

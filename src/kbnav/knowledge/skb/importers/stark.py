@@ -193,7 +193,7 @@ class PrimeKGSource:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The nodes by their number. Raises DataError."""
-        nodes = self._ends(losses)
+        nodes = self._ends()
         details = self._details(losses)
         described = {kind: found for kind in TYPES if (found := self._described(kind, losses))}
         for number in sorted(nodes):
@@ -207,16 +207,16 @@ class PrimeKGSource:
         for number in details:
             losses.add("features of a node that the graph does not have", str(number))
 
-    def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord]:  # noqa: ARG002
         """The edges as they are listed, both ways. Raises DataError."""
-        for _, (source, relation, target) in self._columns(("x_index", "display_relation", "y_index"), losses):
+        for _, (source, relation, target) in self._columns(("x_index", "display_relation", "y_index")):
             yield EdgeRecord(source, relation, target)
 
-    def _ends(self, losses: Losses) -> dict[int, tuple[str, str, str, str]]:
+    def _ends(self) -> dict[int, tuple[str, str, str, str]]:
         """Id, type, name and source of every node, by its number."""
         nodes: dict[int, tuple[str, str, str, str]] = {}
         seen: set[str] = set()
-        for line, both in self._columns([f"{side}_{name}" for side in "xy" for name in _NODE], losses):
+        for line, both in self._columns([f"{side}_{name}" for side in "xy" for name in _NODE]):
             for number, node_id, kind, name, source in (both[: len(_NODE)], both[len(_NODE) :]):
                 if number in seen:
                     continue
@@ -226,8 +226,8 @@ class PrimeKGSource:
                 nodes[int(number)] = (node_id, kind, name, source)
         return nodes
 
-    def _columns(self, names: Sequence[str], losses: Losses) -> Iterator[tuple[int, tuple[str, ...]]]:
-        lines = cells(self._graph, losses, self._memory)
+    def _columns(self, names: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+        lines = cells(self._graph, self._memory)
         _, header = next(lines, (0, []))
         missing = [name for name in names if name not in header]
         if missing:
@@ -240,7 +240,7 @@ class PrimeKGSource:
         """Features by the number of the node, those that are not empty."""
         found: dict[int, dict[str, Any]] = {}
         for path in self._features:
-            for line, record in records(path, losses, self._memory):
+            for line, record in records(path, self._memory):
                 number = str(record.get("node_index", ""))
                 if not number.isdecimal():
                     raise DataError(f"{at(path, line)}: node_index {number!r} is no number")

@@ -250,7 +250,7 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns
-        for number, record in records(table.file, losses, self.memory):
+        for number, record in records(table.file, self.memory):
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
                 missing, needed = set(table.named), [table.id] if isinstance(table, Table) else table.named
@@ -305,13 +305,13 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def records(path: Path, losses: Losses, memory: int = MEMORY) -> Iterator[tuple[int, Record]]:
+def records(path: Path, memory: int = MEMORY) -> Iterator[tuple[int, Record]]:
     """The records of a file with their lines, by the format its name says. Raises UsageError or DataError."""
     suffix = suffix_of(path)
     if suffix == ".parquet":
         yield from _parquet(path)
     elif suffix in DELIMITED:
-        lines = cells(path, losses, memory)
+        lines = cells(path, memory)
         _, header = next(lines, (0, []))
         for number, line in lines:
             yield number, dict(zip(header, line, strict=True))

@@ -1,6 +1,7 @@
 """Entity documents made from the triples of a store, and the action API's reads of them that kbnav asks for.
 
-Parameters in, the JSON body out; no HTTP here. As on Wikidata, errors are bodies under status 200.
+They have no references, which are queried for. Parameters in, the JSON body out; no HTTP here. As on Wikidata, errors
+are bodies under status 200.
 """
 
 from __future__ import annotations
@@ -122,7 +123,13 @@ class Documents:
         return claims
 
     def _statement(self, iri: str, main: Mapping[str, Any], about: Facts) -> Body:
-        qualifiers = self._snaks(about, self._n.pq, self._n.pqv)
+        simple, full = self._n.pq, self._n.pqv
+        props = sorted((iri[len(simple) :] for iri in about if iri.startswith(simple)), key=_number)
+        qualifiers = {
+            prop: [self._snak(prop, term, about.get(full + prop, ())) for term in about[simple + prop]]
+            for prop in props
+            if v.is_entity_id(prop)
+        }
         for term in about.get(v.RDF_TYPE.value, ()):
             prop = _value(term).removeprefix(self._n.wdno)
             # The main value may be the one that does not exist; a qualifier with its property is as good as unseen.
@@ -133,21 +140,7 @@ class Documents:
         statement: Body = {"mainsnak": main, "type": "statement", "id": name, "rank": rank}
         if qualifiers:
             statement |= {"qualifiers": qualifiers, "qualifiers-order": list(qualifiers)}
-        references = []
-        for source in about.get(v.DERIVED_FROM.value, ()):
-            if snaks := self._snaks(self._facts(source), self._n.pr, self._n.prv):
-                name = _value(source).removeprefix(self._n.wdref)
-                references.append({"hash": name, "snaks": snaks, "snaks-order": list(snaks)})
-        return statement | ({"references": references} if references else {})
-
-    def _snaks(self, about: Facts, simple: str, full: str) -> dict[str, list[Body]]:
-        """Those of qualifiers, or of a reference, by property."""
-        props = sorted((iri[len(simple) :] for iri in about if iri.startswith(simple)), key=_number)
-        return {
-            prop: [self._snak(prop, term, about.get(full + prop, ())) for term in about[simple + prop]]
-            for prop in props
-            if v.is_entity_id(prop)
-        }
+        return statement
 
     def _snak(self, prop: str, term: Term | None = None, nodes: Sequence[Term] = ()) -> Body:
         """A value, of whose ``nodes`` one may belong to the simple term; without a term, that there is none."""

@@ -1,26 +1,24 @@
-"""Building a mirror from RDF and entity documents: beside the old one, which is replaced only by a finished one."""
+"""Building a mirror from RDF: beside the old one, which is replaced only by a finished one."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.rdf import BadValue, entity_quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.work_folder import exchanged, work_folder
@@ -28,7 +26,6 @@ from kbnav.knowledge.work_folder import exchanged, work_folder
 Progress = Callable[[str], None]
 
 _RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
-_JSON = frozenset({".json", ".ndjson", ".jsonl"})
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
@@ -46,11 +43,10 @@ SELECT ?entity ?p ?o WHERE {{
 def build_mirror(
     sources: Sequence[Path], out: Path, *, concept_base: str = "", progress: Progress | None = None
 ) -> MirrorInfo:
-    """Build a mirror in the folder ``out`` from N-Triples, Turtle and entity documents in JSON, plain or gzipped.
+    """Build a mirror in the folder ``out`` from N-Triples and Turtle, plain or gzipped.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
-    ``concept_base`` is what the IRIs of entities begin with; empty: as the properties in the RDF have it, else
-    Wikidata's.
+    ``concept_base`` is what the IRIs of entities begin with; empty: as the properties have it, else Wikidata's.
 
     Raises:
         UsageError: a source that is absent or of an unknown kind, something else at ``out``, or a disk that is full.
@@ -100,10 +96,8 @@ def _check_target(out: Path) -> None:
 def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str) -> MirrorInfo:
     begin = time.monotonic()
     store = Store(str(made / TRIPLES))
-    by_source = {one: _load(store, one, say, concept_base) for one in sources if _kind(one) in _RDF}
+    read = tuple(_load(store, source, say) for source in sources)
     base = concept_base or _base_of(store) or WIKIDATA
-    by_source |= {one: _load(store, one, say, base) for one in sources if one not in by_source}
-    read = [by_source[source] for source in sources]
     of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
     if len(store) and not of_wikibase:
         names = " ".join(source.name for source in sources)
@@ -120,7 +114,7 @@ def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str
     entities, count = build_index(store, made / NAMES, v.Namespaces.of(base))
     del store  # closes it
     info = MirrorInfo(
-        built=datetime.now(UTC), triples=triples, entities=entities, names=count, sources=tuple(read), concept_base=base
+        built=datetime.now(UTC), triples=triples, entities=entities, names=count, sources=read, concept_base=base
     )
     (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
     say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")
@@ -150,9 +144,8 @@ def _kind(source: Path) -> str:
     """The format by the name: ``.nt`` of ``slice.nt.gz``. Raises UsageError for one that is not read."""
     name = source.name.lower().removesuffix(".gz")
     suffix = Path(name).suffix
-    if suffix not in _RDF and suffix not in _JSON:
-        known = " ".join(sorted({*_RDF, *_JSON}))
-        raise UsageError(f"{source}: unknown kind of file; these are read, with or without .gz: {known}")
+    if suffix not in _RDF:
+        raise UsageError(f"{source}: unknown kind of file; these are read, with or without .gz: {' '.join(_RDF)}")
     return suffix
 
 
@@ -165,22 +158,17 @@ def _base_of(store: Store) -> str:
     return ""
 
 
-def _load(store: Store, source: Path, say: Progress, base: str) -> Source:
+def _load(store: Store, source: Path, say: Progress) -> Source:
     """Read one source into the store."""
     begin, before = time.monotonic(), len(store)
     with closing(_Lines(source, say)) as lines:
         try:
-            if (kind := _kind(source)) in _RDF:
-                store.bulk_load(cast(BinaryIO, lines), _RDF[kind])
-            else:
-                names = v.Namespaces.of(base)
-                documents = _documents(lines, whole=kind == ".json")
-                store.bulk_extend(quad for document in documents for quad in entity_quads(document, names))
+            store.bulk_load(cast(BinaryIO, lines), _RDF[_kind(source)])
         except SyntaxError as error:
             raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(f"{source}:{lines.count + 1}: the compressed data is damaged here: {error}") from error
-        except (BadValue, ValueError) as error:
+        except ValueError as error:
             raise DataError(f"{source}:{lines.count}: {error}") from error
     added, seconds = len(store) - before, time.monotonic() - begin
     say(f"{source.name}: {added:,} triples in {seconds:.1f} s ({added / max(seconds, 0.001):,.0f}/s)")
@@ -201,66 +189,12 @@ class _Lines:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self._tell(data)
-        return data
-
-    def readline(self) -> bytes:
-        data = self._file.readline()
-        self._tell(data)
-        return data
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _tell(self, data: bytes) -> None:
         self.count += data.count(b"\n")
         now = time.monotonic()
         if now - self._told >= _REPORT_SECONDS:
             self._told = now
             self._say(f"{self._name}: {self.count:,} lines ({self.count / (now - self._begin):,.0f}/s)")
+        return data
 
-
-def _documents(lines: _Lines, *, whole: bool) -> Iterator[Mapping[str, Any]]:
-    """Entity documents: one a line, as in Wikidata's dumps too, or (``whole``) one JSON value for the whole file."""
-    line = lines.readline()
-    if whole:
-        first = lines.readline() if line.strip() == b"[" else b""
-        if not _is_json(first.strip().rstrip(b",")):
-            yield from _unwrap(_json(line + first + lines.read()))
-            return
-        line = first  # of a dump: an array with an entity a line
-    while line:
-        text = line.strip().rstrip(b",")
-        if text not in {b"", b"[", b"]"}:
-            yield from _unwrap(_json(text))
-        line = lines.readline()
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadValue(f"not JSON: {error}") from error
-
-
-def _unwrap(document: Any) -> Iterator[Mapping[str, Any]]:
-    """The entities of a document: itself, those under ``entities``, or those of a list; ids that are missing not."""
-    if isinstance(document, list):
-        for one in document:
-            yield from _unwrap(one)
-    elif isinstance(document, dict) and isinstance(document.get("entities"), dict):
-        for one in document["entities"].values():
-            yield from _unwrap(one)
-    elif isinstance(document, dict):
-        if "missing" not in document:
-            yield document
-    else:
-        raise BadValue(f"not an entity document: {str(document)[:80]}")
+    def close(self) -> None:
+        self._file.close()

@@ -66,11 +66,6 @@ class Mirror:
         self.pool = QueryPool(path / TRIPLES, size=workers, timeout=query_timeout, memory_limit=memory_limit)
         self.api = MirrorApi(self.documents, self._index, self.info)
 
-    def entity_data(self, entity_id: str) -> dict[str, Any] | None:
-        """The document of Special:EntityData for an id, redirects followed; None where there is no such entity."""
-        target = self.documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
-        return {"entities": {target: self.documents.document(target)}} if target else None
-
     def close(self) -> None:
         """End the queries that run, and let go of the files."""
         self.pool.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -17,10 +17,9 @@ from kbnav.knowledge.serving import Listening, failure, in_thread, parameters, s
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.mirror import MEMORY_LIMIT, QUERY_TIMEOUT, Mirror
-from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 from kbnav.settings.model import Endpoints
 
-_SPARQL_PATHS = ("/sparql", "/bigdata/namespace/wdq/sparql")
+_PAGE = re.compile(r"(?:Special:EntityData/|Property:)?(\w+)(?:\.json)?", re.ASCII)
 _JSON = "application/json; charset=utf-8"
 
 
@@ -45,11 +44,9 @@ class MirrorServer(Listening):
         self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
         self.info = self.mirror.info
         routes = [
-            *(sparql_route(one, self.mirror.pool, self.mirror.prefixes) for one in _SPARQL_PATHS),
+            sparql_route("/sparql", self.mirror.pool, self.mirror.prefixes),
             Route("/w/api.php", self._api, methods=["GET", "POST"]),
-            Route("/wiki/Special:EntityData/{name}", self._entity_data),
-            Route("/wiki/{name}", self._page),
-            Route("/entity/{name}", self._page),
+            Route("/wiki/{name:path}", self._page),
             Route("/", self._about),
         ]
         try:
@@ -83,39 +80,28 @@ class MirrorServer(Listening):
 
         return await in_thread(answer)
 
-    async def _entity_data(self, request: Request) -> Response:
-        name, _, form = request.path_params["name"].partition(".")
-        entity_id = name.upper()
-        if form not in ("", "json"):
-            return failure(406, "a mirror has entity data as .json only")
-        if not v.is_entity_id(entity_id):
-            return failure(400, f"not an id of an entity: {entity_id[:100]}")
+    async def _page(self, request: Request) -> Response:
+        """An entity's document, as Special:EntityData has it."""
+        found = _PAGE.fullmatch(request.path_params["name"])
+        entity_id = found[1].upper() if found else ""
 
         def answer() -> Response:
-            if (document := self.mirror.entity_data(entity_id)) is not None:
-                return Response(_dump(document), media_type=_JSON)
-            return failure(404, f"no entity with the id {entity_id} was found")
+            documents = self.mirror.documents
+            target = documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
+            if target:
+                return Response(_dump({"entities": {target: documents.document(target)}}), media_type=_JSON)
+            return failure(404, "no entity is at this path")
 
         return await in_thread(answer)
 
-    async def _page(self, request: Request) -> Response:
-        entity_id = request.path_params["name"].removeprefix("Property:")
-        if ":" in entity_id:
-            return failure(404, "there is nothing at this path")
-        return Response(status_code=303, headers={"Location": f"/wiki/Special:EntityData/{quote(entity_id)}.json"})
-
     async def _about(self, request: Request) -> Response:  # noqa: ARG002 - as Starlette calls it
-        return PlainTextResponse(_about(self.info))
+        whose = "Wikidata" if self.info.concept_base == WIKIDATA else self.info.concept_base
+        return PlainTextResponse(
+            f"A mirror of {whose}, built {self.info.built:%Y-%m-%d}:\n"
+            f"{self.info.triples:,} triples, {self.info.entities:,} named entities.\n"
+            "/w/api.php  /wiki/  /sparql\n"
+        )
 
 
 def _dump(body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-
-
-def _about(info: MirrorInfo) -> str:
-    whose = "Wikidata" if info.concept_base == WIKIDATA else info.concept_base
-    return (
-        f"A mirror of {whose}, built {info.built:%Y-%m-%d}:\n"
-        f"{info.triples:,} triples, {info.entities:,} named entities.\n"
-        "/w/api.php  /wiki/Special:EntityData/  /sparql\n"
-    )

@@ -24,18 +24,10 @@ RDFS_LABEL = NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 ALT_LABEL = NamedNode("http://www.w3.org/2004/02/skos/core#altLabel")
 DESCRIPTION = NamedNode(f"{SCHEMA}description")
 ABOUT = NamedNode(f"{SCHEMA}about")
-IN_LANGUAGE = NamedNode(f"{SCHEMA}inLanguage")
-IS_PART_OF = NamedNode(f"{SCHEMA}isPartOf")
-NAME = NamedNode(f"{SCHEMA}name")
-ARTICLE = NamedNode(f"{SCHEMA}Article")
 DATASET = NamedNode(f"{SCHEMA}Dataset")
 VERSION = NamedNode(f"{SCHEMA}version")
 DATE_MODIFIED = NamedNode(f"{SCHEMA}dateModified")
 SAME_AS = NamedNode("http://www.w3.org/2002/07/owl#sameAs")
-DERIVED_FROM = NamedNode("http://www.w3.org/ns/prov#wasDerivedFrom")
-REFERENCE = NamedNode(f"{WIKIBASE}Reference")
-STATEMENT = NamedNode(f"{WIKIBASE}Statement")
-BEST_RANK = NamedNode(f"{WIKIBASE}BestRank")
 RANK = NamedNode(f"{WIKIBASE}rank")
 PROPERTY_TYPE = NamedNode(f"{WIKIBASE}propertyType")
 STATEMENTS = NamedNode(f"{WIKIBASE}statements")
@@ -47,7 +39,6 @@ RANKS = {
     "normal": NamedNode(f"{WIKIBASE}NormalRank"),
     "deprecated": NamedNode(f"{WIKIBASE}DeprecatedRank"),
 }
-ENTITY_TYPES = {"item": "Item", "property": "Property"}
 
 _NAMES = (
     "wikibase-item wikibase-property wikibase-lexeme wikibase-form wikibase-sense string external-id url commonsMedia "
@@ -57,18 +48,6 @@ DATATYPES = {name: "".join(part[0].upper() + part[1:] for part in name.split("-"
 DATATYPES["entity-schema"] = "WikibaseEntitySchema"
 """Datatype names of the JSON form, and the local names of their IRIs in the RDF form."""
 
-LANGUAGE_CODES = {
-    "als": "gsw",
-    "bat-smg": "sgs",
-    "fiu-vro": "vro",
-    "no": "nb",
-    "roa-rup": "rup",
-    "simple": "en",
-    "zh-classical": "lzh",
-    "zh-min-nan": "nan",
-    "zh-yue": "yue",
-}
-"""Language codes of the JSON form and of hosts that the RDF form writes as the standard tag."""
 
 _ENTITY = re.compile(r"(?:Q|P|E)[1-9]\d{0,9}|L[1-9]\d{0,9}(?:-[FS][1-9]\d{0,9})?")
 
@@ -91,8 +70,6 @@ class Namespaces:
 
     wd: str
     wds: str
-    wdv: str
-    wdref: str
     wdt: str
     wdno: str
     p: str
@@ -100,8 +77,6 @@ class Namespaces:
     psv: str
     pq: str
     pqv: str
-    pr: str
-    prv: str
 
     @classmethod
     def of(cls, concept_base: str) -> Namespaces:
