@@ -639,7 +639,7 @@ class _Plan(Plan):
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """That a statement is there may be said whatever is left out."""
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        return query not in self.seen.true and leaves_too_much(
+        return self.seen.cells.get(query) != [["true"]] and leaves_too_much(
             self.question,
             unused,
             self.language,
