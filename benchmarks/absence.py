@@ -51,9 +51,7 @@ P, PS = "http://www.wikidata.org/prop/", "http://www.wikidata.org/prop/statement
 STATED, RANK = NamedNode("http://wikiba.se/ontology#statements"), NamedNode("http://wikiba.se/ontology#rank")
 LABEL = NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 HUMAN, ARTICLE = "Q5", "Q13442814"
-IMPATIENT = Limits(
-    retries=0, query_timeout=2.0, errors_per_minute=10_000, query_seconds_per_minute=10_000.0, api_requests_per_minute=0
-)
+IMPATIENT = Limits(retries=0, query_timeout=2.0, query_seconds_per_minute=10_000.0, api_requests_per_minute=0)
 """Nothing here is anybody's service but ours."""
 
 

@@ -18,9 +18,8 @@ from kbnav.evaluation.evaluate import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import PlanScores, judge
-from kbnav.planning.open import open_planner
 from kbnav.planning.paths import Planner
-from kbnav.planning.planners import encoder_of
+from kbnav.planning.planners import encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import LabelledQuestion, Weighing, examples, made_from
 

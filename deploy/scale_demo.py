@@ -139,7 +139,7 @@ def show(chosen: Chosen, readers: int, folder: Path) -> int:
         say(f"building {chosen.name} at {place}, by two workers of a Ray cluster")
         build(chosen, place, folder / "builder", environment)
         say("built; starting two servers, each with a home of its own, and nginx before them")
-        limits = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__RUNS_PER_USER": str(readers)}
+        limits = {"KBNAV_DATABASE": database, "KBNAV_WEB__RUNS_PER_USER": str(readers)}
         homes = (folder / "one", folder / "two")
         servers = [serve(stack, home, place, {**environment, **limits}) for home in homes]
         url = stack.enter_context(balanced(folder, [address for address, _ in servers]))

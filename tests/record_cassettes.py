@@ -41,10 +41,8 @@ class ScriptedStub(ModelStub):
 def main() -> int:
     """Exit code of pytest."""
     recorded = [
-        "tests/knowledge/wikidata/test_kb.py",
         "tests/agents/test_recorded_runs.py",
         "tests/agents/test_recorded_walks.py",
-        "tests/programs/test_recorded_training.py",
     ]
     with tempfile.TemporaryDirectory() as home:
         folder = bundled_mirror(Path(home))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
     ClassShape,
     Direction,
@@ -19,6 +19,7 @@ from kbnav.knowledge.base import (
     Shaped,
     ShapeProperty,
 )
+from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
     counted,
@@ -29,7 +30,7 @@ from kbnav.tools.show import (
     listed,
     search_text,
 )
-from kbnav.tools.wikidata import again, examples, neighbors, of_properties, run_query
+from kbnav.tools.wikidata import again, examples, of_properties, run_query
 
 _NAMED = 20
 """Ids of one query that are looked up at most."""
@@ -37,8 +38,6 @@ _SHAPED = 25
 """Properties of a class that are shown."""
 _UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
 """What values are called that have neither class nor datatype."""
-_CONDITION = re.compile(r"\s*(\S+?)\s*=\s*(.+?)\s*")
-_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
@@ -70,7 +69,7 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
         properties: Ids of properties, with spaces between, to see with all their values and nothing else.
     """
     entry = context.kb.get_entry(entity_id, language=context.language)
-    wanted = [one for one in _SEPARATOR.split(properties) if one]
+    wanted = [one for one in re.split(r"[\s,;]+", properties) if one]
     if wanted:
         kb = context.kb
         ids = [found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])]
@@ -146,7 +145,6 @@ def search_neighbors(
     query: str = "",
     relation: str = "",
     direction: Direction = "both",
-    having: str = "",
     offset: int = 0,
 ) -> Observation:
     """Find what a thing is linked to, in both directions, best match first.
@@ -159,14 +157,9 @@ def search_neighbors(
         query: Words that describe the wanted relation or neighbour; edges are ranked against them.
         relation: The id of a property, to see only its edges.
         direction: "out" for edges that leave the thing, "in" for edges that point to it, or "both".
-        having: What the other end must have, as "property=value" with ids; only such neighbours are shown.
         offset: How many of the best edges to pass over, to see those behind them.
     """
-    condition = _CONDITION.fullmatch(having)
-    if having and not condition:
-        raise BadArguments(f'search_neighbors: having must be a property and a value, as "p=v", not {having!r}')
-    wanted = (condition[1], condition[2]) if condition else None
-    return neighbors(context, entity_id, query, relation, direction, offset, wanted)
+    return wikidata.search_neighbors(context, thought, entity_id, query, relation, direction, offset)
 
 
 def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Ranking
+from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell
 from kbnav.knowledge.base import (
     ClassProfile,
     Entity,
@@ -273,8 +273,8 @@ def _prefixes(concept_base: str) -> Mapping[str, str] | None:
     return wikibase_prefixes(concept_base) if concept_base else None
 
 
-def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int = 0, asked: str = "") -> str:
-    """Edges in both directions, one a line, best first, from the one at ``offset``; ``asked``: what they must have."""
+def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int = 0) -> str:
+    """Edges in both directions, one a line, best first, from the one at ``offset``."""
     name = entity_name(neighborhood.entity)
     if not neighborhood.edges:
         return f"No edge of {name} matches."
@@ -288,7 +288,7 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
         lines.append(text + (_INDIRECT if edge.indirect else ""))
     if neighborhood.total > len(edges):
         which = f"{offset + 1} to {offset + len(edges)}" if offset else f"{len(edges)}"
-        lines.append(f"{which} of {neighborhood.total} edges{asked} are shown, best match first.")
+        lines.append(f"{which} of {neighborhood.total} edges are shown, best match first.")
         few = neighborhood.relations[:_RELATIONS]
         if len(few) > 1:
             told = ", ".join(f"{entity_name(share.entity)} ×{share.count:,}" for share in few)
@@ -296,13 +296,6 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
                 f"By property (^: coming in): {told}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
             )
     return "\n".join([*lines, *([neighborhood.note] if neighborhood.note else [])])
-
-
-def ranking_text(ranking: Ranking) -> str:
-    """Nodes with their scores, best first."""
-    if not ranking.nodes:
-        return "Nothing was found."
-    return "\n".join(f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes)
 
 
 _LEAST = 0.02

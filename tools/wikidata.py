@@ -26,7 +26,6 @@ from kbnav.tools.show import (
     incoming_text,
     neighborhood_text,
     property_text,
-    ranking_text,
     rows_text,
     search_text,
     statement_lines,
@@ -261,9 +260,6 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     return Observation(f"{text}\nThe names of {nameless} entities are not known yet: call again to look at more.")
 
 
-_CONDITION = re.compile(r"(?:wdt:)?(P[1-9]\d*)\s*=\s*(?:wd:)?(Q[1-9]\d*)", re.IGNORECASE)
-
-
 def search_neighbors(
     context: Context,
     thought: str,
@@ -271,7 +267,6 @@ def search_neighbors(
     query: str = "",
     relation: str = "",
     direction: Direction = "both",
-    having: str = "",
     offset: int = 0,
 ) -> Observation:
     """Find what an entity is linked to, in both directions, best match first; statements that are not truthy too.
@@ -284,31 +279,8 @@ def search_neighbors(
         query: Words for the wanted relation or neighbour, to rank edges by.
         relation: Id of a property, to see only its edges.
         direction: "out" for edges that leave the entity, "in" for those that point to it.
-        having: What the other end must have: "P27=Q36".
         offset: How many of the best edges to pass over.
     """
-    condition = _CONDITION.fullmatch(having.strip())
-    if having and not condition:
-        raise BadArguments(f'search_neighbors: having must be a property and an item, as "P27=Q36", not {having!r}')
-    wanted = (condition[1].upper(), condition[2].upper()) if condition else None
-    return neighbors(context, entity_id, query, relation, direction, offset, wanted, "wdt:{} wd:{}")
-
-
-_FILTERED = 500
-"""Edges whose other ends are looked at for what they must have."""
-
-
-def neighbors(
-    context: Context,
-    entity_id: str,
-    query: str,
-    relation: str,
-    direction: Direction,
-    offset: int,
-    having: tuple[str, str] | None,
-    pattern: str = "{} {}",
-) -> Observation:
-    """Edges of a thing, best first; ``having``: property and value that the other end must have."""
     offset = max(0, offset)
     found = context.kb.search_neighbors(
         entity_id,
@@ -316,20 +288,9 @@ def neighbors(
         direction=direction,
         query=query or context.asked,
         language=context.language,
-        limit=_FILTERED if having else offset + context.shown.edges,
+        limit=offset + context.shown.edges,
     )
-    if not having:
-        return Observation(neighborhood_text(found, context.shown, offset=offset))
-    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id))
-    prefix = "wd:" if pattern.startswith("wdt:") else ""
-    listed = " ".join(f"{prefix}{one}" for one in ids if not prefix or one.startswith("Q"))
-    select = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {listed} }} ?x {pattern.format(*having)} }}"
-    table = context.kb.execute_query(select, language=context.language) if listed else AnswerTable()
-    kept = {table.entity(row[0]) for row in table.rows}
-    edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
-    found = replace(found, edges=edges, total=len(edges), relations=())
-    asked = f" with {having[0]}={having[1]}"
-    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
+    return Observation(neighborhood_text(found, context.shown, offset=offset))
 
 
 def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:
@@ -344,7 +305,8 @@ def vector_query(context: Context, thought: str, text: str, kind: str = "item") 
             type of node.
     """
     ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
-    return Observation(ranking_text(ranking))
+    lines = [f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes]
+    return Observation("\n".join(lines) or "Nothing was found.")
 
 
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)

@@ -12,9 +12,8 @@ from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.planning.open import open_planner
 from kbnav.planning.paths import Plan, PlannedPath, Planner
-from kbnav.planning.planners import PlanOptions
+from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Settings

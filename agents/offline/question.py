@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon, split_meant
+from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
 
 Kind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
@@ -50,8 +50,6 @@ class Question:
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
     pronoun: Literal["", "m", "f", "any"] = ""
-    meant: Mapping[str, str] = field(default_factory=dict)
-    """Ids that names stand for, where the reader says it."""
 
     @property
     def noun(self) -> Phrase | None:
@@ -62,7 +60,6 @@ class Question:
 def read_question(text: str, language: str) -> Question:
     """Take a question apart with the lexicon of its language."""
     words = lexicon(language)
-    text, meant = split_meant(text)
     quoted = [Phrase(found.strip(), named=True) for found in _QUOTED.findall(text) if found.strip()]
     bare = _QUOTED.sub(" , ", text)
     code = language.split("-")[0]
@@ -89,7 +86,6 @@ def read_question(text: str, language: str) -> Question:
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
         pronoun(text, language),
-        meant,
     )
 
 

@@ -227,11 +227,6 @@ class Reading:
     ) -> Reading:
         """Link the phrases, and a pronoun to what the last turn was about."""
         cut = segments(phrases, seen)
-        for place, one in enumerate(cut):  # what a name stands for, where the reader says it
-            if meant := question.meant.get(fold(one.text)):
-                known = [item for item in one.items if item.id == meant] or [SearchHit(meant, one.text)]
-                others = (item for item in one.items if item.id != meant)
-                cut[place] = replace(one, rung="exact", items=(*known, *others))
         classes = {item.id for one in cut if one.noun for item in one.items[:1]}
         unique: dict[str, Segment] = {}
         for one in sorted((one for one in cut if one.items and not one.noun), key=lambda one: -one.score):

@@ -89,11 +89,7 @@ def test_credentials_that_an_endpoint_repeats_are_in_no_run_log_error_or_file(
     served, tmp_path, monkeypatch, caplog, capfd, kind, status
 ):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("SHOP_TOKEN", TOKEN)
-    monkeypatch.setenv("SHOP_USER", "shopkeeper")
-    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
-    token = {"token_variable": "SHOP_TOKEN"}
-    source = token if kind == "token" else {"user_variable": "SHOP_USER", "password_variable": "SHOP_PASSWORD"}
+    monkeypatch.setenv("SHOP", TOKEN if kind == "token" else f"shopkeeper:{PASSWORD}")
     secret = TOKEN if kind == "token" else PASSWORD
 
     def repeating(query: str) -> tuple[int, str] | None:
@@ -102,7 +98,7 @@ def test_credentials_that_an_endpoint_repeats_are_in_no_run_log_error_or_file(
         return status, f"refused for {served.headers[-1].get('authorization')} ({secret})"
 
     served.refuse = repeating
-    settings = settings_for(served, tmp_path, **source)
+    settings = settings_for(served, tmp_path, credentials_variable="SHOP")
     told = ""
     try:
         asked(settings, says(("execute_query", {"query": QUERY})), says(("finish", {"no_answer": True})))

@@ -39,7 +39,7 @@ def test_a_question_is_answered_with_the_tools_in_the_words_of_rdf(company, tmp_
         tmp_path,
         says(("search_entities", {"query": "lamp"}), ("get_entry", {"entity_id": "shop:Lamp"})),
         says(("get_property_examples", {"property_id": "shop:hasSupplier"})),
-        says(("search_neighbors", {"entity_id": "data:s1", "having": "shop:weight_g = 900"})),
+        says(("search_neighbors", {"entity_id": "data:s1", "query": "desk lamp"})),
         says(("execute_query", {"query": QUERY})),
         says(("finish", {"answer": "Lumen & Söhne."})),
     )
@@ -52,7 +52,7 @@ def test_a_question_is_answered_with_the_tools_in_the_words_of_rdf(company, tmp_
     assert "supplier (shop:hasSupplier): all, up to 2 each; Supplier (shop:Supplier)" in entry
     assert "^fits (shop:fits): comes in 1 times from Product (shop:Product)" in entry
     assert "shop:hasSupplier is used 4 times." in shown["get_property_examples", ""]
-    assert shown["search_neighbors", ""].splitlines()[0].startswith("Desk Lamp 12 (data:p1) -- supplier")
+    assert shown["search_neighbors", "desk lamp"].splitlines()[0].startswith("Desk Lamp 12 (data:p1) -- supplier")
     assert "data:s1 (Lumen & Söhne)\nResult 1: 1 row." in shown["execute_query", QUERY]
 
 

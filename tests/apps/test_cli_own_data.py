@@ -116,9 +116,8 @@ def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begi
 
 
 def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, monkeypatch):
-    monkeypatch.setenv("KBNAV_DATA", "data")
-    (tmp_path / "data" / "spinach").mkdir(parents=True)
-    (tmp_path / "data" / "spinach" / "dev.json").write_text("[]")
+    (tmp_path / "benchmarks" / "spinach").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "spinach" / "dev.json").write_text("[]")
     code, out, _ = kbnav("dataset", "list")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
     assert code == 0
@@ -128,4 +127,4 @@ def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, mon
     assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
     code, _, error = kbnav("dataset", "fetch", "wikiwebquestions-train")
     assert code == 2
-    assert "get it from its publisher, and put it there: data/wikiwebquestions/train.jsonl" in error
+    assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error

@@ -55,12 +55,12 @@ def whole_run() -> Run:
         Understood("Curie → discovered", ("which",), ("What did she find?",)),
         (Doubt("number", "Curie"),), Absence("not stated", "none", "?x", "?y"),
     )  # fmt: skip
-    usage = Usage(10, 5, 2, 1, Usage(1, 1, 0, 1))
+    usage = Usage(10, 5, 2, 1, 1)
     state = {"kind": "wikidata", "mirror": {"built": "2026-01-01T00:00:00", "concept_base": ENTITY}}
     state |= {"endpoints": {"sparql": "http://127.0.0.1:1/sparql", "api": "http://127.0.0.1:1/api"}, "kbs": {}}
     return Run(
         "run-20260101-000000-0123456789ab", "Which elements?", "spinach", "offline", "en", steps[1:], steps[:1],
-        outcome, usage, usage, 0.01, 0.01, {"sparql": 2}, 1.5, "2026-01-01T00:00:00+00:00",
+        outcome, usage, 0.01, {"sparql": 2}, 1.5, "2026-01-01T00:00:00+00:00",
         (Turn("Who was she?", steps[:1], outcome),), {**state, "name": "a", "nodes": 7, "edges": 9, "url": "http://a"},
         {"kb": "mini", "home": "/home"}, {"kbnav": "1.0"}, {"a": "b"},
     )  # fmt: skip

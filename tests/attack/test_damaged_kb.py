@@ -54,18 +54,3 @@ def test_a_server_that_could_answer_nothing_does_not_start(fresh_home: Path, bro
     spoil(broken, "text/meta.json")
     with pytest.raises(DataError):
         Server(web_settings(fresh_home, str(broken)))
-
-
-def test_a_mirror_whose_index_of_names_is_damaged_is_one_clear_error(tmp_path: Path, mini_home: Path, mini_kb: object):
-    from kbnav.knowledge.open import bundled_mirror, open_kb
-    from kbnav.knowledge.wikidata.mirror.store import NAMES
-    from kbnav.settings.model import Settings
-
-    folder = Path(shutil.copytree(bundled_mirror(mini_home), tmp_path / "m"))
-    (folder / NAMES).chmod(0o600)
-    (folder / NAMES).write_bytes(b"damaged" * 1000)
-    with (
-        pytest.raises(DataError, match=r"names\.sqlite: not a readable index"),
-        open_kb(Settings(kb=str(folder), home=tmp_path)),
-    ):
-        pass

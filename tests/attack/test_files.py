@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.errors import DataError, KbnavError
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.rdf import RdfSource
@@ -169,17 +169,6 @@ def test_a_literal_of_20_megabytes_is_refused(tmp_path: Path):
         list(RdfSource([tmp_path / "a.nt"]).nodes(Losses()))
 
 
-def test_times_to_the_nanosecond_are_text(tmp_path: Path):
-    arrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = arrow.table({"id": ["1"], "at": arrow.array([1_700_000_000_000_000_001], arrow.timestamp("ns"))})
-    parquet.write_table(table, tmp_path / "n.parquet")
-    build(TableSource([tmp_path / "n.parquet"]), tmp_path / "out.skb", PLAIN)
-    with SKB.open(tmp_path / "out.skb") as skb:
-        assert "2023-11-14" in str(skb.documents[0])
-
-
 def test_ids_that_are_no_text_or_look_like_paths_stay_what_they_are(tmp_path: Path):
     ids = ["\ud800", "\ud801", "../../etc/passwd", "a\u0000b", "a\nb", "", "?", "\x1b[31mred"]
     lines = [json.dumps({"id": one, "name": "n", "type": "t"}) for one in ids]
@@ -219,13 +208,6 @@ def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path: Path):
             [*command, "--out", str(tmp_path / f"{file}.skb"), "--encoder", "none"], capture_output=True, text=True
         )
         assert not set("\x1b\x07\u202e") & set(told.stdout + told.stderr)
-
-
-def test_a_refused_file_leaves_nothing_that_looks_like_an_skb(tmp_path: Path):
-    (tmp_path / "n.jsonl").write_text('{"id": "1"}\n{"id"')
-    with pytest.raises(KbnavError, match="line 2"):
-        build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "out.skb", PLAIN)
-    assert not (tmp_path / "out.skb" / "meta.json").exists()
 
 
 class Runs:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
 from kbnav.knowledge.wikidata.mirror.store import read_info
 from kbnav.knowledge.work_folder import work_folder
@@ -74,31 +71,3 @@ def test_a_mirror_taken_away_by_a_build_that_was_killed_is_put_back(source, tmp_
         build_mirror([bad], out)
     assert read_info(out).triples == 1
     assert not left.exists()
-
-
-def test_bundled_ones_leave_nothing_either(tmp_path):
-    folder = tmp_path / "mirrors"
-    folder.mkdir()
-    (left := folder / f".{bundled_name(tmp_path)}.abc.unfinished").mkdir()
-    (left / "made").mkdir()
-    bundled_mirror(tmp_path)
-    assert not left.exists()
-
-
-def bundled_name(home: Path) -> str:
-    from kbnav.knowledge.wikidata.mirror.store import FORMAT
-
-    assert home.is_dir()
-    return f"mini-{FORMAT}"
-
-
-def test_a_lock_of_the_folder_is_what_keeps_it(tmp_path):
-    left = tmp_path / ".a.b.unfinished"
-    left.mkdir()
-    handle = os.open(left, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    with work_folder(tmp_path, "a"):
-        assert left.exists()
-    os.close(handle)
-    with work_folder(tmp_path, "a"):
-        assert not left.exists()

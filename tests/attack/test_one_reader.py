@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.web.limiter import Job, Limiter, fair_queue
+from kbnav.apps.web.limiter import Limiter, fair_queue
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Limits
@@ -83,38 +83,6 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert told["before"] == 1
         model.go_on.set()
         assert second.ended(runs[2]["id"])["status"] == "done"
-
-
-def test_a_download_waits_for_its_turn(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini")) as server, ThreadPoolExecutor(1) as threads:
-        pool = server.app.state.parts.service.downloads = Limiter(fair_queue(1, False))
-        visit = Visit(server.url)
-        result = query(visit, "SELECT * { ?a wdt:P61 ?b } LIMIT 3").json()["result"]["id"]
-        place = pool._queue.join("somebody who reads slowly")
-        assert pool._queue.begin() is place
-        sent = threads.submit(visit, "GET", f"/api/results/{result}/csv")
-        until(lambda: pool._jobs)
-        assert not sent.done()
-        server.app.state.parts.queue._loop.call_soon_threadsafe(pool._leave, Job(place))
-        assert sent.result().text.count("\r\n") == 4
-
-
-def test_questions_of_a_knowledge_base_that_went_away_put_it_out_of_service_and_no_others(fresh_home: Path):
-    with Hanging() as gone:
-        served = Server(web_settings(fresh_home, "mini", gone.url, limits=Limits(retries=0)))
-    with served as server:
-        visit = Visit(server.url)
-
-        def ask(kb: str) -> tuple[str, str]:
-            told = visit("POST", "/api/ask", {"question": POLONIUM, "kb": kb}).json()
-            return told["status"], told["note"]
-
-        told = [ask(gone.key) for _ in range(4)]
-        assert {status for status, _ in told} == {"failed"}
-        assert ["cannot be reached" in note for _, note in told[:2]] == [True, True]
-        assert "is tried again in" in told[-1][1]
-        assert visit("GET", "/ready").json()["out_of_service"] == [gone.key]
-        assert ask("mini")[0] == "answered"
 
 
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):

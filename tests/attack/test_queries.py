@@ -17,16 +17,12 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_mirror, open_kb
-from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.sparql.guard import guard
-from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.sessions.session import use
 from kbnav.settings.model import Settings
 from tests.apps.test_mcp import called, served
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.attack.queries import HARMLESS, LABEL, hostile
-from tests.models.stub import Canned, ModelStub, completion
+from tests.attack.queries import HARMLESS, hostile
 
 Door = Callable[[str], str]
 """Sends a query and says what came of it: ``refused``, or ``ran``."""
@@ -121,25 +117,6 @@ def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[
         assert doors[door](query) == "ran", query
 
 
-def test_the_guard_alone_refuses_what_reaches_out(trap: tuple[str, list[str]]):
-    allowed = [LABEL[1:-1]]
-    passed = []
-    for query in hostile(trap[0]):
-        try:
-            guard(query, allowed)
-        except (QueryRefused, QuerySyntaxError):
-            continue
-        passed.append(query)
-    assert passed == []
-
-
-@pytest.mark.parametrize("dialect", ["wdqs", "sparql11"])
-def test_they_are_refused_for_either_kind_of_store(trap: tuple[str, list[str]], dialect: str):
-    for query in hostile(trap[0]):
-        with pytest.raises((QueryRefused, QuerySyntaxError)):
-            prepare(query, DIALECTS[dialect], services=[LABEL[1:-1]])
-
-
 def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
     place, seen = trap
     queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
@@ -147,42 +124,4 @@ def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tupl
         told = asyncio.run(called(url, "execute_query", *queries, at_once=4))
     assert [text for wrong, text in told[: -len(HARMLESS)] if not wrong] == []
     assert [text for wrong, text in told[-len(HARMLESS) :] if wrong] == []
-    assert seen == []
-
-
-class Misled(ModelStub):
-    """Runs hostile queries, one after another over all runs, and finishes with the last."""
-
-    def __init__(self, queries: list[str]) -> None:
-        super().__init__([])
-        self.left = queries
-
-    def reply(self, asked: dict[str, Any]) -> Canned:
-        """Six queries a turn, until the run's actions are used up."""
-        if "tools" not in asked:
-            return completion("It is so.")
-        now, self.left[:] = self.left[:6], self.left[6:]
-        calls = [("execute_query", {"thought": "Try.", "query": query}) for query in now]
-        return completion(None, calls or [("finish", {"thought": "Done."})])
-
-
-@pytest.mark.slow
-def test_none_comes_back_from_the_interface_for_text_to_sparql(fresh_home: Path, trap: tuple[str, list[str]]):
-    place, seen = trap
-    queries = hostile(place)
-    every = set(queries)
-    with Misled(queries) as model:
-        options = {"model": "stub", "base_url": model.base_url}
-        with Server(
-            web_settings(fresh_home, "mini", web_datasets={"https://example.org/d": "mini"}, **options)
-        ) as page:
-            visit = Visit(page.url)
-            for number in range(40):
-                if not queries:
-                    break
-                asked = f"/?question=Question {number}&dataset=https://example.org/d"
-                told = visit("GET", asked)
-                assert told.status_code == 422, told.text
-                assert told.json().get("query", "") not in every
-    assert queries == []
     assert seen == []

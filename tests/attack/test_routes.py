@@ -89,19 +89,6 @@ def test_no_answer_of_the_chat_api_holds_live_markdown():
     assert not re.search(r"(?<!\\)[\[\]<>]", written)
 
 
-def test_a_question_that_looks_like_markup_is_told_as_text(fresh_home: Path):
-    with Server(web_settings(fresh_home, "mini")) as server:
-        visit = Visit(server.url)
-        session = visit.session()
-        visit.answered(session, PICTURE)
-        for path in (f"/s/{session}", "/", "/entry/mini/Q979"):
-            page = visit("GET", path)
-            assert "<img src=x" not in page.text
-            policy = page.headers["Content-Security-Policy"]
-            assert "default-src 'none'" in policy
-            assert "script-src 'self'" in policy
-
-
 def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_home: Path, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as listener, Server(web_settings(fresh_home, "mini", "demo")) as server:
         listener.setblocking(False)

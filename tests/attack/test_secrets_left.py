@@ -132,7 +132,7 @@ def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
     people["Admin"].write(f"User talk:{BOT}", "Lead.\n")
     scene = Scene(mediawiki, people, tmp_path)
     monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
-    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
+    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\n'
     (left / "kbnav.toml").write_text(settings)
     scene.ann.ask(TALK, "Curie", QUESTION)
     with Echo([]) as stub:

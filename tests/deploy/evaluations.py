@@ -34,7 +34,7 @@ def write_questions(folder: Path) -> Path:
 
 def plan(dataset: Path, settings: Settings, **more: Any) -> Plan:
     """What is asked of the usual agent."""
-    return Plan("spinach", find_dataset(str(dataset), settings.data), settings, **more)
+    return Plan("spinach", find_dataset(str(dataset)), settings, **more)
 
 
 def machine(base: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -33,7 +33,7 @@ def home(base: Path, fresh_home: Path, name: str) -> Path:
 
 
 def serve(stack: ExitStack, folder: Path, model: Explorer, database: str, port: str = "0") -> tuple[str, Popen[str]]:
-    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__RUNS": "16", "KBNAV_WEB__RUNS_PER_USER": "16"}
+    environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__RUNS": "16", "KBNAV_WEB__RUNS_PER_USER": "16"}
     options = ("--model", "stub", "--base-url", model.base_url, "--kb", "mini")
     given = () if port == "0" else ("--port", port)
     url, process = stack.enter_context(served_process(folder, *options, *given, environment=environment))
@@ -111,7 +111,7 @@ def _reads_elsewhere(one: str, two: str, database: str) -> None:
     assert [found.status_code for found in (*here, *there)] == [200] * 2 * len(paths)
     assert [found.content for found in here[:-2]] == [found.content for found in there[:-2]]
     assert "polonium" in there[0].text
-    environment = {**os.environ, "KBNAV_WEB__DATABASE": database}
+    environment = {**os.environ, "KBNAV_DATABASE": database}
     shown = subprocess.run(
         [sys.executable, "-m", "kbnav", "show", run["answer"]["run"]], env=environment, capture_output=True, text=True
     )

@@ -158,14 +158,6 @@ def written(out: Path) -> int:
         return 0
 
 
-def test_ray_says_which_version_takes_the_limit_of_deaths_away(cluster: str):
-    """The extra ``ray`` stays below it."""
-    import ray.data
-
-    with pytest.warns(DeprecationWarning, match=r"`ray_remote_args` is deprecated and will be removed in Ray 2\.64"):
-        ray.data.from_items([{"item": b""}]).map(lambda row: row, max_task_retries=1)
-
-
 def test_more_gpus_than_the_cluster_has_are_refused(cluster: str):
     with pytest.raises(ServiceError, match="has 2 GPUs, and each worker is to have 4"), on_ray(gpus=4):
         pass

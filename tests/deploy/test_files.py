@@ -53,7 +53,7 @@ def test_compose_reads_its_file_and_needs_the_secrets(tmp_path: Path):
     done = subprocess.run([*command, "--env-file", secrets, "config"], **asked)
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
-    assert services["kbnav-1"]["environment"]["KBNAV_WEB__DATABASE"] == "postgresql://kbnav:secret@database/kbnav"
+    assert services["kbnav-1"]["environment"]["KBNAV_DATABASE"] == "postgresql://kbnav:secret@database/kbnav"
     assert {"kbnav-1", "kbnav-2", "database", "balancer"} == set(services)
     secrets.write_text("KBNAV_TOKENS={}\n")
     done = subprocess.run([*command, "--env-file", secrets, "config"], **asked)
@@ -69,7 +69,7 @@ def test_variables_that_are_set_are_settings(monkeypatch: pytest.MonkeyPatch, tm
     for name in ours:
         monkeypatch.setenv(name, EXAMPLES.get(name, "a-value-that-is-long"))
     settings = Settings()
-    assert settings.web.database.get_secret_value() == "a-value-that-is-long"
+    assert settings.database.get_secret_value() == "a-value-that-is-long"
     assert settings.web.hosts == ("ask.example.org",)
 
 

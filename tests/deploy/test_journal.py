@@ -42,9 +42,9 @@ def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(
 ):
     with Counting() as model:
         options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
-        settings = Settings(**options, journal=database)
+        settings = Settings(**options, database=database)
         one = machine(tmp_path, "one", monkeypatch)
-        told = {"--model": "stub", "--base-url": model.base_url, "--kb": "mini", "--set": f"journal={database}"}
+        told = {"--model": "stub", "--base-url": model.base_url, "--kb": "mini", "--set": f"database={database}"}
         command = [
             sys.executable,
             "-m",
@@ -86,7 +86,7 @@ def test_a_run_begun_in_its_folder_is_kept_from_then_on_and_another_of_its_name_
     tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     settings = Settings(home=mini_home, kb="mini", language="en")
-    kept = settings.model_copy(update={"journal": Settings(journal=database).journal})
+    kept = settings.model_copy(update={"database": Settings(database=database).database})
     first = machine(tmp_path, "first", monkeypatch)
     evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
     evaluate(plan(dataset, kept, only=frozenset(["q0", "q1"])), RUN)
@@ -103,7 +103,7 @@ def test_a_database_that_fails_ends_the_run_with_what_was_answered(
     tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     with Counting() as model, connect(database, autocommit=True) as admin:
-        settings = Settings(home=mini_home, kb="mini", language="en", journal=database, **model.options())
+        settings = Settings(home=mini_home, kb="mini", language="en", database=database, **model.options())
         machine(tmp_path, "one", monkeypatch)
 
         def end_others() -> None:
@@ -113,7 +113,7 @@ def test_a_database_that_fails_ends_the_run_with_what_was_answered(
 
         ending = threading.Thread(target=end_others)
         ending.start()
-        with pytest.raises(UsageError, match=r"the database of journal failed.*the same command goes on"):
+        with pytest.raises(UsageError, match=r"the database failed.*the same command goes on"):
             evaluate(plan(dataset, settings), RUN)
         ending.join()
         assert list(read_records(RUN)) == ["q0", "q1"]

@@ -47,7 +47,7 @@ def test_the_questions_of_a_killed_worker_are_asked_again_once_and_the_journal_i
 
     one = machine(tmp_path, "one", monkeypatch)
     with Counting(held=1) as model, on_ray(4, workers=2) as build, ThreadPoolExecutor(1) as pool:
-        settings = Settings(home=mini_home, kb="mini", language="en", journal=database, **model.options())
+        settings = Settings(home=mini_home, kb="mini", language="en", database=database, **model.options())
         running = pool.submit(evaluate, plan(dataset, settings, jobs=4), RUN, build=build)
         try:
             assert all(model.holding.acquire(timeout=60) for _ in range(4))

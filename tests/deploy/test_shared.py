@@ -11,7 +11,7 @@ import pytest
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.errors import UsageError
-from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.models.calls import Replies
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
@@ -36,17 +36,6 @@ def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old
     assert one.get("key") == ("text/csv", b"newer")
     now[0] += 61
     assert one.get("key") is None
-
-
-def test_the_shared_cache_keeps_its_size(database: str):
-    now = [0.0]
-    cache = HttpCache(database, age=1e9, max_bytes=5_000, clock=lambda: now[0])
-    for number in range(128):
-        now[0] += 1
-        cache.put(str(number), "text/plain", number.to_bytes(2, "big") + bytes(range(256)))
-    kept = [number for number in range(128) if cache.get(str(number))]
-    assert kept == list(range(kept[0], 128)), "the newest"
-    assert 10 <= len(kept) <= 20
 
 
 def test_replies_are_shared_and_what_is_stored_first_stays(database: str):
@@ -79,28 +68,9 @@ def test_processes_of_one_organisation_draw_on_one_bucket(database: str):
 
 def test_a_database_that_is_away_is_one_clear_line_without_its_password(tmp_path: Path):
     url = "postgresql://kbnav:nevertobeleft-password@127.0.0.1:1/kbnav"
-    settings = Settings(home=tmp_path, shared=url)
-    with pytest.raises(UsageError, match="cannot reach the database of shared") as raised:
+    settings = Settings(home=tmp_path, database=url)
+    with pytest.raises(UsageError, match="cannot reach the database") as raised:
         HttpCache(settings.kept("http-cache.sqlite"), age=60)
     assert "nevertobeleft-password" not in str(raised.value)
     assert secrets_of(settings).hidden(f"at {url}") == "at [hidden]"
     assert "nevertobeleft-password" not in str(settings.public())
-
-
-def test_without_it_all_is_under_home(tmp_path: Path):
-    assert Settings(home=tmp_path).kept("limits.sqlite") == tmp_path / "limits.sqlite"
-
-
-def test_one_request_more_is_allowed_as_soon_as_the_minute_is_over(database: str):
-    now = [1000.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    throttle = Throttle(database, clock=lambda: now[0], sleep=sleep)
-    began = []
-    for _ in range(3):
-        with throttle.slot("wikidata", Rules(requests=2)):
-            began.append(now[0])
-    assert began[:2] == [1000.0, 1000.0]
-    assert 1060.0 <= began[2] <= 1060.5

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg import Connection, connect
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError
 from kbnav.evaluation.evaluate import evaluate
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
 from kbnav.knowledge.http_store import HttpCache
@@ -22,7 +21,7 @@ from kbnav.models.calls import Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from tests.apps.web.parts import Explorer, Server, Visit, web_settings
+from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import DEEP, Asked, attack_rows, bomb
 from tests.attack.test_files import no_more_memory
 from tests.deploy.evaluations import RUN, machine, plan
@@ -108,7 +107,7 @@ class Echo(ModelStub):
 def test_no_key_is_in_what_is_shared(database: str, mini_home: Path):
     with Echo([]) as stub:
         options = {"home": mini_home, "kb": "mini", "model": "stub", "base_url": stub.base_url, "api_key": KEY}
-        settings = Settings(**options, shared=database)
+        settings = Settings(**options, database=database)
         said = open_calls(settings).ask("Who?", Trace(), purpose="test")
         assert stub.requests
         assert KEY not in said
@@ -140,7 +139,7 @@ CHANGES: dict[str, tuple[str, str]] = {
 def test_a_journal_that_was_changed_is_named_and_never_written_down(
     tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    settings = Settings(home=mini_home, kb="mini", language="en", journal=database)
+    settings = Settings(home=mini_home, kb="mini", language="en", database=database)
     machine(tmp_path, "one", monkeypatch)
     evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
     with connect(database, autocommit=True) as other:
@@ -165,50 +164,9 @@ def test_a_journal_that_was_changed_is_named_and_never_written_down(
     assert evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN) == "done"
 
 
-class Third(Explorer):
-    """Lets somebody else write before the third question is answered."""
-
-    def __init__(self, between: Callable[[], object]) -> None:
-        super().__init__()
-        self._between, self._begun, self._lock = between, 0, threading.Lock()
-
-    def reply(self, asked: dict[str, Any]) -> Canned:
-        with self._lock:
-            if "tools" in asked and asked["messages"][-1]["role"] == "user":
-                self._begun += 1
-                if self._begun == 3:
-                    self._between()
-        return super().reply(asked)
-
-
-def test_a_second_writer_ends_the_first_and_no_line_is_written_over(
-    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
-):
-    with connect(database, autocommit=True) as other:
-
-        def write() -> None:
-            other.execute(
-                "INSERT INTO eval_journal SELECT run, file, number + 1, line FROM eval_journal "
-                "WHERE file = %s ORDER BY number DESC LIMIT 1",
-                [QUESTIONS],
-            )
-
-        with Third(write) as model:
-            options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
-            machine(tmp_path, "one", monkeypatch)
-            with pytest.raises(UsageError, match=r"the database of journal failed: UniqueViolation"):
-                evaluate(plan(dataset, Settings(**options, journal=database)), RUN)
-        lines = other.execute("SELECT line FROM eval_journal WHERE file = %s ORDER BY number", [QUESTIONS]).fetchall()
-    here = (RUN / QUESTIONS).read_bytes().splitlines(keepends=True)
-    assert here == [bytes(line) for (line,) in lines[: len(here)]]
-    assert len(lines) == len(here) + 1
-
-
 def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path, database: str):
     settings = web_settings(fresh_home, "mini")
-    shared = settings.model_copy(
-        update={"web": settings.web.model_copy(update={"database": Settings(web={"database": database}).web.database})}
-    )
+    shared = settings.model_copy(update={"database": Settings(database=database).database})
     with Server(shared) as server, connect(database, autocommit=True) as other:
         asked = Asked(Visit(server.url))
         attack_rows(

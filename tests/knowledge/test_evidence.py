@@ -89,9 +89,22 @@ def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
     assert names(told, 1) == {"Atlantis capital Cerne"}
 
 
-def test_a_count_has_the_statements_that_were_counted(atlantis):
-    told = found(atlantis, "SELECT (COUNT(?people) AS ?n) { wd:Q1 wdt:P1082 ?people }")
-    assert names(told) == {"Atlantis population 10", "Atlantis population 12"}
+COUNTS = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q) AS ?m) { wd:Q2 wdt:P1082 ?q } }"
+
+
+@pytest.mark.parametrize(
+    ("query", "evidence"),
+    [
+        ("ASK { wd:Q1 wdt:P36 wd:Q2 }", {"capital Poseidonis"}),
+        ("SELECT (COUNT(?people) AS ?n) { wd:Q1 wdt:P1082 ?people }", {"population 10", "population 12"}),
+        ("SELECT ?c { { SELECT ?c { wd:Q1 wdt:P36 ?c } } }", {"capital Poseidonis"}),
+        ("SELECT ?n { { SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } }", {"population 10", "population 12"}),
+        # a count of nothing beside another hides none of its statements
+        (f"SELECT ?x {{ {COUNTS} BIND(IF(?n > ?m, wd:Q1, wd:Q2) AS ?x) }}", {"population 10", "population 12"}),
+    ],
+)
+def test_what_is_asked_or_counted_and_what_is_in_a_subquery_has_its_statements(atlantis, query, evidence):
+    assert names(found(atlantis, query)) == {f"Atlantis {one}" for one in evidence}
 
 
 def test_the_groups_of_a_count_have_their_own(mini_kb):
@@ -102,10 +115,6 @@ def test_the_groups_of_a_count_have_their_own(mini_kb):
         discovered = [one for one in evidence if one.property == "P61"]
         assert {one.value for one in discovered} == {row[0]}
         assert len(discovered) == int(row[1].value)
-
-
-def test_an_ask_has_what_it_found(atlantis):
-    assert names(found(atlantis, "ASK { wd:Q1 wdt:P36 wd:Q2 }")) == {"Atlantis capital Poseidonis"}
 
 
 def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
@@ -123,19 +132,6 @@ def test_a_path_of_any_length_is_one_chain(mini_kb):
     chains = [one for row in told.rows for one in row if one.chain]
     assert chains
     assert {(one.property, one.statement, one.subject == one.value) for one in chains} == {("P279", "", False)}
-
-
-def test_a_subquery_is_told_and_so_is_what_it_counted(atlantis):
-    inner = found(atlantis, "SELECT ?c { { SELECT ?c { wd:Q1 wdt:P36 ?c } } }")
-    assert names(inner) == {"Atlantis capital Poseidonis"}
-    counted = found(atlantis, "SELECT ?n { { SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } }")
-    assert names(counted) == {"Atlantis population 10", "Atlantis population 12"}
-
-
-def test_a_count_of_nothing_beside_another_hides_none_of_its_statements(atlantis):
-    beside = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q) AS ?m) { wd:Q2 wdt:P1082 ?q } }"
-    told = found(atlantis, f"SELECT ?more {{ {beside} BIND(IF(?n > ?m, wd:Q1, wd:Q2) AS ?more) }}")
-    assert names(told) == {"Atlantis population 10", "Atlantis population 12"}
 
 
 def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):

@@ -27,13 +27,11 @@ def answer_all(api: str, state: Path, pages: Sequence[str], questions: int) -> N
     wiki = connect(api)
     wiki.login()
     ledger = Ledger(state)
-    rules = Rules(
-        pages=tuple(pages), mentions=False, poll=0.05, questions_per_user_per_day=1000, questions_per_day=1000
-    )
+    rules = Rules(pages=tuple(pages), questions_per_user_per_day=1000, questions_per_day=1000)
     bot = Bot(wiki, ledger, lambda question, _: run_of(question), lambda _: None, rules, Style(), edits=True)
 
     def stop(seconds: float) -> bool:
-        time.sleep(seconds)
+        time.sleep(min(seconds, 0.05))
         return sum(entry.status == "posted" for entry in ledger.entries()) == questions
 
     for _ in bot.rounds(stop):

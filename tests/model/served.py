@@ -37,7 +37,7 @@ class Served:
             "budget": Budget(steps=2, actions=2),
             "model_retries": 0,
             "model_timeout": 200.0,
-            "model_cache": False,
+            "cache_age": 0.0,
             "model_window": 4096,
             **changes,
         }

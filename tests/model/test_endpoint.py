@@ -15,8 +15,7 @@ from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, invoke, open_chat_model
-from kbnav.runs.trajectory import NO_TOOL, Call, Step
-from kbnav.sessions.session import attempt
+from kbnav.runs.trajectory import Call, Step
 from kbnav.settings.model import Budget
 from kbnav.settings.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
@@ -72,16 +71,6 @@ def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative: Served)
     assert ask(open_chat_model(talkative.settings(), sampling=False), "Say hello.")[0]  # and it works again
 
 
-def test_a_model_that_calls_no_tool_ends_the_run_with_the_reason(mini_kb: KnowledgeBase):
-    with served(context=4096, at_once=1, reply=16, tools=False) as prose:
-        settings = prose.settings(budget=Budget(steps=15, actions=30), without_tools=("vector_query",))
-        run = attempt(build_agent(mini_kb, settings), "Who discovered radium?").run
-    assert {step.call.tool for step in (*run.path, *run.discarded)} == {NO_TOOL}
-    assert len(run.path) + len(run.discarded) == 8
-    assert run.outcome.status == "refused"
-    assert "can call tools" in run.outcome.note
-
-
 def test_a_call_that_is_cut_off_is_told_to_the_model(terse: Served):
     (call,) = policy_for(terse)(start("What about silver?", [], Budget()), context()).calls
     assert call.problem
@@ -113,6 +102,3 @@ def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
         tools.names
     )  # the model's own calls, in the form its endpoint gave them
     assert all(not call.problem or "cut off" in call.problem for call in calls)
-
-
-ASKED = {"model", "base_url", "temperature", "budget", "model_retries", "model_timeout", "model_window"}

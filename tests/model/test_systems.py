@@ -8,8 +8,6 @@ import pytest
 
 from kbnav.evaluation.runner import build_system
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.calls import open_calls
-from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Run, load_run, save_run
 from kbnav.settings.systems import BUILT_IN
 from tests.model.served import Served
@@ -25,8 +23,6 @@ SMALL = {
 """Options that make fewer calls; every kind of call is still made."""
 
 
-HELLO = "What is the capital of France?"
-"""The model's reply is short enough to come to its end."""
 ON_AN_SKB = [
     one.name
     for one in BUILT_IN
@@ -61,12 +57,3 @@ def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_mode
     assert len(run.path) + len(run.discarded) in (2, 3)
     assert all(step.observation for step in run.path)  # what a tool said, or what was wrong with the call
     assert run.usage.calls >= 2
-
-
-def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_path: Path):
-    settings = small_model.settings(model_cache=True, home=tmp_path)
-    first, again = Trace(), Trace()
-    said = open_calls(settings).ask(HELLO, first, purpose="greeting")
-    assert open_calls(settings).ask(HELLO, again, purpose="greeting") == said
-    assert (first.usage.calls, first.usage.kept) == (1, 0)
-    assert (again.usage.calls, again.usage.kept) == (1, 1)

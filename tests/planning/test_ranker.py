@@ -12,9 +12,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
-from kbnav.planning.open import open_planner
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
-from kbnav.planning.planners import NoPlanner
+from kbnav.planning.planners import NoPlanner, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, Words, built

@@ -15,7 +15,7 @@ from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.steps import TrialRunner
 from kbnav.programs.train import ProgramsOptions, TrainingContext
-from kbnav.programs.writer import Brief, Contrast, ContrastText
+from kbnav.programs.writer import Brief, Contrast, ContrastText, ModelWriter
 from kbnav.runs.trace import Trace
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
@@ -129,7 +129,7 @@ class Runner:
 
 
 @dataclass
-class ScriptedWriter:
+class ScriptedWriter(ModelWriter):
     """Gives the program of the step's number, the last one ever after; ``mended`` where one was given back."""
 
     sources: Sequence[str]
@@ -139,7 +139,6 @@ class ScriptedWriter:
     """Of each step, without those with which a program was given back."""
     given_back: list[Brief] = field(default_factory=list)
     reflected: list[tuple[Contrast, ContrastText]] = field(default_factory=list)
-    name: str = "scripted"
 
     def write(self, brief: Brief, trace: Trace) -> str:
         (self.given_back if brief.rejected else self.briefs).append(brief)

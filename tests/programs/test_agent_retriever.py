@@ -97,7 +97,7 @@ def retrieve(query):
 def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
     """Two steps of a training, the first of which writes a program that answers."""
     assert isinstance(demo_kb, SkbKB)
-    settings = Settings(kb="demo", home=demo_home, model_cache=False)
+    settings = Settings(kb="demo", home=demo_home, cache_age=0)
     writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
     options = ProgramsOptions(most=1, steps=1, batch=4)
     asked = [queries(str(sets / f"{name}.jsonl"), settings) for name in ("train", "val")]
@@ -233,7 +233,7 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
 ):
     model = ScriptedModel(replies=[AIMessage("1: 2"), AIMessage("1: 0")])
-    settings = Settings(kb="demo", home=demo_home, model_cache=False).asking(model)
+    settings = Settings(kb="demo", home=demo_home, cache_age=0).asking(model)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
     assert retriever.route("apples", Trace()).record.id == "g2"
     assert retriever.route("apples", Trace()).record.id == "g1"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.steps import Trial
 from kbnav.programs.writer import (
     debug_of_worst,
     describe_trial,
-    found_share,
     names_in,
     split,
     standing,
@@ -66,25 +62,6 @@ def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_plac
         ["bad", "below"],
     )
     assert sides(*whole[:2]) == (["whole0", "whole1"], [])
-
-
-def test_answers_that_the_first_twenty_have_no_room_for_are_not_missed():
-    """Of 30 answers 20 can be among the first 20."""
-    thirty = placed("thirty", *range(1, 21), *[None] * 10)
-    assert (found_share(thirty), standing(thirty), split([thirty]).whole) == (1.0, 1.0, 1)
-    assert found_share(placed("ten", *range(1, 11), *[None] * 20)) == 0.5
-    assert found_share(placed("at the edge", 20, 21)) == 0.5
-
-
-@pytest.mark.parametrize(("threshold", "well"), [(0.5, 1), (0.49, 2), (0.7, 0)])
-def test_the_threshold_is_of_the_first_answer_or_more_and_of_what_is_found_more_than_it(threshold: float, well: int):
-    assert split([placed("half", 1, None), placed("most", 1, 2, None)], threshold=threshold).went_well == well
-
-
-def test_a_hit_of_just_the_threshold_went_well():
-    whole = placed("1", 1)
-    at, below = (replace(whole, metrics={**whole.metrics, "hit@5": hit}) for hit in (0.5, 0.49))
-    assert (split([at]).went_well, split([below]).went_well) == (1, 0)
 
 
 def test_a_trial_that_failed_is_on_neither_side():

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kbnav.programs.first_stage import TrainingQuery
-from kbnav.programs.program import Outcome, Problem, Program
+from kbnav.programs.program import Outcome, Program
 from kbnav.programs.steps import Comparison, History, Step, TrialRunner, curve, means
-from kbnav.programs.train import Prices, ProgramsOptions, Task, train_group
-from kbnav.programs.writer import Brief, example_queries, next_action
+from kbnav.programs.train import ProgramsOptions, Task, train_group
+from kbnav.programs.writer import Brief, next_action
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Price
@@ -75,18 +75,6 @@ def test_a_failed_query_scores_what_the_first_stage_scores_and_none_is_left_out(
     asked = [one for one in queries(40) if one.id in step.batch]
     assert len(asked) == step.failed == 8
     assert step.metrics == means(workshop(ScriptedWriter([])).bench.baseline(asked))
-
-
-def test_what_a_check_finds_is_an_error_before_anything_runs():
-    runner = Runner()
-    history, _ = run(
-        ScriptedWriter([program("good")]),
-        plan(steps=1),
-        runner,
-        check=lambda one: (Problem("no such name", 2),),
-    )
-    assert history.steps[0].error == "type check, before running: line 2: no such name"
-    assert runner.runs == 0
 
 
 def test_a_program_that_is_wrong_before_it_runs_is_given_back_within_the_step_and_mended():
@@ -205,14 +193,6 @@ def test_nothing_is_written_where_the_first_stage_has_every_answer_first():
     assert train_group(task, History(), plan(), shop, lambda step: None) == (History(), "perfect")
 
 
-def test_examples_are_drawn_by_the_seed_and_stand_in_their_order():
-    asked = queries(40)
-    chosen = example_queries(asked, "seed")
-    assert chosen == example_queries(asked, "seed") != example_queries(asked, "another")
-    assert (len(chosen), chosen) == (20, sorted(chosen, key=asked.index))
-    assert example_queries(asked[:5], "seed") == asked[:5]
-
-
 def test_names_of_the_examples_are_kept_out_of_instructions_by_code():
     writer = ScriptedWriter([program("middling")], says="Put Node 9 (n9) above Node 0.")
     history, _ = run(writer, plan(steps=1))
@@ -232,7 +212,7 @@ def test_tokens_and_dollars_of_a_step_are_those_of_its_own_calls():
             trace.spend(Usage(1_000_000, 0, 0, 1))
             return super().write(brief, trace)
 
-    history, _ = run(Paid([program("good")]), plan(steps=2), prices=Prices(writer=Price(prompt=2, completion=8)))
+    history, _ = run(Paid([program("good")]), plan(steps=2), price=Price(prompt=2, completion=8))
     assert [step.cost for step in history.steps] == [2.0, 2.0]
     assert history.steps[0].usage == Usage(1_000_000, 0, 0, 1)
 

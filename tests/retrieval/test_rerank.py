@@ -115,13 +115,6 @@ def test_a_call_that_fails_costs_one_candidate(related: SkbKB, tmp_path: Path):
     assert run.outcome.ranking.ids == [last, first, failed]
 
 
-def test_twenty_are_scored_unless_told_otherwise(related: SkbKB):
-    script, first = Script(*["0.5"] * 25), Listening(*["lark"] * 25)
-    Rerank(related.skb, first, script.calls, RerankOptions()).retrieve(QUERY, 5)
-    assert first.asked == [(QUERY, 20)]
-    assert len(script.prompts) == 20
-
-
 @pytest.mark.parametrize(("status", "kind"), [(500, ServiceError), (401, CredentialsError)])
 def test_where_no_call_can_go_well_the_run_fails_with_its_steps(related, tmp_path, status, kind):
     with ModelStub([failure(status, "no")]) as stub:

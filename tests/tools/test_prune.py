@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
-from kbnav.runs.trajectory import Usage
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_model, prune_by_ranking
-from tests.tools.using import use
 
 LABELS = {
     "P31": "instance of",
@@ -79,16 +75,3 @@ def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_befor
     only = ScriptedModel(replies=[AIMessage("[]")])
     prune_by_model(only, Shown(values=0))(Entry(Entity("Q1", "someone"), (married,)), QUESTION)
     assert "P26 spouse: Pierre Curie [start time: 1895]" in only.seen[0][0].text
-
-
-def test_pruning_sees_the_question_with_the_three_before_it(context):
-    seen = []
-
-    def noting(entry, question):
-        seen.append(question)
-        return entry, Usage()
-
-    earlier = ("First?", "Second?", "Third?", "Fourth?")
-    asked = replace(context, prune=noting, question="And her husband?", earlier=earlier)
-    use(asked, "get_entry", entity_id="Q7186")
-    assert seen == ["Second?\nThird?\nFourth?\nAnd her husband?"]

@@ -50,15 +50,6 @@ def test_a_text_is_looked_for_in_whole_rows_and_not_in_what_is_shown_of_them():
     assert max(map(len, shown)) < 200
 
 
-def test_where_too_many_things_have_no_name_yet_it_is_told_that_they_were_not_looked_through(context, monkeypatch):
-    monkeypatch.setattr("kbnav.tools.wikidata._LABELLED", 2)
-    query = "SELECT ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x"
-    again = numbered(context, query)
-    again.tables[query] = replace(again.tables[query], labels={})
-    told = use(replace(again, kb=Labels(context.kb)), "show_rows", contains="no such name").text.splitlines()[-1]
-    assert told == "The names of 37 entities are not known yet: call again to look at more."
-
-
 def test_a_query_run_once_more_is_not_sent_but_makes_its_result_the_last(context):
     again = numbered(context, "SELECT ?x { ?x wdt:P61 wd:Q7186 }")
     again = replace(again, kb=Labels(context.kb))

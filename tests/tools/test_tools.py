@@ -42,12 +42,6 @@ def test_search_shows_label_id_description_and_a_propertys_datatype(context):
     assert "[property, values: wikibase-item]" in found
 
 
-def test_search_says_when_only_a_part_of_the_phrase_matched(context):
-    text = use(context, "search_entities", query="the famous Marie Curie").text
-    assert text.startswith('Nothing is named "the famous Marie Curie"')
-    assert "Marie Curie (Q7186)" in text
-
-
 def test_search_offers_what_is_near_as_near_and_is_not_sure_of_nothing():
     near = SearchResult((Entity("ex:p1", "Potentiometer"),), rung="near")
     shown = 'Nothing is named "pontiometer"; near:\nPotentiometer (ex:p1)'
@@ -191,11 +185,6 @@ def test_yes_and_no(context):
     assert asked.rows == 1
 
 
-def test_labels_come_in_the_language_of_the_question(mini_kb):
-    context = Context(mini_kb, "?", "de", prune_by_ranking(Shown()), seen="P61 Q7186")
-    assert "Q979 (Polonium)" in use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 }").text
-
-
 Q = "http://www.wikidata.org/entity/"
 
 
@@ -266,16 +255,6 @@ class WithEntry:
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         return self.entry
-
-
-def test_a_search_shows_eight_entities_and_four_properties():
-    found = SearchResult(
-        tuple(Entity(f"Q{number}", f"thing {number}") for number in range(12)),
-        tuple(Entity(f"P{number}", f"way {number}", kind="property") for number in range(9)),
-        "exact",
-    )
-    lines = [line for line in search_text(found, "thing", Shown()).splitlines() if "(Q" in line or "(P" in line]
-    assert [line.split("(")[1][0] for line in lines] == ["Q"] * 8 + ["P"] * 4
 
 
 def test_predicates_are_shown_in_the_form_in_which_a_query_writes_them(context):

@@ -6,7 +6,6 @@ measure ("tall": height), because a knowledge base has no words for those.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,11 +97,3 @@ def _value(name: str, value: Any) -> Any:
         return value
     words = value.split() if isinstance(value, str) else value
     return frozenset(map(fold, words) if name == "light" else words)
-
-
-_MEANT = re.compile(r"\s*\(([^():]{1,200}): ([^()\s]{1,200})\)")
-
-
-def split_meant(question: str) -> tuple[str, Mapping[str, str]]:
-    """The question without such remarks, and the ids that they give, by names without case and accents."""
-    return _MEANT.sub("", question), {fold(name): entity for name, entity in _MEANT.findall(question)}

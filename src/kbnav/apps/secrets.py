@@ -40,13 +40,17 @@ class Secrets:
 
 def secrets_of(settings: Settings) -> Secrets:
     """All that the settings hold, with what stands before the host of an address, plain and as it is sent."""
-    web = settings.web
-    kept = (settings.shared, settings.journal, web.database)
-    held = (settings.api_key, settings.access_token, settings.bot.password, *kept, *web.tokens.values())
+    held = (
+        settings.api_key,
+        settings.access_token,
+        settings.bot.password,
+        settings.database,
+        *settings.web.tokens.values(),
+    )
     users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, *settings.kb.split(SEPARATOR))]
     sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]
     passwords = [unquote(user.partition(":")[2]) for user in users]
-    named = [(one.token_variable, one.password_variable) for one in settings.sparql.values()]
-    keys = [(one.key_variable,) for one in settings.model_endpoints.values()]
-    variables = [os.environ.get(variable, "") for pair in (*named, *keys) for variable in pair if variable]
-    return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords, *variables])
+    keys = [os.environ.get(one.key_variable, "") for one in settings.model_endpoints.values()]
+    credentials = [os.environ.get(one.credentials_variable, "") for one in settings.sparql.values()]
+    passwords += [one.partition(":")[2] for one in credentials]
+    return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords, *keys, *credentials])

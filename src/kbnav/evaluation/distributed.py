@@ -56,7 +56,7 @@ def shared_run(url: str, folder: Path) -> Iterator[OpenJournal]:
     if not url:
         yield open_journal
         return
-    with open_postgres(url, "journal") as pool:
+    with open_postgres(url) as pool:
         from psycopg import Error
 
         try:
@@ -68,8 +68,7 @@ def shared_run(url: str, folder: Path) -> Iterator[OpenJournal]:
                 yield shared.open
         except Error as error:
             raise UsageError(
-                f"the database of journal failed: {type(error).__name__}; what was answered is kept, and the same "
-                "command goes on"
+                f"the database failed: {type(error).__name__}; what was answered is kept, and the same command goes on"
             ) from error
 
 
@@ -79,7 +78,7 @@ class _SharedRun:
     def __init__(self, connection: Connection[Any], folder: Path) -> None:
         self._connection, self._folder, self._run = connection, folder, folder.as_posix()
         if not execute(connection, "SELECT pg_try_advisory_lock(hashtextextended(?, 0))", [f"kbnav {self._run}"])[0][0]:
-            raise UsageError(f"{self._run} is being written by another run, as the database of journal says")
+            raise UsageError(f"{self._run} is being written by another run, as the database says")
 
     def take_up(self) -> None:
         """Make the folder what it was where the run was left."""
@@ -136,13 +135,11 @@ class _SharedRun:
             raise DataError(f"{self._where(name, number)}: it is not one line")
 
     def _where(self, name: str, number: int) -> str:
-        return f"{self._run} in the database of journal: {name}: record {number + 1}"
+        return f"{self._run} in the database: {name}: record {number + 1}"
 
     def _differs(self, name: str) -> UsageError:
         path = self._folder / name
-        return UsageError(
-            f"{path} is not that of the run of this name in the database of journal; choose another folder"
-        )
+        return UsageError(f"{path} is not that of the run of this name in the database; choose another folder")
 
     def _lines(self, name: str) -> Iterator[bytes]:
         """The lines in order, a few at a time. Raises DataError where one is missing, or would fill the memory."""
@@ -203,7 +200,7 @@ class _Workers:
         self._ray, self._count, self._kind = ray, count, kind.options(max_concurrency=at_once)
         # With whole paths: a worker is not started where this process was.
         kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a URL
-        paths = {"kb": kb, "home": settings.home.resolve(), "data": settings.data.resolve()}
+        paths = {"kb": kb, "home": settings.home.resolve()}
         self._name, self._settings = name, settings.model_copy(update=paths)
         self._left_out: list[tuple[str, str]] = []
         self._lock = threading.Lock()
@@ -242,7 +239,7 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
 
     Of ``jobs`` questions at once, each of ``workers`` has an equal share; as many as the cluster has processors unless
     that is given. The journal and the limits of cost and time stay with this process; what the workers ask of live
-    services is limited together where the setting ``shared`` is set. Raises as ``connected``.
+    services is limited together where the setting ``database`` is set. Raises as ``connected``.
     """
     with ExitStack() as stack:
         ray = stack.enter_context(connected("--on ray"))

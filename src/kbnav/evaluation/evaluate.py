@@ -14,7 +14,7 @@ from typing import Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
+from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.distributed import shared_run
 from kbnav.evaluation.records import (
@@ -97,7 +97,7 @@ class Plan:
         return draw(choose(self.dataset, self.only), self.sample, self.seed)
 
 
-def find_dataset(name: str, folder: Path) -> Dataset:
+def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
     """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL, CSV or TSV. Raises UsageError, DataError."""
     form, colon, file = name.partition(":")
     if colon and form in FORMATS:
@@ -158,7 +158,7 @@ def evaluate(
     settings = plan.settings.model_copy(update={"language": plan.language})
     check_limits(plan.limits, settings.model, list(known_prices(settings)))
     candidates = plan.candidates
-    with shared_run(settings.journal.get_secret_value(), folder) as opened, open_kb(settings) as kb:
+    with shared_run(settings.database.get_secret_value(), folder) as opened, open_kb(settings) as kb:
         name = plan.system or usual_agent(kb)
         # What the paper of a dataset sets otherwise for it.
         usual = {"top_v": HUMAN_TOP_V} if name == "rerank" and is_human(plan.dataset.name) else {}

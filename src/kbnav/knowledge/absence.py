@@ -33,24 +33,16 @@ _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en") -> Absence | None:
     """Why a query's result says nothing; None where it says something.
 
-    Args:
-        kb: the knowledge base that gave the result.
-        query: the query as it ran.
-        table: its result.
-        language: of the labels in what is said.
-
     Asks at most some twenty small queries. What fails ends nothing: then what is known so far is said.
     """
     if not is_empty_result(query, table):
         return None
     if LEFT_OUT in table.note:
         return Absence("split graph", LEFT_OUT)
-    return _Looking(kb, query, table, language).told()
+    return _Looking(kb, query, table, language).absence()
 
 
 class _Looking:
-    """What is asked about one query."""
-
     def __init__(self, kb: KnowledgeBase, query: str, table: AnswerTable, language: str) -> None:
         self._kb, self._query, self._table, self._language = kb, query, table, language
         self._partial = is_mirror(kb.state())
@@ -58,7 +50,7 @@ class _Looking:
         self._any = fresh_variable(query, "any")
         self._prologue = ""
 
-    def told(self) -> Absence:
+    def absence(self) -> Absence:
         certain = not len(self._table) or self._table.boolean is not None
         try:
             found = diagnosis(self._query, self._holds, certain=certain)
@@ -89,7 +81,6 @@ class _Looking:
         return False
 
     def _otherwise(self, part: str, text: str = "") -> Absence:
-        """Where no more is known: a copy may lack it, and the whole does not."""
         if self._partial:
             return Absence("partial copy", _COPY, part)
         return Absence("not stated", text, part)
@@ -115,7 +106,6 @@ class _Looking:
         return self._of_step(found, steps[-1], before)
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
-        """Of one triple pattern that leaves no rows behind those that do."""
         verb = step.verb.name if isinstance(step.verb, Path) else step.verb
         named = _PREDICATE.fullmatch(verb)
         relation = (named[1] or named[2]) if named else ""
@@ -140,7 +130,7 @@ class _Looking:
         self, found: Diagnosis, step: Pattern, verb: str, before: Sequence[str], subjects: Sequence[str]
     ) -> Absence | None:
         """Whether such a statement is made of things of this kind at all, or has values of this kind."""
-        any_of, predicate, kind = self._any, verb, self._kind
+        any_of, predicate = self._any, verb
         if verb[:2] in ("ps", "pq"):  # of a statement, whose kind says nothing
             return None
         for end in subjects:
@@ -158,8 +148,7 @@ class _Looking:
                 return Absence("asks wrongly", text, found.part)
             return None
         for end in self._ends(step.object, before):
-            shared = f"<{end}> {kind} ?{any_of}c . ?{any_of}v {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
-            if self._ask([f"<{end}> {kind} ?{any_of}c"]) and not self._ask([shared]):
+            if not self._fits(end, predicate, as_value=True):
                 name = self._name(self._words.entity_id(end))
                 text = f"`{found.part}`: no value of it is of the kind of {name}; they are such as "
                 return Absence("asks wrongly", f"{text}{self._example(predicate)}.", found.part)
@@ -171,11 +160,12 @@ class _Looking:
         of = self._words.of(INSTANCE_OF)
         return f"wdt:{of}" if of else "a"
 
-    def _fits(self, end: str, predicate: str) -> bool:
-        """Whether anything of a thing's kind has a property; so it is taken where the kind is not stated."""
+    def _fits(self, end: str, predicate: str, *, as_value: bool = False) -> bool:
+        """Whether anything of a thing's kind has, or is, a value of a property; also where its kind is not stated."""
         kind, any_of = self._kind, self._any
-        shared = f"<{end}> {kind} ?{any_of}c . ?{any_of} {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
-        return not self._ask([f"<{end}> {kind} ?{any_of}c"]) or self._ask([shared])
+        alike = f"?{any_of}{'v' * as_value} {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
+        stated = f"<{end}> {kind} ?{any_of}c"
+        return not self._ask([stated]) or self._ask([stated, alike])
 
     def _of_anchors(self, found: Diagnosis, subjects: Sequence[str]) -> Absence:
         """Where the query asks well: nothing such is stated, unless a copy lacks statements of what is asked about."""
@@ -232,7 +222,6 @@ class _Looking:
         return list(dict.fromkeys(made_of))
 
     def _named_in(self, parts: Sequence[str]) -> list[str]:
-        """The things that stand as subjects in some parts."""
         firsts = (part.split(None, 1)[0] for part in parts if part.strip())
         return [end for first in dict.fromkeys(firsts) if not is_variable(first) for end in self._ends(first, ())]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, StopRun
@@ -41,11 +41,6 @@ class Finding:
     seconds: float = 0.0
     requests: int = 0
 
-    @property
-    def record(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self)
-
 
 Tried = tuple[Verdict, str, str]
 """A verdict, what is said of it, and a remedy."""
@@ -75,18 +70,13 @@ def check_kb(kb: KnowledgeBase, settings: Settings) -> Iterator[Finding]:
         except KbnavError as error:
             verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get(what, "")
         seconds = round(time.monotonic() - began, 3)
-        yield Finding(what, verdict, says, remedy, seconds, sum(meter.sent.values()))
+        yield Finding(what, verdict, " ".join(says.split())[:300], remedy, seconds, sum(meter.sent.values()))
 
 
 def broken(findings: list[Finding], kb: KnowledgeBase) -> list[str]:
     """What fails of that which agents need."""
     needed = _NEEDED[kb_kind(kb)]
     return [one.what for one in findings if one.what in needed and one.verdict == "fails"]
-
-
-def in_short(finding: Finding) -> Finding:
-    """The same with a line that fits a terminal."""
-    return replace(finding, says=" ".join(finding.says.split())[:300])
 
 
 class _NothingSeen(StopRun):
@@ -182,7 +172,6 @@ class _Trial:
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 
     def _rows(self, kb: KnowledgeBase, query: str) -> AnswerTable:
-        """The rows of a query without their labels, which come from another service."""
         rows: AnswerTable = kb.select(query)  # type: ignore[attr-defined]
         return rows
 

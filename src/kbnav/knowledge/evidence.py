@@ -90,14 +90,9 @@ def provenance(
 ) -> Provenance:
     """Find the statements that make rows of a query's result true.
 
-    Args:
-        kb: the knowledge base that gave the result.
-        query: the query as it ran.
-        table: its result; of an ASK, or a count without groups, the whole is one row.
-        rows: which of its rows; numbers beyond its last are left out, and at most ``MOST_ROWS`` are taken.
-        language: of the labels.
-
-    A knowledge base that does not answer in time ends nothing: ``failed`` says why.
+    ``rows`` are numbers of rows of ``table``; those beyond its last are left out, and at most ``MOST_ROWS`` are taken.
+    Of an ASK, or a count without groups, the whole is one row. A knowledge base that does not answer in time ends
+    nothing: ``failed`` says why.
     """
     chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
@@ -116,7 +111,6 @@ def provenance(
 
 
 def _of_row(asked: EvidenceQuery, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable) -> list[Evidence]:
-    """The evidence of one row, each once: of solutions with the row's cells."""
     at = {name: place for place, name in enumerate(found.columns)}
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
@@ -152,8 +146,6 @@ def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]
 
 
 class _Details:
-    """What is stated of statements: rank, qualifiers, references, and the other values of the same property."""
-
     def __init__(self, kb: KnowledgeBase, vocabulary: Vocabulary, language: str, told: Iterable[Evidence]) -> None:
         self._words = vocabulary
         self._links: dict[str, list[Link]] = {}
@@ -176,7 +168,6 @@ class _Details:
             self.labels = kb.labels(sorted(ids), language=language)
 
     def completed(self, one: Evidence) -> Evidence:
-        """With what is stated of it."""
         if not one.statement:
             return one
         rank = self._ranks.get(one.statement, "")

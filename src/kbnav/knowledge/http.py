@@ -43,6 +43,10 @@ LONGEST_WAIT = 120.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ODD = re.compile(r"[\\@\x00-\x20\x7f]|^/{3,}")
 """What one parser of URLs takes for a part of the host, and another does not."""
+_ERRORS = 30
+"""Failed queries a minute, as the Wikidata Query Service allows them."""
+_VECTOR_REQUESTS = 30
+"""Requests a minute to a vector database, as Wikidata's allows them."""
 _WIKIMEDIA = re.compile(
     r"\.(?:wikidata|wikipedia|wikimedia|wiktionary|wikisource|wikibooks|wikiquote|wikinews|wikiversity|wikivoyage|"
     r"mediawiki|wikifunctions)\.org(?::\d+)?$"
@@ -156,7 +160,6 @@ class HttpClient:
         self._session.close()
 
     def _wait(self, again: Again, attempt: int) -> float:
-        """Seconds until the next attempt; raises the error where there is to be none."""
         if attempt >= self._limits.retries:
             raise again.error from again
         if again.after is not None and again.after > LONGEST_WAIT:
@@ -187,16 +190,15 @@ class HttpClient:
             place = f"api of {'wikimedia' if _WIKIMEDIA.search(place) else place}"
             rules = Rules(requests=limits.api_requests_per_minute or None)
         elif request.service == "vector":
-            rules = Rules(requests=limits.vector_requests_per_minute)
+            rules = Rules(requests=_VECTOR_REQUESTS)
         else:
-            rules = Rules(seconds=limits.query_seconds_per_minute, errors=limits.errors_per_minute)
+            rules = Rules(seconds=limits.query_seconds_per_minute, errors=_ERRORS)
         return self._throttle.slot(f"{place} {self.user_agent}", rules, longest=self._timeout(request))
 
     def _timeout(self, request: Request) -> float:
         return self._limits.query_timeout + GRACE if request.service == "sparql" else self._limits.request_timeout
 
     def _reply(self, request: Request) -> Reply:
-        """The reply, whole and in time, without what the request was allowed by."""
         # Silence is ended by the limit itself; a service that drips may take it twice.
         try:
             reply = in_time(lambda: self._send(request), 2 * self._timeout(request))
@@ -218,7 +220,8 @@ class HttpClient:
         except requests.exceptions.SSLError as error:
             raise untrusted(request.url, _reason(error)) from error
         except requests.RequestException as error:
-            if is_query and _is_silence(error):
+            silent = any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
+            if is_query and silent and not isinstance(error, requests.ConnectTimeout):
                 raise QueryTimeout(TIMED_OUT) from error
             raise Again(ServiceError(f"{host} cannot be reached: {_reason(error)}")) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -232,7 +235,6 @@ class HttpClient:
 
 
 def _sparql_request(request: Request, authorization: str) -> requests.Request:
-    """A query as SPARQLWrapper sends one, by the names that it makes public."""
     from SPARQLWrapper import SPARQLWrapper  # loads rdflib
 
     wrapper = SPARQLWrapper(request.url)
@@ -257,7 +259,7 @@ def send(session: requests.Session, request: requests.Request, timeout: float) -
     Any other place is one that nobody has named: following would let a service have requests made in this machine's
     network, or have credentials sent there. Raises BadResponse for such a redirect, and what requests raises.
     """
-    request.auth = request.auth or _no_other_credentials
+    request.auth = request.auth or (lambda made: made)  # else a password of .netrc would go with it
     for _ in range(MOST_REDIRECTS + 1):
         made = session.prepare_request(request)
         url = str(made.url)
@@ -272,11 +274,6 @@ def send(session: requests.Session, request: requests.Request, timeout: float) -
     raise BadResponse(f"{host_of(url)} sends the request on more than {MOST_REDIRECTS} times")
 
 
-def _no_other_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keeps requests from sending a password of ``.netrc`` in place of the credentials of the settings."""
-    return request
-
-
 def redirect_target(url: str, location: str, method: str = "GET") -> str:
     """The address that a reply of ``url`` sends on to, as it is sent to. Raises BadResponse where it may not be."""
     host = host_of(url)
@@ -286,7 +283,10 @@ def redirect_target(url: str, location: str, method: str = "GET") -> str:
         same = not odd and origin(target) == origin(url)
     except (requests.RequestException, LocationParseError, ValueError) as error:
         raise BadResponse(f"{host} sends the request on to an address that is none") from error
-    shown = "an address with characters that may hide another" if odd else _shown(target)
+    read = parse_url("" if odd else target)
+    shown = (
+        "an address with characters that may hide another" if odd else f"{read.scheme}://{read.netloc}{read.path or ''}"
+    )
     if not same:
         raise BadResponse(
             f"{host} sends the request on to {shown}: only the same host is followed; "
@@ -301,11 +301,6 @@ def origin(url: str) -> tuple[str | None, str | None, int | None]:
     """Scheme, host and port of a URL, read as the library reads it that sends. Raises LocationParseError."""
     read = parse_url(url)
     return read.scheme, read.host, read.port or {"http": 80, "https": 443}.get(read.scheme or "")
-
-
-def _shown(url: str) -> str:
-    read = parse_url(url)
-    return f"{read.scheme}://{read.netloc}{read.path or ''}"
 
 
 def untrusted(url: str, reason: object) -> ServiceError:
@@ -334,15 +329,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__context__
 
 
-def _is_silence(error: requests.RequestException) -> bool:
-    """Whether an answer did not come in time; that no connection was made in time is another thing."""
-    if isinstance(error, requests.ConnectTimeout):
-        return False
-    return any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
-
-
 def _reason(error: BaseException) -> str:
-    """The innermost cause in one short line."""
     *_, cause = _causes(error)
     return (str(cause) or type(cause).__name__).splitlines()[0][:200]
 
@@ -351,8 +338,6 @@ def _reason(error: BaseException) -> str:
 
 
 class _Connections:
-    """The connections of one request, redirects and all, which another thread may close."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
@@ -368,7 +353,6 @@ class _Connections:
             raise ConnectionAbortedError("the run was ended")
 
     def forget(self) -> None:
-        """A reply is read, and its connection may be another request's by now."""
         with self._lock:
             self._sockets.clear()
 

@@ -119,14 +119,6 @@ class Rules:
     errors: int | None = None
     requests: int | None = None
 
-    def allow(self, seconds: float, errors: int, requests: int) -> bool:
-        """Whether one more request may start."""
-        return (
-            (self.seconds is None or seconds < self.seconds)
-            and (self.errors is None or errors < self.errors)
-            and (self.requests is None or requests < self.requests)
-        )
-
 
 class Slot:
     """A request that is under way; set ``failed`` when the service counts it as an error."""
@@ -179,9 +171,12 @@ class Throttle:
             run("DELETE FROM request WHERE coalesce(ended, started) < ?", (now - WINDOW,))
             since = now - WINDOW
             rows = run("SELECT started, ended, failed FROM request WHERE service = ? AND ended > ?", (service, since))
-            seconds = sum(max(min(ended, now) - max(started, since), 0.0) for started, ended, _ in rows)
-            requests = sum(started > since for started, _, _ in rows)
-            if not rules.allow(seconds, sum(failed for _, _, failed in rows), requests):
+            used = (
+                (rules.seconds, sum(max(min(ended, now) - max(started, since), 0.0) for started, ended, _ in rows)),
+                (rules.errors, sum(failed for _, _, failed in rows)),
+                (rules.requests, sum(started > since for started, _, _ in rows)),
+            )
+            if any(most is not None and most <= amount for most, amount in used):
                 return None
             number = secrets.randbits(62)
             run("INSERT INTO request VALUES (?, ?, ?, ?, 0)", (number, service, now, now + longest))

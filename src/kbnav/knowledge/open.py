@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.replies import host_of
 from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
-    from kbnav.knowledge.wikidata.mirror.mirror import Mirror
-    from kbnav.knowledge.wikidata.site import Site
 
 
 def bundled_mirror(home: Path) -> Path:
@@ -83,8 +81,6 @@ def _built_once(
 
 
 _LIVE = ("wikidata", "wikidata-qlever")
-BY_NAME = ("mini", "demo", *_LIVE)
-"""Knowledge bases that have a name: two that are bundled, and live Wikidata by its own query service or QLever's."""
 QLEVER = "https://qlever.dev/api/wikidata"
 QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
 
@@ -116,12 +112,15 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
     if len(names := kb_names(name)) > 1:
         return _together(settings, names, queries)
     if name in _LIVE:
-        return closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings))
+        if name == "wikidata-qlever":  # one graph, and no time limit of 60 s
+            changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
+            settings = settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
+        return closing(_live(settings))
     if name in settings.sparql:
         return closing(open_endpoint(settings, name, settings.sparql[name]))
     if _is_url(name):
         return closing(_at_url(settings, name))
-    if name == "mini" or _is_mirror(Path(name)):
+    if name == "mini" or ((Path(name) / META).is_file() and (Path(name) / NAMES).exists()):
         return _mirror(settings, queries)
 
     from kbnav.knowledge.skb.lance.tables import is_lance
@@ -129,20 +128,14 @@ def _opened(settings: Settings, queries: int) -> AbstractContextManager[Knowledg
     if name == "demo" or is_lance(name) or is_skb(Path(name)):
         place = str(bundled_skb(settings.home)) if name == "demo" else name
         return closing(_open_skb(settings, place, queries))
-    raise _nothing_at(settings)
-
-
-def _nothing_at(settings: Settings) -> UsageError:
-    """Why ``settings.kb`` cannot be opened."""
-    name = settings.kb
     if Path(name).is_dir():
-        return UsageError(
+        raise UsageError(
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    guess = did_you_mean(name, (*BY_NAME, *settings.sparql))
+    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql))
     named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
-    return UsageError(
+    raise UsageError(
         f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
         "an s3:// address, or a URL"
     )
@@ -150,11 +143,6 @@ def _nothing_at(settings: Settings) -> UsageError:
 
 def _is_url(name: str) -> bool:
     return name.startswith(("http://", "https://"))
-
-
-def _is_mirror(folder: Path) -> bool:
-    """Whether a folder is a mirror's: it is described by the same file as an SKB's, and has names."""
-    return (folder / META).is_file() and (folder / NAMES).exists()
 
 
 def is_skb(folder: Path) -> bool:
@@ -220,14 +208,7 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
     return _wikibase(wikibase, http, info)
 
 
-def _by_qlever(settings: Settings) -> Settings:
-    """Live Wikidata with QLever's public query service in place of Wikidata's: one graph, and no time limit of 60 s."""
-    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
-    return settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
-
-
 def _live(settings: Settings) -> WikidataKB:
-    """What the settings' endpoints name: Wikidata, which is known, or another Wikibase, which is asked."""
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import siteinfo
@@ -264,14 +245,12 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
-    source = source.model_copy(update={"services": (*settings.services, *source.services)})
-
     names = None
     if source.index:
         from kbnav.knowledge.endpoint.names import open_names
 
         names = open_names(Path(source.index))
-    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names)
+    return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
@@ -279,11 +258,6 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB, open_store
 
-    if settings.verify:
-        from kbnav.knowledge.skb.maintenance import check
-
-        if faults := check(place, settings.home):
-            raise DataError(f"{place}: {'; '.join(faults[:5])}")
     store = open_store(place, settings.home)
     name, key = store.meta.encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings
@@ -297,18 +271,18 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
 
 @contextmanager
 def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
-    """The mirror in a folder, asked in this process."""
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror
-    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE
+    from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
     with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
         endpoints = _at(settings, Endpoints(sparql="", api="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:
-            site = _site_of(mirror, settings)
+            info = LocalApi(mirror, site.namespaces).call(**SITEINFO)["query"]
+            site = learn(settings, info, LocalQueries(mirror, {}, (), settings.kb).run)
         http = None
         if endpoints.vector:
             from kbnav.knowledge.http import open_http
@@ -324,16 +298,6 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
         )
         with closing(kb):
             yield kb
-
-
-def _site_of(mirror: Mirror, settings: Settings) -> Site:
-    """What is particular to a mirror of another Wikibase than Wikidata."""
-    from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries
-    from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
-
-    info = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
-    queries = LocalQueries(mirror, {}, (), settings.kb)
-    return learn(settings, info, queries.run)
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

@@ -83,7 +83,6 @@ def _with_text(dialect: Dialect, ask: Callable[[str], Reply]) -> Dialect:
 
 
 def _table(reply: Reply) -> AnswerTable | None:
-    """The rows of a reply; None where the engine did not take the query."""
     try:
         return read_query(reply)
     except (TellModel, BadResponse):

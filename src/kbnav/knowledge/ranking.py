@@ -51,14 +51,12 @@ def best_relations(relations: Sequence[Entity], phrase: str) -> list[str]:
 
 
 def _shared_words(phrase: str, texts: Sequence[str]) -> list[float]:
-    """How well each text fits the phrase by its words, as a share of the best."""
     scores = relevance(phrase, texts)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 
 
 def _spelling(phrase: str, names: Sequence[str]) -> float:
-    """How like the phrase the nearest of some names is spelled, from 0 to 1."""
     from rapidfuzz import fuzz, utils
 
     ratios = [fuzz.token_set_ratio(phrase, name, processor=utils.default_process) for name in names if name]

@@ -178,7 +178,6 @@ def one_line(text: str, *, limit: int = 200) -> str:
 
 
 def _cut_off(body: bytes, error: Exception) -> bool:
-    """Whether the JSON begins well and ends too early."""
     if isinstance(error, UnicodeDecodeError):
         return error.end >= len(body)
     text = body.decode("utf-8-sig", "replace").strip()
@@ -238,7 +237,10 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
             if isinstance(document, dict)
             else BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
         )
-    table = _without_context(AnswerTable.from_sparql_json(document))
+    table = AnswerTable.from_sparql_json(document)
+    if table.columns == ("subject", "predicate", "object", "context"):
+        # Blazegraph gives triples as rows with a fourth column, the graph, that is never bound.
+        table = AnswerTable(table.columns[:3], tuple(row[:3] for row in table.rows))
     meta = document.get("meta")
     total = meta.get("result-size-total") if isinstance(meta, dict) else None
     return replace(table, cut=_cut(reply, total, limit, len(table.rows)))
@@ -260,7 +262,6 @@ def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
 
 
 def _failure(reply: Reply) -> Exception:
-    """The error that a status or an error text stands for."""
     message, details = _explain(reply)
     if own := _OF_COPY.search(details):
         limit = f"the query was stopped after {own[1]} s, the limit of this copy"
@@ -298,7 +299,6 @@ def _explain(reply: Reply) -> tuple[str, str]:
 
 
 def _json_error(reply: Reply) -> dict[str, Any] | None:
-    """QLever's or Stardog's error document, where the body is one."""
     try:
         document = json.loads(reply.text)
     except (ValueError, RecursionError):
@@ -322,15 +322,7 @@ def _syntax_error(reply: Reply, message: str) -> QuerySyntaxError:
     return QuerySyntaxError(message, line=line, column=column)
 
 
-def _without_context(table: AnswerTable) -> AnswerTable:
-    """Blazegraph gives a CONSTRUCT as JSON rows with a fourth column, the graph, that is never bound."""
-    if table.columns == ("subject", "predicate", "object", "context"):
-        return AnswerTable(table.columns[:3], tuple(row[:3] for row in table.rows))
-    return table
-
-
 def _triples(reply: Reply) -> AnswerTable:
-    """Turtle or N-Triples as a table of subject, predicate and object."""
     import pyoxigraph
 
     try:

@@ -43,15 +43,13 @@ MOST_FORM = 1 << 20
 """Bytes of a request's parameters."""
 _IDLE_SECONDS = 60
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-_JSON: Mapping[str, Form] = dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json")
 _ROW_FORMS: Mapping[str, Form] = {
-    **_JSON,
+    **dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json"),
     **dict.fromkeys(("application/sparql-results+xml", "application/xml", "xml"), "xml"),
     **dict.fromkeys(("text/csv", "csv"), "csv"),
     **dict.fromkeys(("text/tab-separated-values", "tsv"), "tsv"),
 }
 _GRAPH_FORMS: Mapping[str, Form] = {
-    **_JSON,
     **dict.fromkeys(("text/turtle", "application/x-turtle", "turtle"), "turtle"),
     **dict.fromkeys(("application/n-triples", "text/plain", "ntriples"), "ntriples"),
     **dict.fromkeys(("application/rdf+xml", "rdf", "xml"), "rdfxml"),
@@ -195,7 +193,13 @@ def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Rou
             return failure(400, "named-graph-uri is not understood here: every named graph is there")
         accept = [asked.get("format", "").lower(), *_accepted(request.headers.get("accept", ""))]
         gone = threading.Event()
-        waiting = asyncio.create_task(_hung_up(request, gone))
+
+        async def hung_up() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+        waiting = asyncio.create_task(hung_up())
         try:
             return await in_thread(
                 lambda: _answered(
@@ -206,13 +210,6 @@ def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Rou
             waiting.cancel()
 
     return Route(path, answer, methods=["GET", "POST"])
-
-
-async def _hung_up(request: Request, gone: threading.Event) -> None:
-    """Set ``gone`` when the client hangs up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    gone.set()
 
 
 def _answered(
@@ -237,7 +234,6 @@ def _answered(
 
 
 def _accepted(accept: str) -> list[str]:
-    """The media types of an Accept header, the most wanted first."""
     found = []
     for part in accept.split(","):
         name, *given = (piece.strip().lower() for piece in part.split(";"))

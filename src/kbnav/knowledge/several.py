@@ -14,7 +14,6 @@ from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import (
     Capability,
     Direction,
-    Entity,
     Entry,
     Example,
     KnowledgeBase,
@@ -94,15 +93,15 @@ class SeveralKB:
         best = min(found.values(), key=lambda one: (one.rung != "exact", one.rung == "none"))
         return replace(
             best,
-            entities=tuple(_of(name, one) for name, result in found.items() for one in result.entities),
-            properties=tuple(_of(name, one) for name, result in found.items() for one in result.properties),
+            entities=tuple(replace(one, source=name) for name, result in found.items() for one in result.entities),
+            properties=tuple(replace(one, source=name) for name, result in found.items() for one in result.properties),
             values=tuple(one for result in found.values() for one in result.values),
         )
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``; of the first that knows the id."""
         name, entry = self._first(lambda kb: kb.get_entry(entity_id, language=language))
-        return replace(entry, entity=_of(name, entry.entity))
+        return replace(entry, entity=replace(entry.entity, source=name))
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """See ``KnowledgeBase``; of the first that knows the id."""
@@ -136,16 +135,9 @@ class SeveralKB:
                 entity_id, relation=relation, direction=direction, query=query, language=language, limit=limit
             )
         )
-        return replace(found, entity=_of(name, found.entity))
+        return replace(found, entity=replace(found.entity, source=name))
 
-    def vector_query(
-        self,
-        text: str,  # noqa: ARG002 - the protocol's, as all here
-        *,
-        kind: str = "item",  # noqa: ARG002
-        limit: int = 10,  # noqa: ARG002
-        language: str = "en",  # noqa: ARG002
-    ) -> Ranking:
+    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
         """Nearness in one is not that in another, so that one has to be named. Raises BadArguments."""
         raise BadArguments(f"vector_query: name one knowledge base of {', '.join(self.parts)}")
 
@@ -162,14 +154,9 @@ class SeveralKB:
         return SeveralKB({name: metered(kb, meter) for name, kb in self.parts.items()}, self._addresses)
 
     def _first(self, ask: Callable[[KnowledgeBase], T]) -> tuple[str, T]:
-        """What the first that knows an id says. Raises UnknownId where none does."""
         for name, kb in self.parts.items():
             try:
                 return name, ask(kb)
             except UnknownId:
                 continue
         raise UnknownId(f"none of {', '.join(self.parts)} knows this id: search for the name to find its id")
-
-
-def _of(name: str, entity: Entity) -> Entity:
-    return replace(entity, source=name)

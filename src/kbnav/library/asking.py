@@ -23,12 +23,11 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
-from kbnav.sessions.evidence import citation, run_evidence
+from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
 from kbnav.settings.plugins import needs
 
@@ -96,8 +95,6 @@ class KB:
         Of a ranking of an SKB's nodes: the edges that lead to them, and a sentence of each one's document. It is empty
         where the answer has neither. A service that does not answer ends nothing: ``failed`` says why.
         """
-        from kbnav.sessions.evidence import run_evidence
-
         return run_evidence(self.base, answer.run, rows) or Provenance()
 
     def close(self) -> None:
@@ -209,8 +206,7 @@ class Answer:
     @property
     def link(self) -> str:
         """A page on which the query can be opened and run; empty where there is none."""
-        page = page_for(self.run.kb, self.query_page, self.run.outcome.query)
-        return query_link(self.query, page) if self.query and page else ""
+        return link_of(self.run, self.query_page)
 
     @cached_property
     def evidence(self) -> Provenance:
@@ -277,17 +273,11 @@ class AskOptions(TypedDict, total=False):
     settings: Settings | None
 
 
-@dataclass(frozen=True)
 class How:
-    """The same with its defaults, and what is made of it."""
+    """The same, and what is made of it."""
 
-    kb: AnyKB | None = None
-    model: str | BaseChatModel | None = None
-    system: str = ""
-    language: str | None = None
-    base_url: str | None = None
-    options: Mapping[str, Any] | None = None
-    settings: Settings | None = None
+    def __init__(self, kb: AnyKB | None, **options: Unpack[AskOptions]) -> None:
+        self.kb, self._options, self._settings = kb, options, options.get("settings")
 
     @contextmanager
     def agent(self) -> Iterator[Agent]:
@@ -307,18 +297,22 @@ class How:
         if isinstance(self.kb, KB):
             return self.kb
         if self.kb is None or isinstance(self.kb, str | os.PathLike):
-            return open(self.kb, settings=self.settings)
-        settings = self.settings or load_settings()
+            return open(self.kb, settings=self._settings)
+        settings = self._settings or load_settings()
         return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
     def built(self, kb: KB) -> Agent:
         """What answers questions of an open knowledge base."""
-        told = {"language": self.language, "base_url": self.base_url, "options": self.options}
-        given = {name: value for name, value in told.items() if value is not None}
-        settings = (self.settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
-        if self.model is not None:
-            settings = settings.asking(self.model)
-        return build_agent(kb.base, settings, self.system)
+        options = self._options
+        given = {
+            name: value
+            for name, value in options.items()
+            if name in ("language", "base_url", "options") and value is not None
+        }
+        settings = (self._settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
+        if (model := options.get("model")) is not None:
+            settings = settings.asking(model)
+        return build_agent(kb.base, settings, options.get("system", ""))
 
 
 def ask(
@@ -387,8 +381,11 @@ def stream(
     cancellation = Cancellation()
 
     def tell(event: MachineEvent) -> None:
-        for one in _parts(event):
-            told.put(one)
+        if event.kind == "call":
+            told.put(Event("call", call=event.call))
+        else:
+            for step in event.steps:
+                told.put(Event(event.kind, call=step.call, step=step))
 
     def work() -> None:
         try:
@@ -436,9 +433,3 @@ def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent]
             on_step(step)
 
     return listen
-
-
-def _parts(event: MachineEvent) -> list[Event]:
-    if event.kind == "call":
-        return [Event("call", call=event.call)]
-    return [Event(event.kind, call=step.call, step=step) for step in event.steps]

@@ -261,7 +261,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)
-    replies = kept or (Replies(settings.kept(FILE)) if settings.model_cache else None)
+    replies = kept or (Replies(settings.kept(FILE)) if settings.cache_age > 0 else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,
@@ -270,7 +270,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
         replies=replies,
         window=window,
         jobs=jobs,
-        temperature=settings.model_temperature,
+        temperature=settings.other_temperature,
     )
 
 

@@ -56,7 +56,7 @@ def check_key(settings: Settings) -> None:
 
 
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
-    """The model of the settings; ``sampling`` for the policy, otherwise ``model_temperature`` (SPINACH, appendix D: 0).
+    """The model of the settings; ``sampling`` for the policy, otherwise 0 (SPINACH, appendix D).
 
     One that was made elsewhere is taken as it is.
 
@@ -68,10 +68,12 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     from langchain_openai import ChatOpenAI
 
     key = settings.api_key.get_secret_value()
-    options: dict[str, Any] = {"temperature": settings.model_temperature}
+    options: dict[str, Any] = {"temperature": settings.other_temperature}
     if sampling:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
-    sync, awaited = _clients(settings)
+    # OPENAI_PROXY is LangChain's own name for a proxy, which it reads only for clients that it makes itself.
+    proxy = os.environ.get("OPENAI_PROXY", "")
+    sync, awaited = clients(settings.base_url, settings.model_timeout, proxy, LARGEST)
     return ChatOpenAI(
         model=settings.model,
         api_key=key or "none",  # type: ignore[arg-type]
@@ -85,11 +87,6 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         openai_proxy=None,
         **{name: value for name, value in options.items() if value is not None},
     )
-
-
-def _clients(settings: Settings) -> tuple[Any, Any]:
-    # OPENAI_PROXY is LangChain's own name for a proxy, which it reads only for clients that it makes itself.
-    return clients(settings.base_url, settings.model_timeout, os.environ.get("OPENAI_PROXY", ""), LARGEST)
 
 
 def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:
@@ -139,7 +136,9 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except openai.APITimeoutError as error:
         raise ServiceError("the model did not answer in time, nor after retries") from error
     except openai.APIConnectionError as error:
-        raise _unreachable(error, "the model's endpoint cannot be reached") from error
+        if odd := out_of_bounds(error):
+            raise BadResponse(f"the model's endpoint is not to be trusted: {odd}") from error
+        raise ServiceError(f"the model's endpoint cannot be reached: {_line(error)}") from error
     except openai.APIError as error:  # 429, 5xx after the client's own retries
         raise ServiceError(f"the model's endpoint keeps failing: {_line(error)}") from error
     except ValidationError as error:
@@ -221,12 +220,6 @@ async def _streamed(
         usage_metadata=whole.usage_metadata,
         response_metadata=whole.response_metadata,
     )
-
-
-def _unreachable(error: Exception, otherwise: str) -> ServiceError:
-    if odd := out_of_bounds(error):
-        return BadResponse(f"the model's endpoint is not to be trusted: {odd}")
-    return ServiceError(f"{otherwise}: {_line(error)}")
 
 
 def _odd_calls(error: ValidationError) -> AIMessage:

@@ -200,7 +200,7 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
     """What lets a response give no more than ``largest`` bytes, unpacked here, and no piece after ``seconds``."""
     library = _library()
 
-    class Body(library.SyncByteStream):  # type: ignore[name-defined, misc]
+    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[name-defined, misc]
         def __init__(self, inner: Any, read: _Reading) -> None:
             self._inner, self._read = inner, read
 
@@ -209,17 +209,13 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
                 yield self._read(piece)
             yield self._read.rest()
 
-        def close(self) -> None:
-            self._inner.close()
-
-    class AsyncBody(library.AsyncByteStream):  # type: ignore[name-defined, misc]
-        def __init__(self, inner: Any, read: _Reading) -> None:
-            self._inner, self._read = inner, read
-
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in self._inner:
                 yield self._read(piece)
             yield self._read.rest()
+
+        def close(self) -> None:
+            self._inner.close()
 
         async def aclose(self) -> None:
             await self._inner.aclose()
@@ -228,9 +224,8 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
         packed = response.headers.get("content-encoding", "").strip().lower()
         if packed in ("gzip", "deflate"):
             del response.headers["content-encoding"]
-        body = AsyncBody if isinstance(response.stream, library.AsyncByteStream) else Body
         secrets = credentials(response.request.headers.get("authorization", ""))
-        response.stream = body(response.stream, _Reading(packed, largest, secrets, seconds))
+        response.stream = Body(response.stream, _Reading(packed, largest, secrets, seconds))
 
     return bound
 

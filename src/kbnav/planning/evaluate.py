@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from kbnav.planning.paths import Hop, Planner
 from kbnav.planning.training import Example
@@ -28,10 +28,6 @@ class PlanScores:
     first_three: float
     planned: float
 
-    def as_dict(self) -> dict[str, float]:
-        """By name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -46,10 +42,6 @@ class Judged:
     most_frequent: PlanScores
     text_only: PlanScores
     with_relations: PlanScores
-
-    def parts(self) -> dict[str, PlanScores]:
-        """All of them by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def judge(planner: Planner, examples: Sequence[Example]) -> Judged:
@@ -77,7 +69,6 @@ def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> Pla
 
 
 def _right(example: Example) -> dict[Hops, Hops]:
-    """Every right path, and the one that stands for all that count as one with it."""
     found: dict[Hops, Hops] = {}
     for gold in example.golds:
         for path in gold:

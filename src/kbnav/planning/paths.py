@@ -147,7 +147,6 @@ class PathSchema:
 
     @cached_property
     def _steps(self) -> Mapping[str, Sequence[tuple[Hop, str, int]]]:
-        """From each type: the hop, the type it leads to, and how many edges do so."""
         found: defaultdict[str, list[tuple[Hop, str, int]]] = defaultdict(list)
         for source, relation, target, count in self.edges:
             found[source].append((Hop(relation), target, count))
@@ -207,6 +206,12 @@ def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
     relation = skb.relation_number(edge.relation)
     sample = skb.graph.sample(relation, skb.type_range(edge.source), skb.type_range(edge.target), _SAMPLE)
     return all(skb.graph.has_edge(target, relation, source) for source, target in sample)
+
+
+def example_edge(skb: SKB, source: str, relation: str, target: str) -> tuple[str, ...]:
+    """The names of two nodes that such an edge links; empty where there is none."""
+    found = skb.graph.sample(skb.relation_number(relation), skb.type_range(source), skb.type_range(target), 1)
+    return tuple(skb.nodes.label(node) for node in found[0]) if found else ()
 
 
 def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
@@ -291,7 +296,6 @@ def checked(
 
 
 def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) -> tuple[list[RelationPath], str]:
-    """The walks a path may mean, and what was done to it."""
     written = _hops_text(hops)
     if not hops:
         return [TEXT_PATH], ""
@@ -316,7 +320,6 @@ def _bare(relation: str) -> str:
 
 
 def _turned(hops: Sequence[Hop]) -> Iterator[tuple[Hop, ...]]:
-    """The path itself, then with one hop turned, then with two, and so on."""
     for count in range(len(hops) + 1):
         for places in combinations(range(len(hops)), count):
             yield tuple(

@@ -2,7 +2,7 @@
 
 After arXiv 2605.30237, where fusion depends on the plan. Every name of the query is planned for by itself, from the
 words around it; a node's evidence is what the paths give it and how its text fits the rest; weights that were learned,
-and that depend on how sure the plan is, make one score of it Of a query without a plan,
+and that depend on how sure the plan is, make one score of it. Of a query without a plan,
 because it names nothing or no path is known, the rankings by words and by meaning are fused by their ranks.
 """
 
@@ -255,7 +255,8 @@ class Gatherer:
         plans = self._followed(planned)
         rest = unnamed(question, [clause for clause, _ in planned])
         told = " ".join(word for word in rest.split() if any(map(self._telling.tells, self._text.words(word))))
-        whole = dict(self._whole_text.search(question, limit=2 * _BY_QUESTION, ranges=self._ranges, name_weight=0.0))
+        whole_text = self._skb.relational_text or self._text
+        whole = dict(whole_text.search(question, limit=2 * _BY_QUESTION, ranges=self._ranges, name_weight=0.0))
         by_words = self._text.search(told, limit=_BY_WORDS, ranges=self._ranges, name_weight=0.0)
         nodes = np.unique(
             np.concatenate([plans.reached, _numbers(list(whole)[:_BY_QUESTION]), _numbers(dict(by_words))])
@@ -267,7 +268,8 @@ class Gatherer:
         nodes = self._allowed(np.setdiff1d(nodes, named))
         among = nodes.tolist()
         words = self._text.search(told, limit=len(among), among=among, name_weight=0.0) if among else []
-        meaning = self._cosines([(self._skb.vectors, told), (self._whole_vectors, question)], nodes)
+        whole_vectors = self._skb.relational_vectors or self._skb.vectors
+        meaning = self._cosines([(self._skb.vectors, told), (whole_vectors, question)], nodes)
         columns = [
             plans.joint[nodes],
             np.log(_NARROWEST + plans.narrow[nodes]),
@@ -279,14 +281,6 @@ class Gatherer:
             _scaled(untrained, among),
         ]
         return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
-
-    @property
-    def _whole_text(self) -> TextIndex:
-        return self._skb.relational_text or self._text
-
-    @property
-    def _whole_vectors(self) -> VectorSearch | None:
-        return self._skb.relational_vectors or self._skb.vectors
 
     def _followed(self, planned: Sequence[tuple[Clause, Plan]]) -> Plans:
         count = self._skb.meta.nodes
@@ -312,20 +306,17 @@ class Gatherer:
         return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
 
     def _shares(self, rest: str, among: Sequence[int]) -> Floats:
-        """How much of the words each node's document has, from 0 to 1."""
         places = {node: place for place, node in enumerate(among)}
         found, whole = np.zeros(len(among)), 0.0
         for word in dict.fromkeys(self._text.words(rest)):
-            weight = self._telling.of(word) * self._rarity(word)
+            holders = self._text.holders(word)
+            rarity = math.log(1 + (self._text.nodes - holders + 0.5) / (holders + 0.5))
+            weight = self._telling.of(word) * rarity
             whole += weight
             if among and self._telling.tells(word):
                 held = self._text.search(word, limit=len(among), among=among, name_weight=0.0)
                 found[[places[node] for node, _ in held]] += weight
         return found / whole if whole else found
-
-    def _rarity(self, word: str) -> float:
-        held = self._text.holders(word)
-        return math.log(1 + (self._text.nodes - held + 0.5) / (held + 0.5))
 
     def _cosines(
         self, asked: Sequence[tuple[VectorSearch | None, str]], nodes: npt.NDArray[np.int64]
@@ -343,7 +334,6 @@ def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def _scaled(scores: Mapping[int, float], among: Sequence[int]) -> Floats:
-    """Scores of nodes by the best of them, 0 of those that have none."""
     found = np.array([scores.get(node, 0.0) for node in among], np.float64)
     return found / found.max() if len(found) and found.max() > 0 else found
 
@@ -400,7 +390,6 @@ def train(
 
 
 def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Example]:
-    """The clauses of questions, with the paths that lead from their names to the answers."""
     schema, matcher = PathSchema.of(skb), NodeMatcher(skb, "exact")
     for question in questions:
         answers = _answers(skb, question)
@@ -432,7 +421,6 @@ def _answers(skb: SKB, question: LabelledQuestion) -> list[int]:
 
 
 def _words_and_documents(skb: SKB, question: LabelledQuestion) -> tuple[set[str], list[set[str]]]:
-    """The words of a question beside its names, and those of its answers' documents."""
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
     rest = unnamed(question.text, clauses(question.text, NodeMatcher(skb, "exact"), skb))
@@ -515,16 +503,7 @@ def save(
     return card
 
 
-class Opened(NamedTuple):
-    """What ``save`` wrote."""
-
-    card: Card
-    planner: Ranker
-    telling: WordWeights
-    weights: Weights
-
-
-def load(folder: Path, skb: SKB) -> Opened:
+def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
     card = read_card(folder, "fuse")
     check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
@@ -539,7 +518,7 @@ def load(folder: Path, skb: SKB) -> Opened:
         raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
     if known != KINDS:
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
-    return Opened(card, planner, telling, weights)
+    return card, planner, telling, weights
 
 
 class PlanFuseOptions(RetrievalOptions):
@@ -555,6 +534,7 @@ class PlanFuse:
     """See the module."""
 
     name = "plan-fuse"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
@@ -564,11 +544,6 @@ class PlanFuse:
         self._ranges = candidate_ranges(kb.skb, options)
         self._card, planner, telling, self._weights = load(self._folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """See ``refuse_seen``."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,12 +10,13 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from kbnav.encoders import Encoder
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending
-from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, parse_paths, path_text
+from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
+from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trace import Trace
 from kbnav.settings.systems import Options
@@ -30,68 +30,6 @@ class NoPlanner:
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
         """No paths."""
         return Plan()
-
-
-DESCRIPTION = "planner.json"
-FORMAT = 1
-
-
-def describe(planner: str, skb: SKB, matching: Variant, **more: Any) -> dict[str, Any]:
-    """What ``planner.json`` says of any planner, and more."""
-    return {
-        "planner": planner,
-        "format": FORMAT,
-        "skb": skb.meta.name,
-        "schema": PathSchema.of(skb).sha256,
-        "matching": matching,
-        **more,
-    }
-
-
-def write_description(folder: Path, description: dict[str, Any]) -> None:
-    """Write ``planner.json``."""
-    (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
-
-
-def read_description(folder: Path, planner: str = "") -> dict[str, Any]:
-    """``planner.json`` of a trained planner, of this kind where one is named. Raises UsageError, DataError."""
-    path = folder / DESCRIPTION
-    try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} has no trained planner: no {DESCRIPTION}") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise DataError(f"{path}: not the description of a planner")
-    if found["format"] > FORMAT:
-        raise DataError(f"{path}: format {found['format']} is newer than {FORMAT}, the newest this version reads")
-    if planner and found.get("planner") != planner:
-        raise UsageError(f"{folder} holds a planner {found.get('planner')}, not {planner}")
-    return found
-
-
-def fits(folder: Path, description: dict[str, Any], skb: SKB, encoder: Encoder | None = None) -> None:
-    """Raises UsageError where a planner was trained for another schema or with another encoder, with both names."""
-    if description.get("schema") != PathSchema.of(skb).sha256:
-        raise UsageError(
-            f"{folder}: trained for the schema of {description.get('skb')}; that of {skb.meta.name} is another"
-        )
-    if encoder is not None and description.get("encoder") != encoder.name:
-        raise UsageError(
-            f"{folder}: trained with the encoder {description.get('encoder')}; {skb.meta.name} has {encoder.name}"
-        )
-
-
-def matched_otherwise(trained: str, matching: str) -> str:
-    """What must be said where a planner meets nodes matched in another way than those it learned from; else nothing.
-
-    A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
-    nodes found by meaning, it has never learned that ``text`` may be right.
-    """
-    if not trained or trained == matching:
-        return ""
-    return f"The planner was trained with matching={trained}, and these nodes are matched by {matching}."
 
 
 Name = Literal["none", "in-context", "ranker", "seq2seq"]
@@ -193,13 +131,64 @@ class InContext:
     def _edges(self) -> list[dict[str, Any]]:
         shown = sorted(self._schema.edges, key=lambda edge: -edge.edges)[:MOST_EDGES]
         return [
-            {"source": one.source, "relation": one.relation, "target": one.target, "example": self._example(one)}
+            {
+                "source": one.source,
+                "relation": one.relation,
+                "target": one.target,
+                "example": example_edge(self._skb, *one[:3]),
+            }
             for one in shown
         ]
 
-    def _example(self, edge: Edge) -> tuple[str, ...]:
-        """The names of two nodes that the edge links."""
-        skb = self._skb
-        ranges = skb.type_range(edge.source), skb.type_range(edge.target)
-        found = skb.graph.sample(skb.relation_number(edge.relation), *ranges, 1)
-        return tuple(skb.nodes.label(node) for node in found[0]) if found else ()
+
+def open_planner(
+    name: str,
+    skb: SKB,
+    *,
+    trained: Path | None = None,
+    calls: Callable[[], ModelCalls] | None = None,
+    matching: str = "",
+) -> Planner:
+    """A planner of an open SKB.
+
+    Args:
+        name: One of NAMES.
+        skb: What is planned for.
+        trained: Folder of a trained ``ranker`` or ``seq2seq``.
+        calls: Opens the model that ``in-context`` asks.
+        matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
+
+    Raises:
+        UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
+        DataError: The trained planner is damaged.
+    """
+    if name == "none":
+        return NoPlanner()
+    if name not in NAMES:
+        raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
+    if name == "in-context":
+        if calls is None:
+            raise UsageError("the planner in-context needs a model")
+        return InContext(skb, calls())
+    if trained is None:
+        raise UsageError(f"the planner {name} must be trained first: kbnav train {name}")
+    notes = matching_notes(trained, matching)
+    if name == "ranker":
+        from kbnav.planning.ranker import Ranker
+
+        return Ranker.load(trained, skb, encoder_of(skb), notes)
+    from kbnav.planning.seq2seq import Seq2Seq
+
+    return Seq2Seq.load(trained, skb, notes)
+
+
+def matching_notes(folder: Path, matching: str) -> tuple[str, ...]:
+    """What must be said where a planner meets nodes matched in another way than those it learned from; else nothing.
+
+    A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
+    nodes found by meaning, it has never learned that ``text`` may be right. Raises as ``read_description`` does.
+    """
+    trained = read_description(folder).get("matching", "")
+    if not trained or not matching or trained == matching:
+        return ()
+    return (f"The planner was trained with matching={trained}, and these nodes are matched by {matching}.",)

@@ -24,7 +24,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
-from kbnav.planning.planners import describe, fits, read_description, write_description
+from kbnav.planning.training import describe, fits, read_description, write_description
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example
@@ -316,7 +316,13 @@ def path_vectors(paths: Sequence[RelationPath], encoder: Encoder) -> Vectors:
 
     It is shorter than 1 where hops differ, so that a hop too many lowers the cosine.
     """
-    words = {step: _step_words(*step) for path in paths for step in _steps(path)}
+    words = {
+        (source, hop, target): " ".join(
+            (source, hop.relation, target) if hop.way == "out" else (target, hop.relation, source)
+        ).replace("_", " ")
+        for path in paths
+        for source, hop, target in _steps(path)
+    }
     vectors = dict(zip(words, encoder.encode(list(words.values())), strict=True)) if words else {}
     width = next(iter(vectors.values())).shape[0] if vectors else encoder.encode(["text"]).shape[1]
     found = np.zeros((len(paths), width), np.float32)
@@ -328,8 +334,3 @@ def path_vectors(paths: Sequence[RelationPath], encoder: Encoder) -> Vectors:
 
 def _steps(path: RelationPath) -> list[tuple[str, Hop, str]]:
     return list(zip(path.types, path.hops, path.types[1:], strict=False))
-
-
-def _step_words(source: str, hop: Hop, target: str) -> str:
-    ends = (source, target) if hop.way == "out" else (target, source)
-    return f"{ends[0]} {hop.relation} {ends[1]}".replace("_", " ")

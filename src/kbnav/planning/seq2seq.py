@@ -38,8 +38,7 @@ from kbnav.planning.paths import (
     parse_paths,
     path_text,
 )
-from kbnav.planning.planners import describe, fits, read_description, write_description
-from kbnav.planning.training import PlannerOptions
+from kbnav.planning.training import PlannerOptions, describe, fits, read_description, write_description
 from kbnav.prompts import render
 from kbnav.settings.plugins import missing
 
@@ -122,7 +121,6 @@ def add_marks(model: Any, tokenizer: Any) -> list[int]:
 
 
 def _ends(model: Any) -> list[Any]:
-    """The layers with a row for each token: the output's is another where the two are not tied."""
     first, last = model.get_input_embeddings(), model.get_output_embeddings()
     tied = last is None or last.weight is first.weight
     return [first] if tied else [first, last]
@@ -367,8 +365,6 @@ def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
 
 @dataclass(frozen=True)
 class _Checkpoint:
-    """What is learned so far, bound to what it is learned from and how."""
-
     path: Path
     identity: str
 

@@ -126,7 +126,10 @@ def groups_by_model(
     numbers = [*range(1, len(patterns) + 1), 0]
     parts = [[one for one, to in zip(training, chosen, strict=False) if to == number] for number in numbers]
     held = [[one for one, to in zip(validation, chosen[len(training) :], strict=True) if to == n] for n in numbers]
-    found = _grouped([*patterns, "queries of no other pattern"], parts, held)
+    found = [
+        Group("", pattern, tuple(one.id for one in part), tuple(one.id for one in others))
+        for pattern, part, others in zip([*patterns, "queries of no other pattern"], parts, held, strict=True)
+    ]
     return merged(found, training, validation, smallest=smallest)
 
 
@@ -160,7 +163,7 @@ def merged(
     texts = {one.id: one.text for one in (*training, *validation)}
     found = [group for group in groups if group.training or group.validation]
     while len(found) > 1:
-        least = min(found, key=lambda group: (len(group.validation), len(group.training), group.id))
+        least = min(found, key=lambda group: (len(group.validation), len(group.training)))
         if len(least.validation) >= smallest and least.training:
             break
         others = [group for group in found if group is not least]
@@ -176,12 +179,3 @@ def merged(
         )
         found = [joined if group is near else group for group in others]
     return [replace(group, id=f"g{number}") for number, group in enumerate(found, 1)]
-
-
-def _grouped(
-    patterns: Sequence[str], parts: Sequence[Sequence[TrainingQuery]], held: Sequence[Sequence[TrainingQuery]]
-) -> list[Group]:
-    return [
-        Group(f"g{number}", pattern, tuple(one.id for one in part), tuple(one.id for one in others))
-        for number, (pattern, part, others) in enumerate(zip(patterns, parts, held, strict=True), 1)
-    ]

@@ -130,11 +130,12 @@ class Outcome:
 
 
 def _parsed(source: str) -> ast.Module:
-    """The source's syntax tree. Raises BadProgram."""
     if len(source) > MOST_CHARACTERS:
         raise BadProgram([Problem(f"the program has {len(source)} characters, {MOST_CHARACTERS} are allowed")])
-    if not _is_unicode(source):
-        raise BadProgram([Problem("the program has characters that are no Unicode")])
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise BadProgram([Problem("the program has characters that are no Unicode")]) from error
     if _depth(source) > _NESTED:
         raise BadProgram([Problem(f"brackets or operators are nested more than {_NESTED} deep")])
     try:
@@ -145,13 +146,6 @@ def _parsed(source: str) -> ast.Module:
         raise BadProgram([Problem(f"SyntaxError: {error.msg}", error.lineno or 0)]) from error
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:  # zero bytes; too deep for the parser
         raise BadProgram([Problem(f"cannot be read: {str(error) or type(error).__name__}")]) from error
-
-
-def _is_unicode(source: str) -> bool:
-    try:
-        return bool(source.encode()) or not source
-    except UnicodeEncodeError:
-        return False
 
 
 def _depth(source: str) -> int:
@@ -182,7 +176,6 @@ def _entry(tree: ast.Module) -> tuple[ast.FunctionDef | None, list[Problem]]:
 
 
 def _parameters(tree: ast.Module) -> tuple[dict[str, Parameter], list[Problem]]:
-    """``PARAMETERS`` as it is written, a dict of literals; empty where there is none."""
     for node in tree.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -198,17 +191,17 @@ def _parameters(tree: ast.Module) -> tuple[dict[str, Parameter], list[Problem]]:
             return {}, [
                 Problem("PARAMETERS must be a dict of names with plain numbers, strings or booleans", node.lineno)
             ]
-        bad = [name for name, one in value.items() if not _is_parameter(one)]
+        bad = [
+            name
+            for name, one in value.items()
+            if not isinstance(one, bool | int | str | float) or (isinstance(one, float) and not math.isfinite(one))
+        ]
         if bad:
             return {}, [
                 Problem(f"the parameter {bad[0]!r} must be a finite number, a string or a boolean", node.lineno)
             ]
         return value, []
     return {}, []
-
-
-def _is_parameter(value: object) -> bool:
-    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _signature(entry: ast.FunctionDef, parameters: Mapping[str, Parameter]) -> list[Problem]:
@@ -230,7 +223,6 @@ def _signature(entry: ast.FunctionDef, parameters: Mapping[str, Parameter]) -> l
 
 
 def _debugger_calls(tree: ast.Module) -> Iterator[Problem]:
-    """Calls that would wait for a person."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _DEBUGGERS:
             yield Problem(f"{node.func.id}() waits for a person; use debug(…)", node.lineno)

@@ -28,8 +28,6 @@ from kbnav.settings.plugins import needs
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-CHECKS = "type check"
-"""What ``Sandbox.check`` looks at."""
 LANGUAGE = (
     "It runs in a small interpreter of Python: no files, no network, no numpy, no `yield`; `re`, `math`, `json`, "
     "`collections`, `itertools`, `functools` and `datetime` can be imported. Names and types are checked before "
@@ -172,7 +170,6 @@ class Sandbox:
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
     def _value(self, program: Program, candidates: Sequence[str], calls: Calls, api: Api) -> Any:
-        """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, OutOfTime, StopRun."""
         arguments = "_query, _candidates" if program.entry == "score" else "_query"
         code = f"{program.source}\n{program.entry}({arguments}, **_parameters)\n"
         given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(program.parameters)}
@@ -212,7 +209,6 @@ class Sandbox:
         return state.output
 
     def _resumption(self, paused: monty.SyncSnapshot, calls: Calls) -> Turn:
-        """What goes on with a program, once it has what it asks for. Raises OutOfCalls and StopRun."""
         if isinstance(paused, self._monty.NameLookupSnapshot):
             known = not paused.object_id and calls.has(paused.variable_name)
             return partial(paused.resume, value=_placeholder(paused.variable_name)) if known else paused.resume
@@ -250,7 +246,6 @@ class Sandbox:
         )
 
     def _failure(self, error: monty.MontyError, program: Program) -> Failure:
-        """Why a run ended, with the innermost line of the program's own."""
         if isinstance(error, self._monty.MontyCrashedError):
             return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
         name, said = type(error.exception()).__name__, str(error).strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
@@ -107,11 +107,6 @@ class TrialRunner:
 def means(trials: Sequence[Trial]) -> dict[str, float]:
     """Each metric over all queries, rounded to six digits; 0 without any."""
     return {name: round(fmean(one.metrics[name] for one in trials), 6) if trials else 0.0 for name in STARK_METRICS}
-
-
-def total_usage(trials: Sequence[Trial]) -> Usage:
-    """What the programs' own calls of a model cost."""
-    return sum((one.usage for one in trials), Usage())
 
 
 SIGNIFICANCE = 0.1
@@ -309,11 +304,6 @@ class History:
             if step.action == "anew":
                 break
         return ""
-
-
-def total_cost(steps: Iterable[Step]) -> float:
-    """US dollars of some steps."""
-    return sum(step.cost for step in steps)
 
 
 def curve(steps: Sequence[Step], first: float) -> list[tuple[int, float | None, float]]:

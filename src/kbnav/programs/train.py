@@ -36,14 +36,11 @@ from kbnav.programs.steps import (
     compare,
     means,
     scores_of,
-    total_cost,
-    total_usage,
 )
 from kbnav.programs.writer import (
     Brief,
     ContrastText,
     ModelWriter,
-    Writer,
     debug_of_worst,
     describe_setting,
     describe_trial,
@@ -97,14 +94,6 @@ class ProgramsOptions(Options):
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Of the writer's model and of the one that programs ask; None: free, or not known."""
-
-    writer: Price | None = None
-    api: Price | None = None
-
-
-@dataclass(frozen=True)
 class TrainingContext:
     """What the steps of a group are taken with.
 
@@ -114,11 +103,14 @@ class TrainingContext:
     """
 
     bench: TrialRunner
-    writer: Writer
+    writer: ModelWriter
     check: Callable[[Program], Sequence[Problem]]
     label: Callable[[str], str]
     named: Callable[[str], Sequence[str]]
-    prices: Prices = Prices()
+    price: Price | None = None
+    """Of the writer's model; None: free, or not known."""
+    api_price: Price | None = None
+    """Of the model that programs ask."""
     spent: Callable[[], float] = lambda: 0.0
     elapsed: Callable[[], float] = lambda: 0.0
     stopped: Callable[[], object] = lambda: False
@@ -210,7 +202,6 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
 
 
 def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: TrainingContext, trace: Trace) -> str:
-    """The writer's, without the names of the examples."""
     contrast = split(trials)
     shown = ContrastText(
         [describe_trial(one, context.label) for one in contrast.well],
@@ -223,7 +214,6 @@ def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: Trainin
 
 
 def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQuery]:
-    """The queries of a step: parts of one shuffled round after another, so that each query has its turn."""
     order = list(task.training)
     random.Random(f"{options.seed}:{task.id}:batches").shuffle(order)
     size = min(options.batch, len(order))
@@ -232,8 +222,8 @@ def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQu
 
 
 def _with_cost(step: Step, trace: Trace, trials: Sequence[Trial], context: TrainingContext, began: float) -> Step:
-    api = total_usage(trials)
-    cost = (cost_of(trace.usage, context.prices.writer) or 0.0) + (cost_of(api, context.prices.api) or 0.0)
+    api = sum((one.usage for one in trials), Usage())
+    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api, context.api_price) or 0.0)
     return replace(
         step,
         usage=trace.usage,
@@ -292,9 +282,11 @@ def train(
     """
     check_questions(order)
     _begin(folder, order)
-    grouped = _groups(folder, find_groups)
+    if not (folder / GROUPS).exists():
+        write_whole(folder / GROUPS, json.dumps(asdict(find_groups()), ensure_ascii=False, indent=1) + "\n")
+    grouped = read_groups(folder)
     histories = {group.id: History(read_steps(folder, group)) for group in grouped.groups}
-    spent = {group: total_cost(history.steps) for group, history in histories.items()}
+    spent = {group: sum(step.cost for step in history.steps) for group, history in histories.items()}
     began = time.monotonic()
     context = replace(
         context, spent=lambda: grouped.cost + sum(spent.values()), elapsed=lambda: time.monotonic() - began
@@ -351,7 +343,6 @@ def check_questions(order: Order) -> None:
 
 
 def _begin(folder: Path, order: Order) -> None:
-    """Write what is trained, or check that it is the same."""
     now = {
         "skb": order.skb,
         "options": order.options.model_dump(mode="json", exclude=set(_FREE)),
@@ -374,13 +365,6 @@ def _begin(folder: Path, order: Order) -> None:
     changed = [name for name, value in json.loads(text).items() if before.get(name) != value]
     if changed:
         raise UsageError(f"{folder} holds a training with another {', '.join(changed)}; choose another folder")
-
-
-def _groups(folder: Path, find: Callable[[], GroupsFound]) -> GroupsFound:
-    if not (folder / GROUPS).exists():
-        text = json.dumps(asdict(find()), ensure_ascii=False, indent=1)
-        write_whole(folder / GROUPS, text + "\n")
-    return read_groups(folder)
 
 
 def _journal(folder: Path, group: Group) -> Path:
@@ -464,7 +448,7 @@ def train_programs(
     if settings.model == OFFLINE:
         raise UsageError("kbnav train programs needs a model, which writes them: --model NAME")
     calls, parts = open_calls(settings), open_parts(kb, settings, api_model=options.api_model)
-    prices = Prices(price_of(settings, settings.model), price_of(settings, options.api_model))
+    price = price_of(settings, settings.model)
     order = Order(
         kb.name,
         training,
@@ -488,7 +472,7 @@ def train_programs(
             smallest=options.smallest,
             seed=options.seed,
         )
-        return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, prices.writer) or 0.0)
+        return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, price) or 0.0)
 
     with Sandbox() as sandbox:
         context = TrainingContext(
@@ -500,7 +484,8 @@ def train_programs(
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
-            prices=prices,
+            price=price,
+            api_price=price_of(settings, options.api_model),
             stopped=stopped,
         )
         return train(order, folder, context, find_groups, listener=listener)

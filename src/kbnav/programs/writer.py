@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol
 
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.models.calls import ModelCalls
+from kbnav.planning.paths import example_edge
 from kbnav.programs.api import Api
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import BadProgram, Problem, Program
@@ -82,7 +81,6 @@ def found_share(trial: Trial) -> float:
 
 
 def _is_whole(trial: Trial) -> bool:
-    """Whether no wrong node stands above a right one, as far as is looked."""
     wanted = range(1, min(FOUND_AMONG, len(trial.ranks)) + 1)
     return set(wanted) <= set(trial.ranks.values())
 
@@ -178,23 +176,6 @@ class Brief:
     """What was written at this step already."""
 
 
-class Writer(Protocol):
-    """Writes programs. The same brief gives the same program, so that a step that was killed can be taken again."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    def write(self, brief: Brief, trace: Trace) -> str:
-        """The source of the next step's program. Raises as the model's calls do."""
-        ...
-
-    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
-        """General instructions from what went well and badly, from which names are then taken out; empty for none."""
-        ...
-
-
 @dataclass(frozen=True)
 class ContrastText:
     """The two sides of a contrast as text, the means over the batch, and all its trials."""
@@ -230,13 +211,8 @@ class ModelWriter:
     def __init__(self, calls: ModelCalls, setting: Setting) -> None:
         self._calls, self._setting = calls, setting
 
-    @property
-    def name(self) -> str:
-        """See ``Writer``."""
-        return self._calls.name
-
     def write(self, brief: Brief, trace: Trace) -> str:
-        """See ``Writer``."""
+        """The source of the next step's program; the same brief gives the same one. Raises as the model's calls do."""
         history, anew = brief.history, brief.action == "anew"
         instruction = "" if anew else history.pending
         lessons = history.lessons()
@@ -256,7 +232,7 @@ class ModelWriter:
         return program_in(self._calls.ask(prompt, trace, purpose=brief.action))
 
     def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
-        """See ``Writer``. Where every query went as well as it can, there is nothing to ask."""
+        """General instructions from what went well and badly; empty where every query went as well as it can."""
         if shown.metrics.get("mrr") == 1:
             return ""
         prompt = render(
@@ -284,7 +260,7 @@ REPAIRS = 3
 
 
 def write_program(
-    brief: Brief, writer: Writer, check: Callable[[Program], Sequence[Problem]], trace: Trace
+    brief: Brief, writer: ModelWriter, check: Callable[[Program], Sequence[Problem]], trace: Trace
 ) -> tuple[str, Program | None, tuple[Rejected, ...]]:
     """What was written, its program, and what was rejected before it; no program: that was rejected too.
 
@@ -324,8 +300,6 @@ def example_queries(queries: Sequence[TrainingQuery], seed: str, *, most: int = 
 
 _TUPLES = 80
 """Relations that the writer is told of."""
-_LOOKED_AT = 200
-"""Nodes of a type among which an example of a relation is looked for."""
 _LABEL = 60
 """Characters of a name in an example."""
 
@@ -344,23 +318,10 @@ def describe_setting(kb: SkbKB, api: Api) -> Setting:
 
 
 def _relations(kb: SkbKB) -> Iterator[str]:
-    """A line for each kind of edge, with an edge of it by names, those with most edges first."""
     tuples = sorted(kb.skb.meta.tuples, key=lambda one: -one.count)
     for one in tuples[:_TUPLES]:
-        found = _example(kb, one)
-        such = f", as {found[0]} --> {found[1]}" if found else ""
+        found = [name[:_LABEL] for name in example_edge(kb.skb, one.source, one.relation, one.target)]
+        such = f", as {' --> '.join(found)}" if found else ""
         yield f"- {one.source} --{kb.relations.display(one.relation)}--> {one.target} ({one.count:,}){such}"
     if len(tuples) > _TUPLES:
         yield f"- and {len(tuples) - _TUPLES} more, each with fewer edges"
-
-
-def _example(kb: SkbKB, one: TypeTuple) -> tuple[str, str] | None:
-    """The names of two nodes with such an edge; None where none is among the first nodes of the type."""
-    skb = kb.skb
-    relation = skb.relation_number(one.relation)
-    first, end = skb.type_range(one.source)
-    for node in range(first, min(end, first + _LOOKED_AT)):
-        for other in skb.graph.neighbors(node, relation, "out").tolist():
-            if skb.type_name(other) == one.target:
-                return skb.nodes.label(node)[:_LABEL], skb.nodes.label(other)[:_LABEL]
-    return None

@@ -54,7 +54,6 @@ _SAMPLED = 64
 _FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", re.DOTALL)
 """A reply that is one fence of code, with a line at most before it."""
 _LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
 _NO_NAME = re.compile(r"\W*(?:none|null|n/a|no\b.*\bentit(?:y|ies)\b.*)\W*", re.IGNORECASE | re.DOTALL)
 """What stands in the place of a name where there is none."""
 _OPENING = re.compile(r"[\[{]")
@@ -203,7 +202,6 @@ class RAR(HyDE):
         return self._write("document", query, trace, documents=self._first([query], trace))
 
     def _first(self, texts: list[str], trace: Trace) -> list[str]:
-        """The documents that the texts find first, each once."""
         ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
         return [document_line(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
 
@@ -231,17 +229,13 @@ class AGR(RAR):
         drafts = self._write("again", query, trace, analysis=analysis, documents=found) or drafts
         if not drafts or self._options.samples == 1:
             return drafts
-        refined = self._ask("refine", query, trace, analysis=analysis, documents=_one_line_each(drafts))
+        lines = list(dict.fromkeys(" ".join(draft.split()) for draft in drafts))
+        refined = self._ask("refine", query, trace, analysis=analysis, documents=lines)
         return [refined] if refined else drafts
 
     def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:
         prompt = render(f"agr/{step}.md", query=query, **values)
         return document(self._calls.ask(prompt, trace, purpose=step, needed=False))
-
-
-def _one_line_each(drafts: list[str]) -> list[str]:
-    """Drafts in a line each, as documents are shown; equal ones once."""
-    return list(dict.fromkeys(" ".join(draft.split()) for draft in drafts))
 
 
 def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
@@ -314,20 +308,16 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
     """The entities in a reply, each once, in its order.
 
     Asked for is a JSON list of ``{type: {field: value}}``. Read as well are one object of all types, a list of
-    documents under a type, objects one after the other, plain names in a JSON list, and a list of lines
-    ``- type: name``. Nothing is made of prose, of thoughts, or of names that say that there is none.
+    documents under a type, objects one after the other, and plain names in a JSON list. Nothing is made of prose, of
+    thoughts, or of names that say that there is none.
     """
-    said = without_thought(reply)
     known = {normalise(kind): kind for kind in kinds}
-    found = [entity for value in _values(said) for entity in _entities(value, "", known)]
-    if not found:
-        found = [entity for line in _ITEM.findall(said) for entity in _line(line, known)]
+    found = [entity for value in _values(without_thought(reply)) for entity in _entities(value, "", known)]
     named = [entity for entity in reversed(found) if not _NO_NAME.fullmatch(entity.name)]
     return list({(entity.kind, normalise(entity.name)): entity for entity in named}.values())[::-1]
 
 
 def _values(reply: str) -> Iterator[Any]:
-    """Every JSON list or object in a text, not those inside of another."""
     place = 0
     while match := _OPENING.search(reply, place):
         try:
@@ -339,7 +329,6 @@ def _values(reply: str) -> Iterator[Any]:
 
 
 def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -> Iterator[Entity]:
-    """What one value names: a name, a document, a list of either, or an object of these by their types."""
     if depth > _DEEPEST:
         return
     if isinstance(value, str) and value.strip():
@@ -376,13 +365,6 @@ def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], de
         yield Entity(kind, name, "\n".join(part for part in (name, rest) if part))
     else:
         yield from _entities([inner for inner in words.values() if not isinstance(inner, str)], kind, known, depth + 1)
-
-
-def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:
-    """A line of a list, ``type: name``; without a known type it may as well be prose."""
-    head, _, name = (part.strip(" \t*_`\"'“”") for part in line.partition(":"))
-    if name and normalise(head) in known:
-        yield Entity(known[normalise(head)], name, name)
 
 
 def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> Retriever:

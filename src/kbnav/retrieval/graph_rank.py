@@ -18,7 +18,6 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kbnav.answers.tables import Ranking
-from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
@@ -27,7 +26,7 @@ from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 
@@ -61,8 +60,6 @@ class GraphRankOptions(RetrievalOptions):
 
 
 class _NamePaths(NamedTuple):
-    """The paths followed from one name, the best first, and how sure it is that it is one."""
-
     paths: Sequence[Path]
     weight: float
 
@@ -70,23 +67,6 @@ class _NamePaths(NamedTuple):
     def score(self) -> float:
         """That of the best path."""
         return self.paths[0].score
-
-
-class _TextQuery(NamedTuple):
-    """A text, the indexes that are asked with it, and its vector where it has been encoded."""
-
-    text: str
-    words: TextIndex | None
-    vectors: VectorSearch | None
-    vector: Vectors | None = None
-
-    def near(self, depth: int, ranges: list[tuple[int, int]] | None, among: list[int] | None) -> Hits:
-        """The nodes nearest in meaning, none without vectors; the text is encoded now if it has not been."""
-        if self.vectors is None:
-            return []
-        if self.vector is None:
-            return self.vectors.search(self.text, limit=depth, ranges=ranges, among=among)
-        return self.vectors.nearest(self.vector, limit=depth, ranges=ranges, among=among)
 
 
 class GraphRank:
@@ -107,10 +87,12 @@ class GraphRank:
         trace = trace or Trace()
         depth = max(k, _DEPTH)
         reading, followed, rest = self._read(query, trace)
-        rest_asked, asked = self._asked(rest if followed else "", query)
-        scores = self._reached(followed, rest_asked, depth, trace)
+        scores = self._reached(followed, rest if followed else "", depth, trace)
         with trace.step("describe", query=query) as seen:
-            whole = self._fitting(asked, depth, ranges=self._ranges_for(reading))
+            words = self._skb.relational_text or self._skb.text
+            vectors = self._skb.relational_vectors or self._skb.vectors
+            ranges = self._ranges or ([self._skb.type_range(reading.asked)] if reading.asked else None)
+            whole = self._fitting(query, words, vectors, depth, ranges=ranges)
             seen.text = hits_text(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
         for node, score in whole.items():
             scores[node] = scores.get(node, 0.0) + self._options.query_weight * score
@@ -118,11 +100,16 @@ class GraphRank:
         return as_ranking(self._skb, hits)
 
     def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_NamePaths], str]:
-        """The query read, the paths to follow from its names, and what it says besides of a node that answers it."""
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
-            sure = [one for one in mentions if _is_sure(query, reading, one)]
+            # Written as names are: in quotes, or not all in small letters.
+            starts = [reading.tokens[one.first].start for one in mentions]
+            sure = [
+                one
+                for start, one in zip(starts, mentions, strict=True)
+                if query[start - 1 : start] in _QUOTES or not in_small_letters(one.text)
+            ]
             longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[:_MENTIONS]
             again = [reading.afterthought] if reading.afterthought else []
             followed = [
@@ -146,20 +133,22 @@ class GraphRank:
             for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
         ]
         # Where the words decide nothing, a short path by a common relation is the likelier one.
-        return sorted(paths, key=lambda path: (-path.score, len(path.steps), -self._edges(path)))[:_PATHS]
+        return sorted(
+            paths,
+            key=lambda path: (-path.score, len(path.steps), -min(self._counts[step.relation] for step in path.steps)),
+        )[:_PATHS]
 
-    def _edges(self, path: Path) -> int:
-        return min(self._counts[step.relation] for step in path.steps)
-
-    def _reached(self, followed: Sequence[_NamePaths], rest: _TextQuery, depth: int, trace: Trace) -> dict[int, float]:
-        """The best nodes at the paths' ends, with their scores."""
-        with trace.step("follow", text=rest.text) as seen:
+    def _reached(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
+        with trace.step("follow", text=rest) as seen:
             reached = self._followed(followed)
-            nodes = self._allowed(np.flatnonzero(reached))
+            nodes = np.flatnonzero(reached)
+            if self._ranges is not None:
+                nodes = nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
             nodes = nodes[np.argsort(-reached[nodes], kind="stable")][:_REACHED]
             scores = dict(zip(nodes.tolist(), reached[nodes].tolist(), strict=True))
-            if rest.text and scores:
-                for node, score in self._fitting(rest, depth, among=list(scores)).items():
+            if rest and scores:
+                found = self._fitting(rest, self._skb.text, self._skb.vectors, depth, among=list(scores))
+                for node, score in found.items():
                     scores[node] += self._options.text_weight * score
             best = sorted(scores.items(), key=lambda pair: -pair[1])[:depth]
             seen.text, seen.nodes = hits_text(self._skb, best), [self._skb.id(node) for node, _ in best]
@@ -183,61 +172,29 @@ class GraphRank:
     def _hop(self, step: Step) -> Hop:
         return Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
 
-    def _allowed(self, nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        if self._ranges is None:
-            return nodes
-        inside = np.zeros(len(nodes), dtype=bool)
-        for first, end in self._ranges:
-            inside |= (nodes >= first) & (nodes < end)
-        return nodes[inside]
-
-    def _asked(self, rest: str, query: str) -> tuple[_TextQuery, _TextQuery]:
-        """What is asked of documents, and of those with relations where there are some; encoded together if it can be.
-
-        A batch of two texts takes an encoder little longer than one.
-        """
-        skb = self._skb
-        of_rest = _TextQuery(rest, skb.text, skb.vectors)
-        of_query = _TextQuery(query, skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
-        if of_rest.vectors is None or of_query.vectors is None or not of_rest.vectors.count:
-            return of_rest, of_query
-        if of_rest.vectors.encoder_name != of_query.vectors.encoder_name:
-            return of_rest, of_query
-        vectors = encode_queries(of_rest.vectors.encoder, [query, rest] if rest else [query])
-        return of_rest._replace(vector=vectors[-1]), of_query._replace(vector=vectors[0])
-
     def _fitting(
         self,
-        asked: _TextQuery,
+        text: str,
+        words: TextIndex | None,
+        vectors: VectorSearch | None,
         depth: int,
         *,
         ranges: list[tuple[int, int]] | None = None,
         among: list[int] | None = None,
     ) -> dict[int, float]:
         """How well documents fit a text, from 0 to 1, by BM25 and by vectors, weighed as ``SkbKB`` does."""
-        found: list[tuple[Hits, float]] = []
-        if asked.words is not None:
-            found.append((asked.words.search(asked.text, limit=depth, ranges=ranges, among=among), 1.0))
-        if asked.vectors is not None:
-            found.append((asked.near(depth, ranges, among), LSA_WEIGHT if self._skb.meta.encoder == LSA else WEIGHT))
-        return dict(
-            relative_score_fusion([hits for hits, _ in found], weights=[weight for _, weight in found], depth=depth)
-        )
-
-    def _ranges_for(self, reading: Reading) -> list[tuple[int, int]] | None:
-        """The candidates, or else the nodes of the type that is asked for."""
-        return self._ranges or ([self._skb.type_range(reading.asked)] if reading.asked else None)
+        weight = LSA_WEIGHT if self._skb.meta.encoder == LSA else WEIGHT
+        found = [
+            (index.search(text, limit=depth, ranges=ranges, among=among), by)
+            for index, by in ((words, 1.0), (vectors, weight))
+            if index is not None
+        ]
+        return dict(relative_score_fusion([hits for hits, _ in found], weights=[by for _, by in found], depth=depth))
 
     def _said(self, path: Path) -> str:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
         return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
-
-
-def _is_sure(query: str, reading: Reading, mention: Mention) -> bool:
-    """Whether a name is written as names are: in quotes, or not all in small letters."""
-    start = reading.tokens[mention.first].start
-    return query[start - 1 : start] in _QUOTES or not in_small_letters(mention.text)
 
 
 def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001

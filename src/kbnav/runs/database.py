@@ -35,9 +35,9 @@ def execute(connection: Connection[Any], statement: str, values: Sequence[object
 
 
 @contextmanager
-def open_postgres(url: str, setting: str = "web.database") -> Iterator[ConnectionPool[Any]]:
-    """Connections to a PostgreSQL database, each in autocommit mode; ``setting`` names it. Raises UsageError."""
-    with needs("postgres", setting):
+def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
+    """Connections to a PostgreSQL database, each in autocommit mode. Raises UsageError."""
+    with needs("postgres", "the setting database"):
         from psycopg import Error
         from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -47,7 +47,7 @@ def open_postgres(url: str, setting: str = "web.database") -> Iterator[Connectio
         )
         pool.open(wait=True, timeout=15)
     except (Error, PoolTimeout) as error:  # its text may hold the URL, and that the password
-        raise UsageError(f"cannot reach the database of {setting}: {type(error).__name__}") from error
+        raise UsageError(f"cannot reach the database: {type(error).__name__}") from error
     with pool:
         yield pool
 
@@ -153,14 +153,14 @@ class PostgresTables:
         try:
             yield
         except (Error, PoolTimeout) as error:  # its text may hold the address, and that the password
-            raise UsageError(f"cannot keep {self._holds} in the database of shared: {type(error).__name__}") from error
+            raise UsageError(f"cannot keep {self._holds} in the database: {type(error).__name__}") from error
 
 
 @cache
 def _pool(url: str) -> ConnectionPool[Any]:
     pools = ExitStack()
     atexit.register(pools.close)
-    return pools.enter_context(open_postgres(url, "shared"))
+    return pools.enter_context(open_postgres(url))
 
 
 def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:

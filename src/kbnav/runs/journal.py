@@ -102,7 +102,7 @@ class Journal:
 def json_line(value: Any) -> bytes:
     """A dataclass as one line of JSON."""
     kind: Any = type(value)
-    return bytes(_adapter(kind).dump_json(value)) + b"\n"
+    return bytes(adapter(kind).dump_json(value)) + b"\n"
 
 
 @contextmanager
@@ -127,16 +127,13 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 def read_journal(path: Path, kind: Any) -> list[Any]:
     """The records of a journal, dataclasses of ``kind``; it may be being written. Raises UsageError, DataError."""
-    records = []
-    for number, line in enumerate(whole_lines(path), 1):
-        records.append(read_record(line, kind, f"{path}: record {number}"))
-    return records
+    return [read_record(line, kind, f"{path}: record {number}") for number, line in enumerate(whole_lines(path), 1)]
 
 
 def read_record(line: bytes, kind: Any, name: str) -> Any:
     """One record, a dataclass of ``kind``; ``name`` says which. Raises DataError."""
     try:
-        return _adapter(kind).validate_json(line)
+        return adapter(kind).validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -196,7 +193,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes a class as JSON."""
     return TypeAdapter(kind)
 
 

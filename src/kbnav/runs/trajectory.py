@@ -18,12 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field
 
 from kbnav.answers.question import in_kb
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
-from kbnav.errors import DataError, StopRun, UsageError
-from kbnav.runs.journal import private_file, read_file
+from kbnav.errors import StopRun, UsageError
+from kbnav.runs.journal import adapter, private_file, read_file, read_record
 
 Kind = Literal[
     "truth",
@@ -143,7 +143,8 @@ class Call:
 
         A call that could not be run is not the same as its corrected version.
         """
-        parts = [self.tool, _normalised(self.arguments), bool(self.problem)]
+        normalised = _mapped(self.arguments, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
+        parts = [self.tool, normalised, bool(self.problem)]
         return json.dumps(parts, sort_keys=True, ensure_ascii=False)
 
     @property
@@ -161,10 +162,6 @@ class Call:
             self.turn,
             encodable(self.problem),
         )
-
-
-def _normalised(value: Any) -> Any:
-    return _mapped(value, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -285,11 +282,8 @@ class Outcome:
 
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
-        return replace(self, note=_and(self.note, note), error=_and(self.error, error))
-
-
-def _and(text: str, more: str) -> str:
-    return " ".join(filter(None, (text, more)))
+        notes, errors = filter(None, (self.note, note)), filter(None, (self.error, error))
+        return replace(self, note=" ".join(notes), error=" ".join(errors))
 
 
 @dataclass(frozen=True)
@@ -355,13 +349,9 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
 
 
-def versions() -> dict[str, str]:
-    """Versions of what a run depends on."""
-    return dict(_versions())
-
-
 @cache
-def _versions() -> Mapping[str, str]:
+def versions() -> Mapping[str, str]:
+    """Versions of what a run depends on."""
     packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
@@ -384,15 +374,10 @@ CHECKPOINTED = (
 """The only classes that a chat's checkpoints may be read back into."""
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def to_json(value: Any) -> str:
     """Any of this module's records as indented JSON."""
     kind: Any = type(value)
-    return _adapter(kind).dump_json(value, indent=1).decode()
+    return adapter(kind).dump_json(value, indent=1).decode()
 
 
 def save_run(run: Run, folder: Path) -> Path:
@@ -419,12 +404,7 @@ def load_run(path: Path) -> Run:
 
 def parse_run(document: bytes, name: str) -> Run:
     """A run of its JSON; ``name`` says which. Raises DataError where it is none."""
-    try:
-        run: Run = _adapter(Run).validate_json(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{name} is not a saved run: {where + ': ' if where else ''}{first['msg']}") from error
+    run: Run = read_record(document, Run, f"{name} is not a saved run")
     return run
 
 

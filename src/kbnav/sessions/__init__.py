@@ -1,1 +1,1 @@
-"""Questions and chats put to an agent, and what comes of a run: evidence, citation, other meanings of a name."""
+"""Questions and chats put to an agent, and what comes of a run: evidence, citation."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbnav.agents.common.answering import looked_at
 from kbnav.answers.tables import AnswerTable, node_term
@@ -83,11 +83,6 @@ def _generated(fact: Fact) -> Evidence:
     return Evidence(node_term(source), relation, node_term(target), source="generated")
 
 
-def version_of(run: Run) -> str:
-    """The version of kbnav that answered; empty where the run does not say."""
-    return run.versions.get("kbnav", "")
-
-
 def asked_with(run: Run) -> str:
     """What answered: the system and its model."""
     return f"{run.system}, {'rules without a language model' if run.model == OFFLINE else run.model}"
@@ -100,12 +95,8 @@ def knowledge_base(run: Run) -> str:
         return f"{name}, a copy of a part of Wikidata made {str(mirror.get('built', ''))[:10]}"
     if state.get("kind") == "skb":
         return f"{state.get('name', name)}, {state.get('nodes', 0):,} nodes and {state.get('edges', 0):,} edges"
-    endpoint = _endpoint(state)
+    endpoint = str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")
     return f"{name} ({endpoint})" if endpoint and endpoint != name else name
-
-
-def _endpoint(state: Mapping[str, Any]) -> str:
-    return str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")
 
 
 def link_of(run: Run, query_page: str = "") -> str:
@@ -118,7 +109,7 @@ def citation(run: Run, query_page: str = "") -> str:
     """The citation as text."""
     query = " ".join(run.outcome.query.split())
     parts = [
-        f"“{run.question}” Answer by kbnav {version_of(run)} ({asked_with(run)}), {run.started[:10]},",
+        f"“{run.question}” Answer by kbnav {run.versions.get('kbnav', '')} ({asked_with(run)}), {run.started[:10]},",
         f"of {knowledge_base(run)}.",
         f"Query: {query}" if query else "",
         link_of(run, query_page),

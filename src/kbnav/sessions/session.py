@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.types import StateSnapshot
-    from psycopg_pool import ConnectionPool
 
 Listener = Callable[[Event], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -52,9 +51,8 @@ def ask(
     Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before. An answer whose
     run cannot be saved is given all the same; ``outcome.error`` then names the file.
     """
-    return _saved(
-        attempt(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config), agent
-    )
+    asked = attempt(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
+    return _saved(asked, agent)
 
 
 def attempt(
@@ -187,16 +185,13 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
-        question = checked_question(question)
-        return _saved(self._go(question, self.history, on_event, cancellation), self._agent)
+        return _saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent)
 
     def resume(self, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
-        snapshot = self._graph.get_state(self._config)
-        question = _unfinished(snapshot)
-        if question is None:
+        if self.unfinished is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
-        return _saved(self._go(question, snapshot.values["history"], on_event, cancellation, resumed=True), self._agent)
+        return self.ask(self.unfinished, on_event=on_event, cancellation=cancellation)
 
     def attempt(
         self,
@@ -206,30 +201,19 @@ class Chat:
         on_event: Listener | None = None,
         cancellation: Cancellation | None = None,
     ) -> Attempt:
-        """As ``ask``, but no run is saved, a failure is given back beside the run, and an unfinished question resumed.
+        """As ``ask``, but no run is saved, and a failure is given back. An unfinished question is resumed.
 
         ``again``: whoever asked it before was killed. If it had ended even so, it is not in the history twice.
         """
-        question, snapshot = checked_question(question), self._graph.get_state(self._config)
-        if _unfinished(snapshot) == question:
-            return self._go(question, snapshot.values["history"], on_event, cancellation, resumed=True)
-        history = turns_of(snapshot.values)
-        if again and history and history[-1].question == question:
-            history.pop()
-        return self._go(question, history, on_event, cancellation)
-
-    def _go(
-        self,
-        question: str,
-        history: Sequence[Turn],
-        on_event: Listener | None,
-        cancellation: Cancellation | None,
-        *,
-        resumed: bool = False,
-    ) -> Attempt:
-        agent = self._agent
+        agent, question = self._agent, checked_question(question)
+        snapshot = self._graph.get_state(self._config)
         context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
-        state = None if resumed else start(question, history, agent.settings.budget)
+        state = None
+        if _unfinished(snapshot) != question:
+            history = turns_of(snapshot.values)
+            if again and history and history[-1].question == question:
+                history.pop()
+            state = start(question, history, agent.settings.budget)
         return _run(agent, self._graph, state, context, self._config, on_event)
 
 
@@ -248,13 +232,6 @@ def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
         raise UsageError(f"{path}: cannot keep chat sessions here ({error.strerror}); set KBNAV_HOME") from error
     with closing(Sessions(path, serializer())) as sessions:
         yield sessions
-
-
-def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
-    """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
-    from kbnav.sessions.checkpoints import shared_sessions
-
-    return shared_sessions(pool, serializer())
 
 
 def serializer() -> SerializerProtocol:

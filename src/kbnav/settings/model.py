@@ -82,14 +82,8 @@ class SparqlSource(Strict):
     """File of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
     labels: tuple[str, ...] = ()
     """IRIs of predicates of labels, before those that are looked for anyway."""
-    services: tuple[str, ...] = ()
-    """IRIs that SERVICE may name."""
-    user_variable: str = ""
-    """Environment variable that holds the user's name, for endpoints that ask for one."""
-    password_variable: str = ""
-    """Environment variable that holds the password."""
-    token_variable: str = ""
-    """Environment variable that holds a bearer token."""
+    credentials_variable: str = ""
+    """Environment variable that holds ``user:password``, or a bearer token, which has no colon."""
     query_page: str = ""
     """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
     dialect: str = "auto"
@@ -111,8 +105,6 @@ class Limits(Strict):
     """The client-side twin of the query service's limits, per User-Agent and address."""
 
     query_seconds_per_minute: float = 60.0
-    errors_per_minute: int = 30
-    vector_requests_per_minute: int = 30
     api_requests_per_minute: int = Field(default=180, ge=0)
     """Requests to the action APIs of all of Wikimedia's wikis together, or of another host; 0: no limit."""
     query_timeout: float = 60.0
@@ -201,8 +193,6 @@ class Web(Strict):
     """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
     proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
     """Addresses of that proxy; its header is believed from nowhere else."""
-    database: SecretStr = SecretStr("")
-    """URL of a PostgreSQL database that several workers share; empty: SQLite under ``home``."""
     workers: int = Field(default=1, ge=1)
     """Processes; more than one needs ``database``."""
     runs: int = Field(default=8, ge=1)
@@ -211,17 +201,11 @@ class Web(Strict):
     """Questions of one user that are answered or wait at once."""
     questions_per_day: int = Field(default=500, ge=1)
     """Questions of one user in 24 hours."""
-    result_bytes: int = Field(default=200_000_000, ge=1)
-    """What the results of one user may take in the database; beyond, the rows of the oldest are forgotten."""
     question_seconds: float = Field(default=600.0, gt=0)
     question_dollars: float = Field(default=1.0, gt=0)
     """What one question may cost, where the model's price is among ``prices``."""
     datasets: dict[str, str] = {}
     """Names of data sets in the Text2SPARQL API, and the knowledge base of each."""
-    tiles: str = ""
-    """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
-    images: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
-    """Sites that pictures are shown from, each as ``https://NAME``, with those they lead on to; empty: links."""
 
 
 class Bot(Strict):
@@ -234,18 +218,10 @@ class Bot(Strict):
     password: SecretStr = SecretStr("")
     pages: tuple[str, ...] = ()
     """Pages on which every new section is a question, beside the bot's own talk page."""
-    mentions: bool = True
-    """Whether a mention of the bot on other talk pages is a question."""
     flagged: bool = True
     """Whether the account has the bot flag; edits are refused where it lacks what is said here."""
     task_page: str = ""
     """Page that describes the task, named in every edit summary; empty: the bot's user page."""
-    shutoff_page: str = ""
-    """Page that stops the bot while it holds any text; empty: the bot's user page with ``/shutoff`` behind it."""
-    poll: float = Field(default=30.0, gt=0)
-    """Seconds between looks at the wiki."""
-    pause: float = Field(default=10.0, ge=0)
-    """Seconds between edits."""
     questions_per_day: int = Field(default=500, ge=1)
     questions_per_user_per_day: int = Field(default=20, ge=1)
     entity_link: str = ""
@@ -335,18 +311,14 @@ class Settings(BaseSettings):
         default=SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
     )
     temperature: Sampling = 1.0
-    """Of the policy (SPINACH, appendix D)."""
+    """Of the policy (SPINACH, appendix D); all other calls but samples have 0, and where this is ``none`` none."""
     top_p: Sampling = 0.9
-    model_temperature: Sampling = 0.0
-    """Of every call but the policy's and those that sample; ``none``: those that sample send none either."""
     model_timeout: float = 120.0
     model_retries: int = 4
     model_window: int = Field(default=128_000, ge=256)
     """Tokens that the model reads and writes at once; what a retrieval system sends beyond it is cut, and said."""
     model_jobs: int = Field(default=8, ge=1)
     """Calls of the model that are under way at once, outside the policy."""
-    model_cache: bool = True
-    """Whether replies to retrieval systems are kept under ``home`` and given again to the same prompts."""
     options: dict[str, Any] = {}
     """Options of the system that answers, by name, as ``--set`` gives them."""
     model_endpoints: dict[str, ModelEndpoint] = {}
@@ -366,16 +338,11 @@ class Settings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""
-    data: Path = Path("benchmarks")
-    """Folder of the benchmarks' files, as they are published."""
-    verify: bool = False
-    """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0
-    """Seconds for which a cached answer is used; 0 turns the cache off."""
-    shared: SecretStr = SecretStr("")
-    """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
-    journal: SecretStr = SecretStr("")
-    """URL of a PostgreSQL database that keeps the runs of evaluations besides their folders."""
+    """Seconds for which a service's cached answer is used; 0: none is, and no model's reply is kept either."""
+    database: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database that machines share: the page's sessions, journals of evaluations, cached answers,
+    replies and limits; empty: all of it is under ``home``, and evaluations in their folders."""
 
     _chat: Any = PrivateAttr(default=None)
 
@@ -406,9 +373,14 @@ class Settings(BaseSettings):
         """Arguments first, then the environment, then ``kbnav.toml`` of the working directory."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
+    @property
+    def other_temperature(self) -> float | None:
+        """The temperature of calls that are neither the policy's nor samples; None: none is sent, by no call."""
+        return None if self.temperature is None else 0.0
+
     def kept(self, name: str) -> Path | str:
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
-        return self.shared.get_secret_value() or self.home / name
+        return self.database.get_secret_value() or self.home / name
 
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""

@@ -159,9 +159,7 @@ class Miner:
         """Raises UsageError for a source that is no retrieval system, or cannot work on this SKB."""
         self._skb, self._documents, self._seed = kb.skb, documents, seed
         self._counts = sources
-        self._of: dict[str, Callable[[Example, int], Iterator[int]]] = {}
-        for name in sources:
-            self._of[name] = self._by_system(name, kb, settings)
+        self._systems = {name: build_retriever(name, kb, settings, {}) for name in sources}
 
     @property
     def count(self) -> int:
@@ -170,7 +168,7 @@ class Miner:
 
     def hard(self, example: Example, most: int) -> list[int]:
         """What the sources find for a question, answers among it or not, at most so many of each."""
-        return list(dict.fromkeys(node for find in self._of.values() for node in islice(find(example, most), most)))
+        return list(dict.fromkeys(node for name in self._systems for node in self._found(name, example, most)))
 
     def negatives(self, example: Example) -> list[int]:
         """Node numbers, ``count`` of them; random nodes of the answers' types where the sources have too few.
@@ -180,29 +178,23 @@ class Miner:
         taken = _Taken(example, self._documents)
         chosen: list[int] = []
         for name, count in self._counts.items():
-            chosen += islice(filter(taken.new, self._of[name](example, count + _DEEPER)), count)
+            chosen += islice(filter(taken.new, self._found(name, example, count + _DEEPER)), count)
         filler = chain(self._random(example), range(self._skb.meta.nodes))
         chosen += islice(filter(taken.new, filler), self.count - len(chosen))
         if len(chosen) < self.count:
             raise UsageError(f"{self._skb.meta.name} has not {self.count} documents that differ from the answers'")
         return chosen
 
+    def _found(self, name: str, example: Example, most: int) -> list[int]:
+        return [self._skb.number(node) for node in self._systems[name].retrieve(example.text, most).ids[:most]]
+
     def _random(self, example: Example) -> Iterator[int]:
-        """Random nodes of the types of the answers."""
         chance = random.Random(f"{self._seed} {example.id}")
         starts = self._skb.nodes.type_start
         types = sorted({self._skb.nodes.type_of(node) for node in example.answers})
         for _ in range(20 * self.count):
             kind = chance.choice(types)
             yield chance.randrange(starts[kind], starts[kind + 1])
-
-    def _by_system(self, name: str, kb: SkbKB, settings: Settings) -> Callable[[Example, int], Iterator[int]]:
-        retriever = build_retriever(name, kb, settings, {})
-
-        def find(example: Example, most: int) -> Iterator[int]:
-            yield from map(kb.skb.number, retriever.retrieve(example.text, most).ids)
-
-        return find
 
 
 class _Taken:
@@ -323,19 +315,12 @@ def answer_free(trainer: Any, rows: Sequence[Row], processes: int) -> Any:
                 self._length = len(self._drawn(0))
             return int(self._length)
 
-    class Trainer(plain_trainer(trainer)):  # type: ignore[misc]
+    class Trainer(trainer):  # type: ignore[misc]
         def get_batch_sampler(self, dataset: Any, **given: Any) -> Any:
             return Sampler(dataset, **given)
 
-    return Trainer
-
-
-def plain_trainer(trainer: Any) -> Any:
-    """A trainer class of the library that makes no model card of the library's."""
-
-    class Trainer(trainer):  # type: ignore[misc]
         def add_model_card_callback(self, default_args_dict: Any) -> None:
-            """None."""
+            """None: kbnav writes a card of its own."""
 
     return Trainer
 

@@ -42,8 +42,6 @@ class DenseOptions(TrainingOptions):
 
     base: str = "roberta-base"
     """What the training begins with: a name on the Hugging Face hub, a folder, or minilm."""
-    layers: int = Field(default=0, ge=0)
-    """Layers of the base that are kept, evenly spread; 0: all."""
     two: bool = True
     """Two encoders, or one for questions and documents."""
     negatives: tuple[str, ...] = ("vss=20",)
@@ -71,7 +69,7 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
     documents = Documents(kb.skb, relations=relations)
     base_folder(options.base)
     miner = Miner(kb, documents, task.settings, read_sources(options.negatives), options.seed)
-    model = bi_encoder(options.base, machine[0], two=options.two, layers=options.layers, longest=options.longest)
+    model = bi_encoder(options.base, machine[0], two=options.two, longest=options.longest)
     base_sha256 = weights_sha256(model)
     work = Work(task, options, machine, base_sha256)
     args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=_routes(options, miner.count))
@@ -90,13 +88,11 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
 
 
 def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
-    """Which column goes to which of two encoders."""
     question, *documents = _columns(negatives)
     return {question: "query", **dict.fromkeys(documents, "document")} if options.two else {}
 
 
 def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:
-    """The rows, each the place of a question and its nodes, the answer first; and the validation's documents."""
     rows, split, seed, progress = [], task.split, options.seed, task.progress
     for place, one in enumerate(split.training):
         progress("negatives", place, len(split.training))
@@ -127,7 +123,6 @@ def _row(question: int, nodes: Sequence[int], split: Split, texts: _Texts) -> Ro
 
 
 def _columns(negatives: int) -> list[str]:
-    """The columns of what is learned from: a question, its answer, its negatives."""
     return ["question", "answer", *(f"negative_{number}" for number in range(1, negatives + 1))]
 
 

@@ -25,17 +25,18 @@ def base_folder(base: str) -> str:
     return base
 
 
-def bi_encoder(base: str, device: str, *, two: bool, layers: int = 0, longest: int) -> Any:
+def bi_encoder(base: str, device: str, *, two: bool, longest: int) -> Any:
     """An encoder of questions and documents from one base: two of them, or one for both (STaRK, section 3.1).
 
-    It has some ``layers`` of the base (0: all), and reads ``longest`` tokens of a text. Raises UsageError where the
-    base cannot be had, or has not so many layers.
+    It reads ``longest`` tokens of a text. Raises UsageError where the base cannot be had.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
-    model = _loaded(SentenceTransformer, base, device)
-    keep_layers(model[0].model, layers, base)
+    try:
+        model = SentenceTransformer(base_folder(base), device=device).float()
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise UsageError(f"no base {base!r}: {str(error).strip().splitlines()[0]}") from error
     positions = model.max_seq_length or longest
     if two:
         parts = list(model.children())
@@ -43,32 +44,6 @@ def bi_encoder(base: str, device: str, *, two: bool, layers: int = 0, longest: i
         model = SentenceTransformer(modules=[router], device=device)
     model.max_seq_length = min(longest, positions)
     return model
-
-
-def keep_layers(model: Any, layers: int, base: str) -> None:
-    """Leave out all but some layers of a model of transformers', evenly spread (0: keep all). Raises UsageError."""
-    import torch
-
-    encoder: Any = getattr(model.base_model, "encoder", None)
-    if not layers:
-        return
-    if not hasattr(encoder, "layer"):
-        raise UsageError(f"the layers of {base!r} cannot be left out one by one; take all, by --layers 0")
-    every = list(encoder.layer)
-    if layers > len(every):
-        raise UsageError(f"{base!r} has {len(every)} layers, not {layers}")
-    places = [round(one * (len(every) - 1) / max(1, layers - 1)) for one in range(layers)]
-    encoder.layer = torch.nn.ModuleList(every[place] for place in places)
-    model.config.num_hidden_layers = layers
-
-
-def _loaded(kind: Any, base: str, device: str, **more: Any) -> Any:
-    """A base as a model of some ``kind``, in float32. Raises UsageError where it cannot be had."""
-    try:
-        model = kind(base_folder(base), device=device, **more)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        raise UsageError(f"no base {base!r}: {str(error).strip().splitlines()[0]}") from error
-    return model.float()
 
 
 def weights_sha256(model: Any) -> str:
@@ -103,15 +78,11 @@ def export_encoders(encoder: Any, folder: Path) -> None:
     plain = deepcopy(encoder).eval().cpu()
     first = plain[0]
     sides = [list(first.sub_modules[side]) for side in SIDES] if isinstance(first, Router) else [list(plain)]
-    types = _has_types(encoder.tokenizer)
+    types = "token_type_ids" in encoder.tokenizer.model_input_names
     for side, modules in zip(SIDES, sides, strict=False):
         _export(Vector(modules), folder / f"{side}.onnx", types=types)
     (folder / EXPORTED).write_text(json.dumps({"longest": encoder.max_seq_length, "sides": len(sides)}))
     encoder.tokenizer.backend_tokenizer.save(str(folder / TOKENIZER))
-
-
-def _has_types(tokenizer: Any) -> bool:
-    return "token_type_ids" in tokenizer.model_input_names
 
 
 def _export(model: Any, path: Path, *, types: bool) -> None:

@@ -68,7 +68,7 @@ class Scene:
         """A bot that is logged in, as if its process had just begun."""
         wiki = connect(self.wiki.api, sleeps=self.sleeps, flagged=flagged)
         wiki.login()
-        settings = Rules(**{"mentions": False, "poll": 10, **rules})
+        settings = Rules(**rules)
         find = self.answer.runs.get
         return Bot(
             wiki, self.ledger(edits), self.answer, find, settings, style or Style(), edits=edits, clock=lambda: self.now

@@ -37,7 +37,7 @@ def kbnav(*arguments: str) -> str:
 
 @pytest.mark.slow
 def test_a_question_is_shown_answered_and_listed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
-    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
+    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\n'
     (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')
     monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
     scene.ann.ask(TALK, "Curie", QUESTION)

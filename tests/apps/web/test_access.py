@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from kbnav.apps.web.auth import checked
 from kbnav.errors import UsageError
-from kbnav.settings.model import Web
+from kbnav.settings.model import Settings, Web
 from tests.apps.web.parts import MARIE, Server, Visit, browse, web_settings
 from tests.models.stub import ModelStub, failure
 
@@ -99,15 +99,15 @@ def test_a_refused_key_reaches_neither_page_nor_log(fresh_home: Path, caplog: py
 
 def test_an_address_that_others_reach_needs_a_login_and_a_name():
     with pytest.raises(UsageError, match=r"web\.tokens"):
-        checked(Web(host="0.0.0.0"))
+        checked(Settings(web=Web(host="0.0.0.0")))
     with pytest.raises(UsageError, match=r"web\.hosts"):
-        checked(Web(host="0.0.0.0", tokens={"alice": TOKEN}))
+        checked(Settings(web=Web(host="0.0.0.0", tokens={"alice": TOKEN})))
     with pytest.raises(UsageError, match="16 characters"):
-        checked(Web(tokens={"alice": "short"}))
-    with pytest.raises(UsageError, match=r"web\.database"):
-        checked(Web(workers=2))
-    assert checked(Web(host="0.0.0.0", tokens={"alice": TOKEN}, hosts=("kb.example.org",)))
-    assert checked(Web(host="::1"))
+        checked(Settings(web=Web(tokens={"alice": "short"})))
+    with pytest.raises(UsageError, match="set database"):
+        checked(Settings(web=Web(workers=2)))
+    assert checked(Settings(web=Web(host="0.0.0.0", tokens={"alice": TOKEN}, hosts=("kb.example.org",))))
+    assert checked(Settings(web=Web(host="::1")))
 
 
 def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):

@@ -19,7 +19,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 from kbnav.apps.web.store import PostgresDatabase, Store, StoredRun, unguessable
 from kbnav.errors import LimitReached
 from kbnav.runs.database import Rows, Run, open_postgres
-from kbnav.sessions.session import postgres_sessions
+from kbnav.sessions.checkpoints import shared_sessions
+from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 
 YEAR = 365 * 24 * 3600.0
@@ -29,7 +30,7 @@ YEAR = 365 * 24 * 3600.0
 def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
     fresh_home: Path, database: str
 ):
-    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
+    environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
     headers = {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
@@ -146,7 +147,7 @@ def one_waits(database: PostgresDatabase) -> bool:
 
 @pytest.mark.slow
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):
-    several = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
+    several = {"KBNAV_DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
     with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
         session = visit.session(kb="mini")
@@ -158,13 +159,13 @@ def test_several_workers_serve_one_address(fresh_home: Path, database: str):
 
 def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database: str):
     with open_postgres(database) as pool:
-        sessions = postgres_sessions(pool)
+        sessions = shared_sessions(pool, serializer())
         assert sessions.get_tuple({"configurable": {"thread_id": "s"}}) is None
         parent: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
         for ahead, said in ((YEAR, "first"), (0.0, "second"), (1.0, "third")):
             checkpoint = empty_checkpoint() | {"id": checkpoint_id(time.time() + ahead), "ts": said}
             parent = sessions.put(parent, checkpoint, {}, {})  # type: ignore[arg-type]
-        for again in (sessions, postgres_sessions(pool)):
+        for again in (sessions, shared_sessions(pool, serializer())):
             last = again.get_tuple({"configurable": {"thread_id": "s"}})
             assert last is not None
             assert last.checkpoint["ts"] == "third"

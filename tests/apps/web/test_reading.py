@@ -1,18 +1,14 @@
-"""How a question was read, in a real browser: by rules, and of which of several things of one name."""
+"""How a question was read, in a real browser: by rules."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from kbnav.apps.web.examples import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -21,41 +17,7 @@ from tests.knowledge.endpoint.served import serving
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-WD, SCHEMA = "http://www.wikidata.org", "http://schema.org/description"
-LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
-CITY, TOWN = ("Q90", "capital of France"), ("Q830149", "city in Texas, United States of America")
-
-
-def facts() -> str:
-    """Two cities of one name, in two countries."""
-    lines = [
-        f'<{WD}/entity/P17> <{LABEL}> "country"@en .',
-        f"<{WD}/entity/P17> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://wikiba.se/ontology#Property> .",
-        f"<{WD}/entity/P17> <http://wikiba.se/ontology#propertyType> <http://wikiba.se/ontology#WikibaseItem> .",
-        f"<{WD}/entity/P17> <http://wikiba.se/ontology#directClaim> <{WD}/prop/direct/P17> .",
-    ]
-    for (city, about), (country, name) in zip(
-        (CITY, TOWN), (("Q142", "France"), ("Q30", "Texas's country")), strict=True
-    ):
-        lines += [
-            f'<{WD}/entity/{city}> <{LABEL}> "Paris"@en .',
-            f'<{WD}/entity/{city}> <{SCHEMA}> "{about}"@en .',
-            f"<{WD}/entity/{city}> <{WD}/prop/direct/P17> <{WD}/entity/{country}> .",
-            f'<{WD}/entity/{country}> <{LABEL}> "{name}"@en .',
-        ]
-    # The capital is the better known one.
-    lines += [f"<{WD}/entity/Q{number}> <{WD}/prop/direct/P17> <{WD}/entity/Q90> ." for number in (1, 2, 3)]
-    return "\n".join(lines) + "\n"
-
-
-@pytest.fixture
-def namesakes(fresh_home: Path, tmp_path: Path) -> Iterator[Server]:
-    """A server of a mirror in which two cities are called Paris."""
-    (tmp_path / "facts.nt").write_text(facts())
-    build_mirror([tmp_path / "facts.nt"], tmp_path / "cities")
-    with Server(web_settings(fresh_home, str(tmp_path / "cities"))) as server:
-        yield server
 
 
 def test_that_no_language_model_answers_is_always_said(page: Page, server: Server):
@@ -79,24 +41,6 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
     assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".unused")
-
-
-def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(page: Page, namesakes: Server):
-    page.goto(namesakes.url)
-    ask(page, "What is the country of Paris?")
-    wait_for_the_end(page)
-    assert page.inner_text(".answer .text") == "France"
-    assert page.inner_text(".meant p").startswith("“Paris” was taken for Paris capital of France")
-    page.click(".meant summary")
-    page.click("text=city in Texas, United States of America")
-    wait_for_the_end(page, 1)
-    assert page.locator(".question").last.inner_text() == "What is the country of Paris? (Paris: Q830149)"
-    assert page.locator(".answer .text").last.inner_text() == "Texas's country"
-    page.locator(".meant summary").last.click()
-    page.locator(".meant .choice").last.click()  # and back again, with one remark
-    wait_for_the_end(page, 2)
-    assert page.locator(".question").last.inner_text() == "What is the country of Paris? (Paris: Q90)"
-    assert page.locator(".answer .text").last.inner_text() == "France"
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):

@@ -13,7 +13,7 @@ from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 
 @pytest.fixture
@@ -96,32 +96,6 @@ def test_rows_are_found_and_pictures_are_links(answered: Page):
     answered.fill(".sparql .find", "12")
     answered.wait_for_selector("text=11 of 30 rows")
     assert answered.locator(".sparql .rows tbody tr").count() == 11
-
-
-def test_pictures_of_a_site_that_the_operator_names_are_shown_as_a_grid(page: Page, fresh_home: Path):
-    site, asked = "https://commons.wikimedia.org", []
-
-    def picture(route: Route) -> None:
-        asked.append(route.request.url)
-        route.fulfill(
-            content_type="image/svg+xml", body='<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
-        )
-
-    page.route(f"{site}/**", picture)
-    with Server(web_settings(fresh_home, web_images=(site,))) as server:
-        page.goto(server.url)
-        ask(page, MARIE)
-        wait_for_the_end(page)
-        page.wait_for_selector(".cm-content")
-        file = "commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg"
-        run(page, "?who ?of ?other", f"wd:Q7186 <http://{file}> <https://elsewhere.example/x.png>")
-        image = page.locator(".sparql .pictures img")
-        image.wait_for()
-        assert image.get_attribute("alt") == "Marie Curie.jpg"
-        assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") > 0
-        assert asked == [f"https://{file}?width=320"]
-        assert page.inner_text(".sparql .pictures li") == "Marie Curie"
-        assert page.inner_text(".sparql .pictures figcaption") == "1 picture"
 
 
 def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh_home: Path, tmp_path: Path):

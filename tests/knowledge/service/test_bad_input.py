@@ -19,7 +19,7 @@ from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
-from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, in_turn, serving
+from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 QUERY = "SELECT ?s WHERE { ?s ?p ?o }"
 LONG = f"SELECT ?s {{ ?s ?p ?o FILTER(?o != '{'x' * 3000}') }}"
@@ -71,16 +71,6 @@ def test_a_service_that_sends_round_for_ever_is_left() -> None:
         pytest.raises(BadResponse, match="more than 5 times"),
     ):
         opened.kb.labels(["Q42"])
-
-
-def test_an_endpoint_that_goes_down_in_the_middle_stops_the_run_after_its_retries() -> None:
-    error = failure(in_turn(Answer("down", 503, "text/plain"), Answer("still down", 503, "text/plain")))
-    assert "503: still down" in str(error)
-    with serving(lambda _: FOUND) as served:
-        url = served.url
-    with client(url, retries=2) as opened, pytest.raises(ServiceError, match="cannot be reached"):
-        opened.kb.execute_query(QUERY)
-    assert len(opened.slept) == 2
 
 
 @contextmanager

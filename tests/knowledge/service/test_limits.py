@@ -137,17 +137,6 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path, make):
         make(tmp_path / "rubbish")
 
 
-def test_files_damaged_meanwhile_are_one_clear_line(tmp_path):
-    cache = HttpCache(tmp_path / "cache.sqlite", age=60)
-    limits = throttle(tmp_path, Clock())
-    for name in ("cache.sqlite", "limits.sqlite"):
-        (tmp_path / name).write_bytes(b"damaged" * 1000)
-    with pytest.raises(UsageError, match="HTTP cache"):
-        cache.put("key", "text/plain", b"body")
-    with pytest.raises(UsageError, match="request limits"):
-        limits.slot("a", Rules()).__enter__()
-
-
 def test_the_cache_keeps_its_size_by_dropping_the_oldest(tmp_path):
     now = [0.0]
     cache = HttpCache(tmp_path / "cache.sqlite", age=1e9, max_bytes=20_000, clock=lambda: now[0])

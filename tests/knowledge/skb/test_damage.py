@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DamagedKB, DataError, KbnavError
-from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.files import reading
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings.model import Settings
 
 
 @pytest.fixture
@@ -94,15 +92,6 @@ def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy:
     change(data(copy) / name, edit)
     with pytest.raises(DataError, match=r"demo|graph|nodes|documents"):
         SKB.open(copy)
-
-
-def test_with_verify_every_file_is_compared_with_its_checksum_before_anything_is_asked(copy: Path, tmp_path: Path):
-    settings = Settings(kb=str(copy), home=tmp_path, verify=True)
-    with open_kb(settings) as kb:
-        assert kb.search_entities("love letter").entities
-    spoil(next(path for path in (data(copy) / "text").iterdir() if path.suffix == ".term"))
-    with pytest.raises(DataError, match="its content is not what was written"), open_kb(settings):
-        pass
 
 
 def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy: Path):

@@ -179,14 +179,6 @@ def test_no_damage_to_a_document_raises_anything_else(value, part):
         parse(entity_of({"entities": {"Q1": document}}, "Q1"), language="en", known={})
 
 
-@given(json_values, st.sampled_from(["time", "quantity", "globecoordinate", "monolingualtext", "wikibase-entityid"]))
-def test_no_damage_to_a_value_raises_anything_else(value, kind):
-    document = {"id": "Q1", "claims": {"P1": [{"mainsnak": snak("P1", value, kind), "rank": "normal"}]}}
-    with suppress(BadResponse):
-        references(document)
-        parse(document, language="en", known={})
-
-
 @pytest.mark.parametrize(
     ("time", "precision", "text"),
     [

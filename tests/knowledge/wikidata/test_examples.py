@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-from kbnav.knowledge.wikidata.kb import WikidataKB
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings.model import Settings
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"
@@ -48,20 +43,3 @@ def test_uses_with_labels_go_first_and_subjects_do_not_repeat():
 def test_labels_are_one_request_however_many_uses_there_are():
     crowd = [(f"Q{number}", f"Q{number + 1}") for number in range(1, 400, 2)]
     assert pairs(wikibase(crowd), limit=2)[0] == ("Q1", "Q2")
-
-
-def test_real_uses_are_those_of_well_known_subjects(part_of_slice):
-    """Of 357 subjects of P463 in these lines three have sitelinks; of P106, two of 941."""
-    path, layers = part_of_slice
-    lines = "".join(line for layer in layers.values() for line in layer)
-    sitelinks = set(re.findall(r"/entity/(Q\d+)> <http://wikiba.se/ontology#sitelinks>", lines))
-    with MirrorServer(path) as server:
-        kb = WikidataKB.by_http(Settings(endpoints=server.endpoints))
-        for one, subjects, known in (("P463", 357, 3), ("P106", 941, 2)):
-            uses = set(re.findall(rf"/entity/(Q\d+)> <\S+/direct/{one}> <\S+/entity/(Q\d+)>", lines))
-            assert len({subject for subject, _ in uses}) == subjects
-            found = [(example.subject.id, example.value.id) for example in kb.get_property_examples(one)]
-            assert set(found) <= uses
-            assert len({subject for subject, _ in found}) == len({value for _, value in found}) == 5
-            assert len(sitelinks & {subject for subject, _ in found}) == known
-        kb.close()

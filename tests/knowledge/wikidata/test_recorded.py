@@ -78,14 +78,6 @@ def test_every_recorded_error_has_its_own_kind(shared_data):
         assert len(str(found)) < 500, kind
 
 
-def test_the_place_of_a_syntax_error_is_the_service_s(shared_data):
-    records = errors(shared_data)
-    places = {"wdqs_400_malformed": (4, 57), "qlever_400": (5, 9)}
-    for kind, place in places.items():
-        found = outcome(Answer(records[kind]["body"], 400), sparql=True)
-        assert (found.line, found.column) == place
-
-
 @pytest.mark.parametrize(("kind", "seconds"), [("wdqs_429_throttled", 9.0), ("wdqs_429_retry_0", 1.0)])
 def test_a_429_is_waited_for_as_its_page_says(shared_data, kind, seconds):
     record = errors(shared_data)[kind]
@@ -130,16 +122,3 @@ def test_every_recorded_body_is_read_or_refused(shared_data):
             assert "\n" not in str(found), name
     assert kinds["Entry"] >= 7  # a lexeme is refused
     assert kinds["UnknownId"] >= 5
-
-
-def test_every_recorded_search_gives_its_hits_in_order(shared_data):
-    records = json.loads((shared_data / "api-payloads" / "wbsearchentities_recorded.json").read_text())
-    labels = {}
-    for record in records:
-        body = search_body(record)
-        with serving(lambda _, body=body: Answer(body)) as served, client(served.url) as opened:
-            result = opened.kb.search_entities("anything", limit=8)
-        assert [one.id for one in result.entities] == [hit["id"] for hit in body["search"]][:8]
-        labels.update({one.id: one.label for one in result.entities})
-    assert labels["Q36724"] == "Attila the Hun"
-    assert labels["Q214096"] == "Menura"

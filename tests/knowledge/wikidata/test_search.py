@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.wikidata.search import shorter, told_apart
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
@@ -196,12 +195,6 @@ def test_a_search_of_100_kb_is_cut_to_what_the_service_takes():
         assert opened.kb.search_entities("long " * 20_000).rung == "none"
         assert all(len(asked.params.get("search", "")) <= 250 for asked in served.asked)
         assert len(served.asked) < 40
-
-
-def test_a_search_that_is_refused_is_not_taken_for_an_empty_one():
-    refused = Answer({"error": {"code": "readapidenied", "info": "You need read permission"}})
-    with serving(lambda _: refused) as served, client(served.url) as opened, pytest.raises(CredentialsError):
-        opened.kb.search_entities("x")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import QLEVER, open_kb
 from kbnav.knowledge.replies import Reply
@@ -15,7 +14,7 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.services import LEFT_OUT, QueryService, dialect_of
 from kbnav.settings.model import Endpoints, Settings
-from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving
+from tests.knowledge.wikidata.serving import ROWS, Answer, serving
 
 EMPTY = b'{"head": {"vars": ["one"]}, "results": {"bindings": []}}'
 
@@ -46,25 +45,6 @@ def test_a_result_that_may_lack_scholarly_articles_says_so(url, query, lacking):
     allowed = Settings().services
     service = QueryService(Endpoints(sparql=url), allowed, STANDARD_PREFIXES, Answers(EMPTY, {}))
     assert service.run(query).note == (LEFT_OUT if lacking else "")
-
-
-def test_a_service_that_is_down_ends_the_run():
-    with serving(lambda _: Answer("gone", 503, "text/plain")) as served:
-        kb = WikidataKB.by_http(Settings(endpoints=endpoints_of(served.url), limits={"retries": 0}))
-        with pytest.raises(ServiceError):
-            kb.execute_query("SELECT ?p { wd:Q937 wdt:P19 ?p }")
-        kb.close()
-
-
-def test_a_mistake_that_the_service_finds_is_told_to_the_model():
-    def wrong(_: Asked) -> Answer:
-        return Answer("java.util.concurrent.ExecutionException: MalformedQueryException: no", 400, "text/plain")
-
-    with serving(wrong) as served:
-        kb = WikidataKB.by_http(Settings(endpoints=endpoints_of(served.url)))
-        with pytest.raises(QuerySyntaxError, match="syntax error"):
-            kb.execute_query("SELECT ?p { wd:Q937 wdt:P19 ?p }")
-        kb.close()
 
 
 ONE = b'{"head": {"vars": ["one"]}, "results": {"bindings": [{"one": {"type": "literal", "value": "1"}}]}}'

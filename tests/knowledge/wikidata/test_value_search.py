@@ -86,11 +86,6 @@ def test_the_mirror_takes_the_keywords_of_wikidatas_search(films, search, ids):
     assert sorted(page["title"] for page in found["search"]) == ids
 
 
-def test_regular_expressions_are_refused(films):
-    parameters = {"action": "query", "list": "search", "srsearch": "insource:/a.c/", "format": "json"}
-    assert requests.get(films.endpoints.api, params=parameters, timeout=10).json()["error"]["code"] == "badvalue"
-
-
 def live(asked: Asked) -> Answer:
     """A wiki and a query service as their documentation has them."""
     if asked.path == "/sparql":

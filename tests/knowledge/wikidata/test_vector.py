@@ -95,9 +95,9 @@ def test_it_is_asked_at_most_as_often_as_it_allows(tmp_path):
     throttle = Throttle(tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=sleep)
     with serving(service) as served:
         vector = served.url + "/vector"
-        with client(served.url, vector=vector, throttle=throttle, vector_requests_per_minute=2) as opened:
-            for text in ("a", "b"):
-                opened.kb.vector_query(text)
+        with client(served.url, vector=vector, throttle=throttle) as opened:
+            for number in range(30):
+                opened.kb.vector_query(f"text {number}")
             assert now[0] == 0
-            opened.kb.vector_query("c")
+            opened.kb.vector_query("one more")
             assert now[0] >= 60

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.retrieval.expansion import Entity, document, entities
@@ -36,8 +34,6 @@ def test_entities_are_read_however_the_model_nests_them(reply: str):
         ('["Ann Reed", "TP53"]', [("", "Ann Reed"), ("", "TP53")]),
         ('[{"ship": {"name": "Lark"}}]', [("", "Lark")]),
         ('{"field of study": {"label": "optics"}}', [("field_of_study", "optics")]),
-        ("The query names:\n- person: Ann Reed\n- TP53 protein\n", [("person", "Ann Reed")]),
-        ('1. **Person**: "Ann Reed"', [("person", "Ann Reed")]),
         ('{"person": {"full_title": "Dr", "age": 7}}', [("person", "Dr")]),
         ('{"person": {"age": 7}}', []),
         ('{"message": "one found", "entities": [{"person": {"name": "Ann Reed"}}]}', [("person", "Ann Reed")]),
@@ -58,16 +54,12 @@ def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply: str, expec
         "There are no named entities in this query.",
         "[broken {json",
         "null",
-        "- None",
-        "1. The query names no entity.\n2. It asks for: a guitar",
-        "- person: none",
         '["none"]',
         '["N/A", "No entities found."]',
         '[{"person": {"name": "None"}}]',
         '{"message": "no entities found"}',
         '{"entities": [], "reason": "The query only describes."}',
         '<think>[{"person": {"name": "Ann Reed"}}]? She is searched for.</think>[]',
-        "<think>\n- person: Ann Reed\n",
     ],
 )
 def test_nothing_is_made_of_a_reply_that_names_nothing(reply: str):
@@ -80,36 +72,16 @@ def test_no_reply_is_an_error(reply: str):
     assert document(reply) == document(reply).strip()
 
 
-NAMES = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12).filter(
-    lambda name: name.casefold() not in ("none", "null")  # says that there is no entity
-)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(KINDS), NAMES), max_size=5), st.sampled_from(["{}", "Sure!\n{}", "```\n{}\n```"])
-)
-@example([("gene/protein", "Na")], "{}")
-def test_what_was_asked_for_is_read_back(written: list[tuple[str, str]], around: str):
-    reply = around.replace("{}", json.dumps([{kind: {"name": name}} for kind, name in written], ensure_ascii=False))
-    found = [(entity.kind, entity.name) for entity in entities(reply, KINDS)]
-    assert set(found) <= set(written)
-    assert {(kind, name.casefold()) for kind, name in found} >= {(kind, name.casefold()) for kind, name in written[:1]}
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
         ("A guitar.\nIt hums.", "A guitar.\nIt hums."),
         ("Document: A guitar.", "A guitar."),
-        ("**Document:** A guitar.", "A guitar."),
         ('```json\n{"guitar": {"name": "Lark"}}\n```', '{"guitar": {"name": "Lark"}}'),
         ("Of course:\n```\nA guitar.", "A guitar."),
         ("Keywords: storm, letter", "storm, letter"),
-        ("A document: it says much.", "A document: it says much."),
         ("  \n ", ""),
-        ("Here it is:\n\n```text\nA guitar.\n```\n", "A guitar."),
         ("It hums in E:\n```\nE A D\n```\nNobody plays it.", "It hums in E:\n```\nE A D\n```\nNobody plays it."),
-        ("It hums.\nIt is played so:\n```\nE A D\n```", "It hums.\nIt is played so:\n```\nE A D\n```"),
         ("```\nE A\n```\nor\n```\nD G\n```", "```\nE A\n```\nor\n```\nD G\n```"),
         ("<think>\nA lute? ```no```\n</think>\n\nDocument: A guitar.", "A guitar."),
         ("A lute?\n</THINK>\nA guitar.", "A guitar."),

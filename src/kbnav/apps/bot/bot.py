@@ -32,7 +32,9 @@ from kbnav.runs.trajectory import Run, Turn
 from kbnav.settings.model import Bot as Rules
 
 TRIES = 8
-"""How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""
+"""How often an answer is tried before the bot says that it failed; within two hours."""
+POLL = 30.0
+"""Seconds between looks at the wiki."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries at most."""
 _CONFLICTS = 10
@@ -103,7 +105,7 @@ class Bot:
     @property
     def shutoff_page(self) -> str:
         """The page that stops all edits while it holds any text."""
-        return self._rules.shutoff_page or f"User:{self._wiki.account}/shutoff"
+        return f"User:{self._wiki.account}/shutoff"
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
         """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
@@ -124,13 +126,13 @@ class Bot:
                 return
 
     def _wait(self, failures: int) -> float:
-        return float(min(self._rules.poll * 2.0**failures, max(LONGEST_WAIT, self._rules.poll)))
+        return min(POLL * 2.0**failures, LONGEST_WAIT)
 
     def tick(self) -> Iterator[Said]:
         """Look for questions once, and see to those that are open. Raises ServiceError where the round must end."""
         self._wiki.check_account()
         yield from self.look()
-        for entry in self._ledger.due(self._clock(), max(LONGEST_WAIT, self._rules.poll)):
+        for entry in self._ledger.due(self._clock(), LONGEST_WAIT):
             shut, page = self._wiki.read(self.shutoff_page, entry.question.page)
             if self._is_shut(shut):
                 if not self._shut:
@@ -154,7 +156,7 @@ class Bot:
             if mark != str(revision):
                 # What stood on a page before the bot came is not for it; on its own talk page everything is.
                 yield from self._read(title, own=True, old=not mark and title != self.talk_page)
-        if self._rules.mentions and self._known.echo:
+        if self._known.echo:
             mentions = self._wiki.mentions()
             yield from self._read_changed([title for _, title in mentions if title and title not in own])
             if self._edits:

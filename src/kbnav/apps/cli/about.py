@@ -73,23 +73,19 @@ def _print_system(entry: SystemEntry) -> None:
 
 def print_options(options: Sequence[Mapping[str, Any]]) -> None:
     """A table of what ``--set`` may set."""
-    rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
+    rows = []
+    for one in options:
+        default, about = one["default"], one["about"].rstrip(".")
+        if isinstance(default, list):
+            default = ",".join(map(str, default))
+        elif isinstance(default, bool):
+            default = str(default).lower()
+        shown = "" if default in (None, {}) else str(default)
+        rows.append((one["name"], shown, f"{about} ({one['type']})." if about else f"{one['type']}."))
     if rows:
         print_table("Options", ("--set", "default", ""), rows)
     else:
         print("options: none")
-
-
-def _about(option: Mapping[str, Any]) -> str:
-    return f"{option['about'].rstrip('.')} ({option['type']})." if option["about"] else f"{option['type']}."
-
-
-def _default(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value in (None, {}) else str(value)
 
 
 def _joined(names: Sequence[str], words: Mapping[str, str]) -> str:
@@ -120,9 +116,11 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
     The exit code is 0 where an agent has all that it needs, 1 where something of that fails, 2 for wrong use, and 3
     where the knowledge base cannot be opened at all. For example: kbnav check --kb https://example.org/sparql
     """
+    from dataclasses import asdict
+
     from kbnav.apps.console import printable
     from kbnav.errors import UsageError
-    from kbnav.knowledge.checking import broken, check_kb, in_short
+    from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
     from kbnav.settings.model import kb_names
     from kbnav.settings.systems import kb_kind
@@ -135,7 +133,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
         kind = kb_kind(opened)
         if not as_json:
             print(f"{settings.kb}: {_KINDS[kind]}")
-        for finding in map(in_short, check_kb(opened, settings)):
+        for finding in check_kb(opened, settings):
             findings.append(finding)
             if as_json:
                 continue
@@ -145,7 +143,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
                 print(f"  → {printable(finding.remedy)}")
         lacking = broken(findings, opened)
     if as_json:
-        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [one.record for one in findings]})
+        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [asdict(one) for one in findings]})
     else:
         verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
         seconds = sum(one.seconds for one in findings)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kbnav.runs.trajectory import Run
     from kbnav.settings.model import Settings
 
-_NONE_SEEN = "no question has been seen"
-
 
 def run(
     of: Asking,
@@ -42,18 +40,15 @@ def run(
                 break
 
 
-DryOption = Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")]
-
-
 def status(
-    dry: DryOption = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running."""
     with _ledger(load(), edit=not dry, alone=False) as ledger:
         entries = ledger.entries()
         if not entries:
-            typer.echo(_NONE_SEEN, err=True)
+            typer.echo("no question has been seen", err=True)
         for entry in entries:
             question = entry.question
             if as_json:
@@ -106,7 +101,6 @@ def _wiki(settings: Settings) -> Wiki:
         user=rules.user,
         password=rules.password.get_secret_value(),
         flagged=rules.flagged,
-        pause=rules.pause,
     )
     wiki.login()
     return wiki

@@ -12,7 +12,7 @@ import typer
 
 from kbnav.apps.cli.evaluate import ids_in
 from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, load
-from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, stderr, stop_on_signals
+from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def _query_stats(names: Sequence[str], together: bool, histograms: Path | None, 
     from kbnav.evaluation.dataset_stats import dataset_statistics, statistics_markdown, write_histograms
     from kbnav.evaluation.evaluate import find_dataset
 
-    loaded = [find_dataset(name, load().data) for name in names]
+    loaded = [find_dataset(name) for name in names]
     groups = [loaded] if together else [[one] for one in loaded]
     found = [dataset_statistics(*group) for group in groups]
     if histograms:
@@ -79,9 +79,9 @@ def _word_stats(names: Sequence[str], tokens: int | None, as_json: bool) -> None
     found = []
     for name in names:
         if name.endswith((".txt", ".md")):
-            words = _read(Path(name)).split()
+            words = read_text(Path(name)).split()
         else:
-            questions = find_dataset(name, load().data).questions
+            questions = find_dataset(name).questions
             words = [word for question in questions for word in question.text().split()]
         found.append(word_statistics(name, words, tokens))
     _print_each(found, words_markdown, as_json)
@@ -99,7 +99,7 @@ def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
 
     if len(names) != 2:
         raise UsageError("--of pairs takes two datasets: questions of people, and made ones")
-    human, made = (find_dataset(name, load().data) for name in names)
+    human, made = (find_dataset(name) for name in names)
     found = compare_questions(human, made, count)
     emit(as_json, [asdict(one) for one in found], pairs_markdown(found).rstrip("\n"))
 
@@ -118,51 +118,45 @@ def _threads(names: Sequence[str], as_json: bool) -> None:
     emit(as_json, lengths, conversations_markdown(lengths).rstrip("\n"))
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
-
-
 def list_(as_json: Json = False) -> None:
     """List the datasets known by name, their licences, which are here and where, and the formats."""
-    from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES
+    from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, SOURCES
     from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
     from kbnav.settings.plugins import origin, points
 
-    folder = load().data
     known = {
         name: {
             "file": path,
             "licence": SOURCES[form].licence,
-            "here": missing_file(name, folder) is None,
+            "here": missing_file(name, BENCHMARKS) is None,
             "from": sorted({remote.url for remote in ORIGINS.get(name, ())}),
             "fetch": name in ORIGINS,
         }
         for name, (form, path) in NAMES.items()
     }
     if as_json:
-        print_json({"folder": str(folder), "datasets": known, "formats": [*FORMATS]})
+        print_json({"folder": str(BENCHMARKS), "datasets": known, "formats": [*FORMATS]})
         return
     for name, one in known.items():
         state = "here" if one["here"] else "fetch" if one["fetch"] else "by hand"
         print(f"{name:<26} {state:<8} {one['file']:<55} {one['licence']}")
     for point in points(GROUP):
         print(f"{point.name:<26} {point.value:<55} {origin(point)}")
-    print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where")
+    print(
+        f"here: in {BENCHMARKS}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where"
+    )
     print(f"formats: {', '.join(FORMATS)}")
 
 
 def fetch(datasets: Datasets, as_json: Json = False) -> None:
-    """Download datasets from their publishers into the folder of the setting data."""
-    from kbnav.evaluation.datasets import NAMES, SOURCES
+    """Download datasets from their publishers into the folder `benchmarks`."""
+    from kbnav.evaluation.datasets import BENCHMARKS, NAMES, SOURCES
     from kbnav.evaluation.datasets.fetch import fetch
 
     settings = load()
     with StageProgress(stderr()) as progress:
         found = {
-            name: fetch(name, settings.data, timeout=settings.limits.request_timeout, progress=progress)
+            name: fetch(name, BENCHMARKS, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets
         }
     sources = {name: SOURCES[NAMES[name][0]] for name in found}
@@ -199,7 +193,7 @@ def freeze(
     from kbnav.knowledge.open import open_kb
 
     settings = load(given, kb=kb)
-    chosen = find_dataset(dataset, settings.data)
+    chosen = find_dataset(dataset)
     questions = choose(chosen, ids_in(only))
     path = out / f"{chosen.name}.jsonl"
     with open_kb(settings) as base, stop_on_signals() as stop:

@@ -78,7 +78,7 @@ def judge(
         if not datasets:
             raise UsageError("name a dataset whose questions are to be judged, or print the rates by --rates")
         settings = at(load(), host, port)
-        found = [find_dataset(name, settings.data) for name in datasets]
+        found = [find_dataset(name) for name in datasets]
         with open_judging(out, found, count, seed) as judging:
             make = partial(small_app, settings, [judge_router], judging=judging)
             _serve(settings, make, f"Ratings for {out}", err=as_json)
@@ -95,4 +95,4 @@ def _serve(settings: Settings, make: Callable[[], Any], what: str, *, err: bool 
     def ready(address: str) -> None:
         print(f"{what} at {address}; Ctrl-C ends it", flush=True, file=sys.stderr if err else sys.stdout)
 
-    run_app(make, checked(settings.web), ready=ready)
+    run_app(make, checked(settings), ready=ready)

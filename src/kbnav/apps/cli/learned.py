@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
-    from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
-    from kbnav.settings.model import Settings
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
 
@@ -55,22 +52,21 @@ def planner(
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.open import open_planner, trained_for
-    from kbnav.planning.planners import read_description
-    from kbnav.planning.training import examples
+    from kbnav.planning.planners import matching_notes, open_planner
+    from kbnav.planning.training import examples, read_description
 
     settings = load(kb=kb, model=model, base_url=base_url)
     in_training: Variant | None = read_description(trained).get("matching") if trained else None
     how: Variant = matching or in_training or "hybrid"
-    for note in trained_for(trained, how) if trained else ():
+    for note in matching_notes(trained, how) if trained else ():
         print(f"note: {note}", file=sys.stderr)
     with open_skb(settings, "a planner") as opened:
         skb = opened.skb
         chosen = open_planner(planner, skb, trained=trained, calls=lambda: open_calls(settings))
-        asked = path_questions(find_dataset(questions, settings.data))
+        asked = path_questions(find_dataset(questions))
         found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
     if as_json:
-        print_json({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}})
+        print_json({"matching": how, **asdict(found)})
         return
     print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
     if left_out := len(asked) - found.planner.questions:
@@ -132,15 +128,17 @@ def evaluate(
 
     The p-values are those of a paired test by MRR.
     """
-    from kbnav.programs.evaluate import score_programs
+    from kbnav.programs.evaluate import case_study, score_programs
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, model=model, base_url=base_url)
-    asked = queries(questions, settings, limit)
+    asked = queries(questions, limit)
     with open_skb(settings, "programs") as opened:
         built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
         if case is not None:
-            print(_case(opened, settings, built, asked, case))
+            if (found := next((one for one in asked if one.id == case), None)) is None:
+                raise UsageError(f"there is no question {case!r} with gold nodes")
+            print(case_study(opened, settings, built, found))
             return
         scores = score_programs(built, asked)
     if as_json:
@@ -148,15 +146,6 @@ def evaluate(
         return
     for one in scores:
         print(one.line())
-
-
-def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
-    from kbnav.programs.evaluate import case_study
-
-    found = next((one for one in asked if one.id == case), None)
-    if found is None:
-        raise UsageError(f"there is no question {case!r} with gold nodes")
-    return case_study(kb, settings, built, found)
 
 
 def ended(step: Step) -> str:
@@ -196,14 +185,12 @@ def _print_steps(folder: Path, group: str) -> None:
             )
 
 
-def queries(name: str, settings: Settings, limit: int | None = None) -> list[TrainingQuery]:
+def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
     """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.programs.first_stage import TrainingQuery
 
-    found = [
-        TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name, settings.data).questions if one.nodes
-    ]
+    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name).questions if one.nodes]
     if not found:
         raise UsageError(f"no question of {name} has gold nodes")
     return found[:limit]

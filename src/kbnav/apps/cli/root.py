@@ -9,6 +9,7 @@ import errno
 import re
 import sys
 import traceback
+from collections import UserDict
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -110,7 +111,7 @@ class _Root(Group):
         super().__init__(**{**attributes, "commands": _Lazy(places)})
 
 
-class _Lazy(dict[str, Any]):
+class _Lazy(UserDict[str, Any]):
     """Commands by name. A command's module is imported when the command is needed: ``kbnav ask`` imports no other."""
 
     def __init__(self, places: Mapping[str, tuple[Any, str | None]]) -> None:
@@ -118,32 +119,16 @@ class _Lazy(dict[str, Any]):
         self._places = places
 
     def __getitem__(self, name: str) -> Any:
-        if (found := super().__getitem__(name)) is None:
-            found = _built(name, *self._places[name])
-            self[name] = found
-        return found
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A command, or the default."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-    def values(self) -> Any:
-        """All commands."""
-        return [self[name] for name in self]
-
-    def items(self) -> Any:
-        """All commands with their names."""
-        return [(name, self[name]) for name in self]
+        if self.data[name] is None:
+            self.data[name] = _built(name, *self._places[name])
+        return self.data[name]
 
 
 def _built(name: str, place: Any, section: str | None) -> Any:
     """A command from ``module:function``, or a group from its help and its commands."""
     if not isinstance(place, str):
         about, inner = place
-        commands = _Lazy({one: (where, None) for one, where in inner.items()})
+        commands: Any = _Lazy({one: (where, None) for one, where in inner.items()})
         return Group(name=name, help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
                      rich_markup_mode=None, context_settings=_CONTEXT)  # fmt: skip
     from kbnav.apps.cli.options import flattened

@@ -91,7 +91,7 @@ def _find(name: str, settings: Settings) -> Run:
     try:
         return load_run(find_run(name, settings.home / "runs"))
     except UsageError:
-        if not settings.web.database.get_secret_value():
+        if not settings.database.get_secret_value():
             raise
         from kbnav.apps.web.server import open_store
 

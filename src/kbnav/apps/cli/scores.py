@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean, stdev
@@ -56,7 +56,7 @@ def score(
     if by == "labels" and compat:
         raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
     run = read_saved_run(folder)
-    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(compat, kb)(run)
+    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(run, compat, kb)
     scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))
@@ -64,14 +64,13 @@ def score(
         print_scores(str(folder), run, scores)
 
 
-def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
-    """What makes a run ready to be scored. Raises UsageError."""
+def _prepared(run: SavedRun, compat: bool, kb: str | None) -> SavedRun:
+    """A run as it is to be scored. Raises UsageError."""
     from kbnav.evaluation.rescoring import stark_compat
 
     if kb and not compat:
         raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
-    settings = load()
-    return (lambda run: stark_compat(run, settings, kb or "")) if compat else (lambda run: run)
+    return stark_compat(run, load(), kb or "") if compat else run
 
 
 def compare(
@@ -172,12 +171,12 @@ def report(
         return
     if by:
         saved = {str(folder): read_saved_run(folder) for folder in folders}
-        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset, load().data)
+        questions = find_dataset(dataset or next(iter(saved.values())).info.dataset)
         found = [text.breakdown(saved, questions, key) for key in by]
         records = [group for one in found for group in one.groups]
         emit(as_json, records, "\n".join(map(text.breakdown_markdown, found)).rstrip("\n"))
         return
-    made = reports.load_report(folders, _prepared(compat, kb))
+    made = reports.load_report(folders, lambda run: _prepared(run, compat, kb))
     if html:
         write_whole(html, reports.html_report(made))
     said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.markdown_report(made).rstrip("\n")
@@ -231,7 +230,7 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset, settings.data)
+    questions = find_dataset(dataset)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:

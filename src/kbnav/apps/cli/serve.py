@@ -74,7 +74,7 @@ def mcp(
             server = build_server(shared, hide)
             run_app(
                 lambda: http_app(server, settings.web),
-                checked(settings.web),
+                checked(settings),
                 ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
             )
 

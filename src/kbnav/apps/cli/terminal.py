@@ -10,9 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,6 +49,14 @@ def emit(as_json: bool, value: object, *lines: str) -> None:
         print_json(value)
     else:
         print("\n".join(lines))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises UsageError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
 def stderr() -> Console:

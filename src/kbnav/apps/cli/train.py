@@ -65,7 +65,7 @@ class Job:
         """Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import find_dataset
 
-        return [find_dataset(name, self.settings.data) for name in names]
+        return [find_dataset(name) for name in names]
 
 
 def train(
@@ -231,6 +231,10 @@ def _train_planner(job: Job) -> None:
     from kbnav.planning.training import examples
 
     cut, how = 0, job.options
+
+    def print_epoch(epoch: Epoch) -> None:
+        print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
+
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
@@ -239,7 +243,7 @@ def _train_planner(job: Job) -> None:
         if job.kind is Kind.seq2seq:
             from kbnav.planning.seq2seq import Seq2Seq
 
-            _, cut = Seq2Seq.train(skb, found, job.out, how, _print_epoch)
+            _, cut = Seq2Seq.train(skb, found, job.out, how, print_epoch)
         else:
             from kbnav.planning.ranker import Ranker
 
@@ -258,10 +262,6 @@ def _train_planner(job: Job) -> None:
     )
 
 
-def _print_epoch(epoch: Epoch) -> None:
-    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
-
-
 def _train_programs(job: Job) -> None:
     """Let a model write and improve a program for each group of questions, and freeze the best."""
     from kbnav.evaluation.runner import Limits, check_limits
@@ -273,8 +273,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = queries(job.learned[0], job.settings, options.limit)
-    validation = queries(job.validation[0], job.settings)
+    training = queries(job.learned[0], options.limit)
+    validation = queries(job.validation[0])
     for model in (job.settings.model, options.api_model):
         check_limits(Limits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
 

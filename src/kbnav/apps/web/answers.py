@@ -1,4 +1,4 @@
-"""Runs as plain data: what happens in one, its answer, and which things of one name it could also be about."""
+"""Runs as plain data: what happens in one, and its answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.agents.offline.observations import SearchHit
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, charts, events, points
@@ -15,12 +14,9 @@ from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
-from kbnav.sessions.disambiguation import meanings
 
 NAMED = 3
 """Nodes of a ranking that are named in its line."""
-MOST_OTHERS = 6
-"""Other things of one name that are listed."""
 
 
 class Recorder:
@@ -67,7 +63,6 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
         "text": run.outcome.text or _ranking_text(run),
         **query_data(record["query"], record["query_labelled"], served),
         "result": result_data(result_id, result) if result else None,
-        "readings": _readings(run, served),
         "model_calls": run.usage.calls,
     }
 
@@ -108,19 +103,3 @@ def _ranking_text(run: Run) -> str:
     nodes = run.outcome.ranking.nodes if run.outcome.ranking else ()
     names = "; ".join(node.label or node.id for node in nodes[:NAMED])
     return f"{names} … ({len(nodes)} nodes)" if len(nodes) > NAMED else names
-
-
-def _readings(run: Run, served: Served) -> list[dict[str, Any]]:
-    """Names that were looked up and that several things have: the one that the answer is about, and the others."""
-
-    def data(one: SearchHit) -> dict[str, str]:
-        return {"id": one.id, "label": one.label or one.id, "about": one.about, "href": served.link(one.id)}
-
-    return [
-        {
-            "name": one.name,
-            "taken": data(one.taken),
-            "others": [data(other) for other in one.others[:MOST_OTHERS]],
-        }
-        for one in meanings(run, served.kb)
-    ]

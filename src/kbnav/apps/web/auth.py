@@ -23,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from kbnav.apps.web.rendering import refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import UsageError
-from kbnav.settings.model import Web
+from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,6 +43,11 @@ MOST_CLIENTS = 10_000
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN = ("/health", "/ready", "/static/", "/login", "/share/", "/api/shared/")
 """What needs no identity: nothing of anybody's is behind it but what was shared."""
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Nothing but this server's own files."""
 _PROBES = frozenset({"/health", "/ready"})
 """Asked by the address, and not by a name."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -61,8 +66,9 @@ NOBODY = Visitor("anonymous")
 """A client without a cookie: what it makes is protected by unguessable ids only, and never listed."""
 
 
-def checked(web: Web) -> Web:
-    """The settings, if it is safe to serve with them. Raises UsageError that says what to set."""
+def checked(settings: Settings) -> Web:
+    """The page's settings, if it is safe to serve with them. Raises UsageError that says what to set."""
+    web = settings.web
     short = [name for name, token in web.tokens.items() if len(token.get_secret_value()) < SHORTEST_TOKEN]
     if short:
         raise UsageError(f"web.tokens: those of {', '.join(short)} are shorter than {SHORTEST_TOKEN} characters")
@@ -74,8 +80,8 @@ def checked(web: Web) -> Web:
             )
         if not web.hosts:
             raise UsageError(f"{web.host} is reached from other machines: set web.hosts to the names they use for it")
-    if web.workers > 1 and not web.database.get_secret_value():
-        raise UsageError("web.workers: several processes share their sessions in PostgreSQL; set web.database")
+    if web.workers > 1 and not settings.database.get_secret_value():
+        raise UsageError("web.workers: several processes share their sessions in PostgreSQL; set database")
     return web
 
 
@@ -85,20 +91,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def content_policy(tiles: str, pictures: Sequence[str] = ()) -> str:
-    """The Content-Security-Policy: nothing but this server's own files, and map tiles and pictures where they are set.
-
-    ``tiles`` is the URL of tiles, ``pictures`` the sites that pictures are shown from.
-    """
-    site = urlsplit(tiles.replace("{", "").replace("}", ""))
-    sites = [*([f"{site.scheme}://{site.netloc}"] if site.netloc else []), *pictures]
-    images = "".join(f" {one}" for one in sites)
-    return (
-        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    )
 
 
 class Identities:
@@ -220,7 +212,6 @@ class Gate:
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
         self._identities = Identities(web, logouts or logouts_in_memory())
-        self._policy = content_policy(web.tiles, web.images)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with ``scope["state"]["visitor"]`` set."""
@@ -243,7 +234,7 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = MutableHeaders(scope=message)
-                own["Content-Security-Policy"] = self._policy
+                own["Content-Security-Policy"] = CONTENT_POLICY
                 own["X-Content-Type-Options"] = "nosniff"
                 own["Referrer-Policy"] = "same-origin"  # not "no-referrer": forms would say that they come from "null"
                 own["Cross-Origin-Opener-Policy"] = own["Cross-Origin-Resource-Policy"] = "same-origin"

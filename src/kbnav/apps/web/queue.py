@@ -385,7 +385,7 @@ class RunQueue:
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
-            result = self._store.results.keep(head, result, self._limits.result_bytes)
+            result = self._store.results.keep(head, result)
         status: Status = "done"
         if ended.failure:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"

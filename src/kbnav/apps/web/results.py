@@ -8,14 +8,15 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from statistics import fmean
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.errors import DataError
+from kbnav.runs.journal import adapter
 
 MOST_ROWS = 100_000
 """Rows of one result that are kept."""
@@ -54,8 +55,8 @@ class Result:
     def to_document(self) -> dict[str, Any]:
         """Plain data, without the rows of a table, that ``stored_table`` reads."""
         if self.ranking is not None:
-            return {"ranking": _adapter(Ranking).dump_python(self.ranking, mode="json")}
-        head = _adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
+            return {"ranking": adapter(Ranking).dump_python(self.ranking, mode="json")}
+        head = adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
         return {"head": head, "total": self.total}
 
     def parts(self) -> Iterator[str]:
@@ -108,12 +109,12 @@ def stored_table(
     """
     try:
         if "ranking" in document:
-            ranking: Ranking = _adapter(Ranking).validate_python(document["ranking"])
+            ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
             whole = _as_table(ranking)
             rows = whole.rows
             slices = partial(_slice, rows)
             return StoredTable(replace(whole, rows=()), len(rows), slices, ranking)
-        head: AnswerTable = _adapter(AnswerTable).validate_python(document["head"])
+        head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
     return StoredTable(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
@@ -147,11 +148,6 @@ def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | No
     if table is not None:
         return table_result(table)
     return Result(_as_table(ranking), len(ranking), ranking) if ranking is not None and ranking.nodes else None
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _as_table(ranking: Ranking) -> AnswerTable:

@@ -22,7 +22,8 @@ from kbnav.errors import StopRun
 from kbnav.knowledge.connections import Deadlines, listening
 from kbnav.runs.database import alone, open_postgres
 from kbnav.runs.trajectory import versions
-from kbnav.sessions.session import postgres_sessions, sqlite_sessions
+from kbnav.sessions.checkpoints import shared_sessions
+from kbnav.sessions.session import serializer, sqlite_sessions
 from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ Ready = Callable[[str], None]
 
 def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:
     """Where sessions are kept: PostgreSQL where it is configured, else SQLite. Raises UsageError."""
-    if url := settings.web.database.get_secret_value():
+    if url := settings.database.get_secret_value():
         pool = stack.enter_context(open_postgres(url))
         with alone(pool):
             store = Store(PostgresDatabase(pool))
             store.set_up()
-            return store, postgres_sessions(pool)
+            return store, shared_sessions(pool, serializer())
     store = Store(stack.enter_context(open_sqlite(settings.home / DATABASE)), settings.home / "runs")
     store.set_up()
     return store, stack.enter_context(sqlite_sessions(settings.home))
@@ -60,7 +61,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     from kbnav.apps.web.routes import ROUTERS
     from kbnav.apps.web.routes.common import ChatParts
 
-    checked(settings.web)
+    checked(settings)
     with ExitStack() as opened:
         store, saver = open_store(settings, opened)
         service = opened.enter_context(open_service(settings, pause=pause))
@@ -96,7 +97,7 @@ def small_app(
     from kbnav.apps.web.routes.common import Parts
     from kbnav.apps.web.routes.pages import login_router
 
-    checked(settings.web)
+    checked(settings)
     app = FastAPI(title="kbnav", docs_url=None, redoc_url=None, openapi_url=None)
     for name, value in state.items():
         setattr(app.state, name, value)
@@ -118,7 +119,7 @@ def _with_routes(
 
 def serve(settings: Settings, *, ready: Ready) -> None:
     """Serve until interrupted. Raises StopRun where it cannot begin."""
-    web = checked(settings.web)
+    web = checked(settings)
     if web.workers == 1:
         run_app(lambda: make_app(settings), web, ready=ready)
         return

@@ -31,6 +31,7 @@ DAY = 24 * 3600.0
 EMPTY_SESSIONS = 20
 """Sessions of one owner in which nothing was asked; of more, the oldest go."""
 RESULT_BYTES = 200_000_000
+"""What the results of one owner may take; beyond, the rows of the oldest are forgotten."""
 LOGIN = 31 * 24 * 3600.0
 """Seconds after which no browser keeps a login any more."""
 LOGOUT_SECONDS = 10.0
@@ -473,12 +474,12 @@ class Results:
         self.order = lru_cache(16)(self._sort)
         """The numbers of a result's rows, sorted by a column, or descending. Raises KeyError where it is gone."""
 
-    def keep(self, head: StoredResult, result: Result, most: int) -> Result:
-        """Keep a result; what of it was kept, where an owner's results may take ``most`` bytes."""
+    def keep(self, head: StoredResult, result: Result) -> Result:
+        """Keep a result; what of it was kept."""
         if result.ranking is not None:
-            self.add(head, most=most)
+            self.add(head)
             return result
-        count = self.add(head, result.parts(), rows=len(result.table.rows), most=most)
+        count = self.add(head, result.parts(), rows=len(result.table.rows))
         return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
 
     def add(self, head: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = RESULT_BYTES) -> int:

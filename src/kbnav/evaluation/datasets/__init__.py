@@ -1,10 +1,11 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
-from kbnav.evaluation.datasets.catalogue import NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.catalogue import BENCHMARKS, NAMES, SOURCES, load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import Dataset, Question, Source
 
 __all__ = [
+    "BENCHMARKS",
     "FORMATS",
     "NAMES",
     "SOURCES",

@@ -19,6 +19,8 @@ from kbnav.runs.trajectory import to_json
 from kbnav.settings.plugins import did_you_mean, named, points
 
 _log = logging.getLogger(__name__)
+BENCHMARKS = Path("benchmarks")
+"""The folder of benchmarks' files, as they are published, in the working directory."""
 GROUP = "kbnav.datasets"
 """The group of entry points by which other packages add datasets."""
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from kbnav.answers.tables import AnswerTable, Term, short_name
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, TellModel, UnknownId
@@ -20,6 +22,7 @@ from kbnav.knowledge.sparql.dialects import Dialect
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, TABLES, label_from_iri, text_literal
 from kbnav.settings.model import SparqlSource
 
+T = TypeVar("T")
 Select = Callable[[str], AnswerTable]
 """Runs a query."""
 
@@ -143,7 +146,6 @@ class Prefixes:
 
 
 def _namespace(iri: str) -> str:
-    """An IRI up to its last ``#``, ``/`` or ``:``."""
     return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
 
 
@@ -176,23 +178,20 @@ class Labels:
             missing = [iri for iri in wanted if (iri, code) not in self._known]
         for start in range(0, len(missing) if self.predicates else 0, _BATCH):
             batch = missing[start : start + _BATCH]
-            found = best_labels(self.select(self._query(batch, code)), self.predicates, code)
+            subjects = f"VALUES ?s {{ {iris_list(batch)} }}"
+            edges = f"VALUES ?p {{ {iris_list(self.predicates)} }} ?s ?p ?o"
+            query = (  # labels in the languages wanted, else any
+                f"SELECT ?s ?p ?l WHERE {{ {{ SELECT ?s ?p (?o AS ?l) WHERE {{ {subjects} {edges} . "
+                f"FILTER(LANG(?o) IN ({_tags(code)})) }} }} UNION {{ SELECT ?s (SAMPLE(?o) AS ?l) WHERE {{ "
+                f"{subjects} {edges} . FILTER(isLiteral(?o)) }} GROUP BY ?s }} }}"
+            )
+            found = best_labels(self.select(query), self.predicates, code)
             with self._lock:
                 if len(self._known) > _MOST_LABELS:
                     self._known.clear()
                 self._known |= {(iri, code): found.get(iri, "") for iri in batch}
         with self._lock:
             return {iri: label for iri in wanted if (label := self._known.get((iri, code), ""))}
-
-    def _query(self, iris: Sequence[str], code: str) -> str:
-        """SPARQL for the columns ``s``, ``p`` and ``l``: labels in the languages wanted, else any."""
-        subjects = f"VALUES ?s {{ {iris_list(iris)} }}"
-        edges = f"VALUES ?p {{ {iris_list(self.predicates)} }} ?s ?p ?o"
-        return (
-            f"SELECT ?s ?p ?l WHERE {{ {{ SELECT ?s ?p (?o AS ?l) WHERE {{ {subjects} {edges} . "
-            f"FILTER(LANG(?o) IN ({_tags(code)})) }} }} UNION "
-            f"{{ SELECT ?s (SAMPLE(?o) AS ?l) WHERE {{ {subjects} {edges} . FILTER(isLiteral(?o)) }} GROUP BY ?s }} }}"
-        )
 
 
 def best_labels(table: AnswerTable, predicates: Sequence[str], code: str) -> dict[str, str]:
@@ -261,46 +260,40 @@ class Data:
         self.known: dict[Any, Any] = {}
         """What was found out so far, ``prefixes`` and ``dialect`` among it."""
 
-    def once(self, key: Any, find: Callable[[], Any]) -> Any:
+    def once(self, key: object, find: Callable[[], T]) -> T:
         """What ``find`` gives, found once for each key."""
         with self._lock:
             if key not in self.known:
                 self.known[key] = find()
-            return self.known[key]
+            found: T = self.known[key]
+            return found
 
     @property
     def dialect(self) -> Dialect:
         """What the engine understands."""
-        found: Dialect = self.once("dialect", self._find_dialect)
-        return found
+        return self.once("dialect", self._find_dialect)
 
     @property
     def prefixes(self) -> Prefixes:
         """The settings' prefixes, those that the data publishes, and made-up ones for its other namespaces."""
-        found: Prefixes = self.once("prefixes", self._find_prefixes)
-        return found
+        return self.once("prefixes", self._find_prefixes)
 
     @property
     def labels(self) -> Labels:
         """Labels by the predicates that the data uses."""
-        found: Labels = self.once("labels", self._find_labels)
-        return found
+        return self.once("labels", self._find_labels)
 
     def classes(self, code: str) -> tuple[Word, ...]:
         """Classes with their members, the largest first, described in a language.
 
         Then those that have members by their subclasses alone.
         """
-        found: tuple[Word, ...] = self.once(("classes", code), lambda: self._find_classes(code))
-        return found
+        return self.once(("classes", code), lambda: self._find_classes(code))
 
     def properties(self, code: str) -> tuple[Word, ...]:
         """Properties with their uses, the commonest first, described in a language."""
         kinds = (f"{_OWL}ObjectProperty", f"{_OWL}DatatypeProperty", f"{_RDF}Property")
-        found: tuple[Word, ...] = self.once(
-            ("properties", code), lambda: self._words("COUNT(*)", "?s ?c ?o", kinds, _PROPERTIES, code)
-        )
-        return found
+        return self.once(("properties", code), lambda: self._words("COUNT(*)", "?s ?c ?o", kinds, _PROPERTIES, code))
 
     def view(self, iris: Iterable[str], code: str) -> View:
         """How some IRIs are presented in a language."""
@@ -338,38 +331,25 @@ class Data:
         return Labels(self._select, tuple(one for one in candidates if one in used))
 
     def _find_prefixes(self) -> Prefixes:
-        try:
-            words = [word.iri for word in (*self.classes("en"), *self.properties("en"))]
-        except TellModel:
-            words = []
-        things = self._sample_of_things()
-        return Prefixes(self._source.prefixes).with_namespaces(self._published_prefixes(), [*words, *things])
-
-    def _published_prefixes(self) -> dict[str, str]:
         query = (
             f"SELECT ?prefix ?namespace WHERE {{ {{ ?o <{_VANN}preferredNamespacePrefix> ?prefix ; "
             f"<{_VANN}preferredNamespaceUri> ?namespace }} UNION "
             f"{{ ?o <{_SHACL}prefix> ?prefix ; <{_SHACL}namespace> ?namespace }} }} LIMIT 500"
         )
-        try:
+        iris: list[str] = []
+        published: dict[str, str] = {}
+        with suppress(TellModel):
+            classes = self.classes("en")
+            iris += [word.iri for word in (*classes, *self.properties("en"))]
+            # The namespaces of things are worth a prefix where several share them.
+            samples = (self._select(f"SELECT ?s WHERE {{ ?s a <{word.iri}> }} LIMIT 3") for word in classes[:20])
+            things = [row[0].value for table in samples for row in table.rows if row[0] and row[0].type == "uri"]
+            often = Counter(map(_namespace, things))
+            iris += [iri for iri in things if often[_namespace(iri)] > 2]
+        with suppress(*_FAILED):
             rows = self._select(query).rows
-        except _FAILED:
-            return {}
-        return {row[0].value.rstrip(":"): row[1].value for row in rows if row[0] and row[1] and row[1].value}
-
-    def _sample_of_things(self) -> list[str]:
-        """Things of each large class, whose namespaces are worth a prefix where several share them."""
-        try:
-            found = [
-                row[0].value
-                for word in self.classes("en")[:20]
-                for row in self._select(f"SELECT ?s WHERE {{ ?s a <{word.iri}> }} LIMIT 3").rows
-                if row[0] and row[0].type == "uri"
-            ]
-        except TellModel:
-            return []
-        spaces = list(map(_namespace, found))
-        return [iri for iri, space in zip(found, spaces, strict=True) if spaces.count(space) > 2]
+            published = {row[0].value.rstrip(":"): row[1].value for row in rows if row[0] and row[1] and row[1].value}
+        return Prefixes(self._source.prefixes).with_namespaces(published, iris)
 
     def _find_classes(self, code: str) -> tuple[Word, ...]:
         found = self._words("COUNT(?s)", "?s a ?c", (f"{_OWL}Class", f"{_RDFS}Class"), _CLASSES, code)

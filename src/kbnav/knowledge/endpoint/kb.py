@@ -51,7 +51,6 @@ from kbnav.knowledge.endpoint.data import (
 )
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
-from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -68,12 +67,9 @@ _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 """Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
-_NO_VARIABLES = (
-    "its table [sparql.NAME] in kbnav.toml needs token_variable, or user_variable and password_variable: the "
-    "environment variables that hold its credentials"
-)
-_CALLS: frozenset[Capability] = frozenset(
-    ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
+_NO_VARIABLE = (
+    "its table [sparql.NAME] in kbnav.toml needs credentials_variable: the environment variable that holds "
+    "user:password, or a token"
 )
 
 
@@ -89,7 +85,7 @@ def checked_url(url: str) -> str:
     if parts.username or parts.password:
         raise UsageError(
             "the address of an endpoint may hold no password: give it a name in kbnav.toml, [sparql.NAME], with "
-            "user_variable and password_variable, the environment variables that hold them"
+            "credentials_variable, the environment variable that holds user:password"
         )
     return url
 
@@ -97,39 +93,34 @@ def checked_url(url: str) -> str:
 def authorization(source: SparqlSource) -> str:
     """The header of the credentials that an endpoint wants; empty where it wants none.
 
-    Raises CredentialsError where a variable is not set, UsageError where there is a user without a password.
+    Raises CredentialsError where the variable is not set, or holds more than a line of ASCII.
     """
-    if source.token_variable:
-        return f"Bearer {_credential(source.token_variable)}"
-    if bool(source.user_variable) != bool(source.password_variable):
-        raise UsageError(f"{source.url}: user_variable and password_variable belong together; one is missing")
-    if not source.user_variable:
+    variable = source.credentials_variable
+    if not variable:
         return ""
-    pair = f"{_credential(source.user_variable)}:{_credential(source.password_variable)}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
-def _credential(variable: str) -> str:
     value = os.environ.get(variable, "")
     if not value:
-        raise CredentialsError(f"the environment variable {variable}, which is to hold a credential, is not set")
+        raise CredentialsError(f"the environment variable {variable}, which is to hold credentials, is not set")
     if not (value.isprintable() and value.isascii()):
         raise CredentialsError(f"the environment variable {variable} must be plain ASCII on one line")
-    return value
+    return f"Basic {base64.b64encode(value.encode()).decode()}" if ":" in value else f"Bearer {value}"
 
 
 def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
-    """What a call gives; where access is refused, the error says which variables hold the credentials, or are to."""
     try:
         return call()
     except CredentialsError as error:
-        variables = filter(None, (source.token_variable, source.user_variable, source.password_variable))
-        hint = f"check what the environment has as {named}" if (named := " and ".join(variables)) else _NO_VARIABLES
+        named = source.credentials_variable
+        hint = f"check what the environment has as {named}" if named else _NO_VARIABLE
         raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
 
 
 class EndpointKB:
     """A SPARQL endpoint; ``http`` carries the policy, the credentials and the cache. Serves all threads."""
+
+    capabilities: frozenset[Capability] = frozenset(
+        ("search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors")
+    )
 
     def __init__(
         self,
@@ -138,21 +129,18 @@ class EndpointKB:
         dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"],
         name: str = "",
         names: Names | None = None,
+        services: Sequence[str] = (),
     ) -> None:
         """``dialect`` finds out what the engine understands; it is asked when that is first needed.
 
-        ``names`` is the endpoint's name index, which is searched in its place; it is closed with this.
+        ``names`` is the endpoint's name index, which is searched in its place; it is closed with this. SERVICE may name
+        ``services``.
         """
         self._names = names
         self.name = name or source.url
-        self._source = source
+        self._source, self._services = source, services
         self._http = http
         self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """Everything but ``vector_query``."""
-        return _CALLS
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -202,7 +190,6 @@ class EndpointKB:
         return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
-        """Classes or properties by name, each with what is declared of it and how much it is used."""
         words = of(code)
         view = self._data.view([word.iri for word in words], code)
         is_property = of == self._data.properties
@@ -260,26 +247,24 @@ class EndpointKB:
             raise UnknownId(f"nothing here uses {self._data.prefixes.short(iri)}: search for the relation by its name")
         view = self._data.view([iri, *_iris(table)], _code(language))
         seen: set[tuple[str, str]] = set()
-        first: list[tuple[Term, Term]] = []
-        later: list[tuple[Term, Term]] = []
+        uses: list[tuple[bool, Term, Term]] = []
         for subject, value in ((row[0], row[1]) for row in table.rows):
             if subject and value and subject.type == "uri":
                 ends = {("subject", subject.value), ("value", value.value)}
-                (later if ends & seen else first).append((subject, value))
+                uses.append((bool(ends & seen), subject, value))
                 seen |= ends
-        relation = view.entity(iri, kind="property")
-        chosen = (first + later)[:limit]
-        return tuple(Example(view.entity(one.value), relation, view.value(other)) for one, other in chosen)
+        relation, chosen = view.entity(iri, kind="property"), sorted(uses, key=lambda use: use[0])[:limit]
+        return tuple(Example(view.entity(one.value), relation, view.value(other)) for _, one, other in chosen)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
         sent, code = self.declared(query), _code(language)
         added = sent.count("\n") - query.count("\n")
         try:
-            prepared = prepare(sent, self._data.dialect, services=self._source.services, language=code)
+            prepared = prepare(sent, self._data.dialect, services=self._services, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
-        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:
             table = self.select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
@@ -350,8 +335,7 @@ class EndpointKB:
         """See ``Shaped``; from samples."""
         code, iri = _code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
-        shape: ClassShape = self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
-        return shape
+        return self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``; of the first 5,000 edges."""
@@ -387,14 +371,7 @@ class EndpointKB:
         missing = add_prefixes(query, self._data.prefixes.all).removesuffix(query).strip()
         return f"{missing.replace(' PREFIX ', chr(10) + 'PREFIX ')}\n{query}" if missing else query
 
-    def vector_query(
-        self,
-        text: str,  # noqa: ARG002 - the protocol's, as all here
-        *,
-        kind: str = "item",  # noqa: ARG002
-        limit: int = 10,  # noqa: ARG002
-        language: str = "en",  # noqa: ARG002
-    ) -> Ranking:
+    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
         """See ``KnowledgeBase``. Raises BadArguments: an endpoint has no vectors."""
         raise BadArguments("vector_query: a SPARQL endpoint has no vectors: search for names")
 
@@ -454,7 +431,6 @@ def _entry(
 
 
 def _qualifiers(nested: AnswerTable, view: View) -> dict[str, list[tuple[Qualifier, ...]]]:
-    """What is said of each node without a name, by the predicate that leads to it."""
     nodes: dict[tuple[str, str], list[Qualifier]] = {}
     for predicate, node, edge, value in nested.rows:
         if predicate and node and edge and value and edge.value != TYPE:

@@ -19,7 +19,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
 from kbnav.knowledge.endpoint.data import ALIASES, Select, iris_list
-from kbnav.knowledge.endpoint.search import Match, initials, phrase_words, split_words, stems
+from kbnav.knowledge.endpoint.search import Match, best_of, initials, likeness, phrase_words, split_words, stems
 from kbnav.knowledge.sparql.vocabulary import text_literal
 
 PAGE = 50_000
@@ -74,15 +74,25 @@ def collect(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with closing(_begun(part, asked)) as file:
+
+            def count() -> int:
+                return int(file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
+
+            names = count()
             for table, last, behind in _pages(select, file, [*predicates, *ALIASES], page):
                 rows = {
                     (row[0].value, row[1].value) for row in table.rows if row[0] and row[1] and row[1].value.strip()
                 }
                 with file:
-                    _add(file, sorted(rows))
+                    for iri, text in sorted(rows):
+                        words = split_words(text)
+                        key = "".join(map(fold, words))
+                        added = file.execute("INSERT OR IGNORE INTO name VALUES (NULL, ?, ?, ?)", (iri, text, key))
+                        if added.rowcount:
+                            own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
+                            file.executemany("INSERT INTO word VALUES (?, ?)", [(one, added.lastrowid) for one in own])
                     file.execute("UPDATE paging SET last = ?, behind = ?", (last, behind))
-                tell(_count(file), last)
-            names = _count(file)
+                tell(names := count(), last)
         part.replace(out)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"{out}: the names cannot be kept there: {error}") from error
@@ -90,7 +100,6 @@ def collect(
 
 
 def _begun(part: Path, asked: str) -> sqlite3.Connection:
-    """The file that is being made, begun anew where it is another endpoint's."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(part)) as file:
         if file.execute("SELECT input FROM paging").fetchall() == [(asked,)]:
             return sqlite3.connect(part)
@@ -130,21 +139,6 @@ def _pages(
         yield table, newest, ">" if newest == last else ">="
 
 
-def _add(file: sqlite3.Connection, names: Sequence[tuple[str, str]]) -> None:
-    for iri, text in names:
-        words = split_words(text)
-        key = "".join(map(fold, words))
-        added = file.execute("INSERT OR IGNORE INTO name (iri, text, key) VALUES (?, ?, ?)", (iri, text, key))
-        if added.rowcount:
-            own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
-            file.executemany("INSERT INTO word VALUES (?, ?)", [(word, added.lastrowid) for word in own])
-
-
-def _count(file: sqlite3.Connection) -> int:
-    [(number,)] = file.execute("SELECT COUNT(*) FROM name")
-    return int(number)
-
-
 def open_names(path: Path) -> Names:
     """An index that ``collect`` made. Raises UsageError where there is none, DataError where it is something else."""
     if not path.is_file():
@@ -173,8 +167,6 @@ class Names:
 
     def search(self, phrase: str) -> list[Match]:
         """Things by their names, each once by its best name, the best first."""
-        from rapidfuzz import fuzz, utils
-
         wanted = phrase_words(phrase)
         asked = [[place, other, score] for place, word in enumerate(wanted) for other, score in self._alike(fold(word))]
         keys = {"".join(map(fold, words)) for words in (split_words(phrase), stems(phrase))}
@@ -182,17 +174,14 @@ class Names:
         given = {"asked": json.dumps(asked), "keys": json.dumps(sorted(keys)), "most": _MOST}
         with self._lock:
             rows = self._file.execute(_SEARCH, given).fetchall()
-        found: dict[str, Match] = {}
+        found = []
         for iri, text, exact, scores in rows:
             by_place = {int(place): score for place, score in json.loads(scores).items()}
             held = tuple(wanted[place] for place in sorted(by_place))
-            likeness = fuzz.token_sort_ratio(phrase, text, processor=utils.default_process) / 100
-            score = 2.0 * exact + 0.1 * (text == phrase) + sum(by_place.values()) / len(wanted) + likeness
+            score = sum(by_place.values()) / len(wanted) + likeness(phrase, text, exact=exact)
             near = not exact and min(by_place.values()) < 1
-            one = Match(iri, text, held, bool(exact), score, near)
-            if iri not in found or one.score > found[iri].score:
-                found[iri] = one
-        return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+            found.append(Match(iri, text, held, bool(exact), score, near))
+        return best_of(found)
 
     @cached_property
     def _words(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ Classes and properties are found by what their names are like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbnav.answers.tables import AnswerTable
@@ -47,7 +47,14 @@ def by_label(
     select: Select, phrase: str, predicates: Sequence[str], code: str, dialect: Callable[[], Dialect]
 ) -> list[Match]:
     """Things by their labels. Raises QueryTimeout, with what helps, where the endpoint cannot look inside labels."""
-    exact = _matches(select(_exact_query(phrase, predicates, code)), phrase, named=True) if predicates else []
+    spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
+    tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
+    literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
+    query = (
+        f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
+        f"?s ?p ?l . FILTER(isIRI(?s)) }} LIMIT {_CANDIDATES}"
+    )
+    exact = _matches(select(query), phrase, named=True) if predicates else []
     wanted = phrase_words(phrase)
     if not wanted:
         return exact
@@ -82,36 +89,20 @@ def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchR
     return SearchResult((), rung="shorter", matched=part, dropped=left), alike
 
 
-def _exact_query(phrase: str, predicates: Sequence[str], code: str) -> str:
-    """SPARQL for the columns ``s`` and ``l``: things whose whole label is the phrase, in any of some spellings."""
-    spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
-    tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
-    literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
-    return (
-        f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
-        f"?s ?p ?l . FILTER(isIRI(?s)) }} LIMIT {_CANDIDATES}"
-    )
-
-
-def _containing_query(words: Sequence[str], predicates: Sequence[str]) -> str:
-    """SPARQL for the columns ``s`` and ``l``: labels that hold any of the words, those with most of them first."""
-    text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
-    held = [f"CONTAINS({text}, {text_literal(word)})" for word in words]
-    parts = " + ".join(f"IF({one}, 1, 0)" for one in held)
-    edges = f"VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l" if predicates else "?s a ?l"
-    return (
-        f"SELECT ?s ?l (({parts}) AS ?n) WHERE {{ {edges} . FILTER({' || '.join(held)}) FILTER(isIRI(?s)) }} "
-        f"ORDER BY DESC(?n) STRLEN(STR(?l)) LIMIT {_CANDIDATES}"
-    )
-
-
 def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str], dialect: Dialect) -> AnswerTable:
     """Labels that hold the words: by the engine's text index where it has one, else by reading labels.
 
     An index is asked for all words together and, where nothing has them all, for each by itself. Raises as the query.
     """
     if not (dialect.text and predicates):
-        return select(_containing_query(wanted, predicates))
+        text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
+        held = [f"CONTAINS({text}, {text_literal(word)})" for word in wanted]
+        parts = " + ".join(f"IF({one}, 1, 0)" for one in held)
+        names = f"VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l" if predicates else "?s a ?l"
+        return select(
+            f"SELECT ?s ?l (({parts}) AS ?n) WHERE {{ {names} . FILTER({' || '.join(held)}) FILTER(isIRI(?s)) }} "
+            f"ORDER BY DESC(?n) STRLEN(STR(?l)) LIMIT {_CANDIDATES}"
+        )
     edges = [f"<{one}>" for one in predicates]
 
     def ask(phrase: str) -> AnswerTable:
@@ -161,27 +152,31 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
 
     ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
     """
-    wanted = phrase_words(phrase)
-    found: dict[str, Match] = {}
+    wanted, found = phrase_words(phrase), []
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":
-            one = _match(
-                subject.value, label.value if label and named else label_from_iri(subject.value), phrase, wanted
-            )
-            if one.iri not in found or one.score > found[one.iri].score:
-                found[one.iri] = one
-    return sorted(found.values(), key=lambda match: (-match.score, len(match.label), match.label, match.iri))
+            text = label.value if label and named else label_from_iri(subject.value)
+            held = tuple(word for word in wanted if word in text.casefold())
+            exact = text.casefold() == phrase.casefold().strip()
+            score = len(held) / max(1, len(wanted)) + likeness(phrase, text, exact=exact)
+            found.append(Match(subject.value, text, held, exact, score))
+    return best_of(found)
 
 
-def _match(iri: str, label: str, phrase: str, wanted: Sequence[str]) -> Match:
+def likeness(phrase: str, label: str, *, exact: bool) -> float:
+    """How like a label is to a phrase; ``exact``: they are the same but for what does not count."""
     from rapidfuzz import fuzz, utils
 
-    folded = label.casefold()
-    held = tuple(word for word in wanted if word in folded)
-    exact = folded == phrase.casefold().strip()
-    likeness = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
-    as_written = 0.1 * (label == phrase)  # of namesakes, that which is written alike
-    return Match(iri, label, held, exact, 2.0 * exact + as_written + len(held) / max(1, len(wanted)) + likeness)
+    alike = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
+    return alike + 2.0 * exact + 0.1 * (label == phrase)  # of namesakes, that which is written alike
+
+
+def best_of(found: Sequence[Match]) -> list[Match]:
+    """Each thing once, by its best label, the best first."""
+    best: dict[str, Match] = {}
+    for one in sorted(found, key=lambda match: (-match.score, len(match.label), match.label, match.iri)):
+        best.setdefault(one.iri, one)
+    return list(best.values())
 
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[Word]:
@@ -198,15 +193,13 @@ def _likeness(phrase: str, names: Sequence[str]) -> float:
     for name in filter(None, names):
         own = set(stems(name)) - _SMALL
         if own and wanted:
-            same = sum(_is_among(one, own) or _begins(one, own) for one in wanted)
+            same = sum(
+                _is_among(one, own) or (len(one) > 3 and any(other.startswith(one) for other in own)) for one in wanted
+            )
             best = max(best, 2 * same / (len(wanted) + len(own)))
         if [initials(split_words(name)).casefold()] == list(wanted):
             best = 1.0
     return best
-
-
-def _begins(word: str, others: Iterable[str]) -> bool:
-    return len(word) > 3 and any(other.startswith(word) for other in others)
 
 
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.base import ClassShape, PropertyProfile, ShapeProperty, Share
 from kbnav.knowledge.endpoint.data import SUBCLASS, TYPE, Select, View, whole
@@ -44,8 +43,9 @@ def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
     for what, p, x, number in rows:
         if what == "range" and x:
             ranges.setdefault(p, []).append(Share(view.entity(x), number))
+    commonest = {p: tuple(sorted(shares, key=lambda one: -one.count)[:_RANGES]) for p, shares in ranges.items()}
     properties = tuple(
-        ShapeProperty(view.entity(p), number, most.get(p, 1), _commonest(ranges.get(p, ())))
+        ShapeProperty(view.entity(p), number, most.get(p, 1), commonest.get(p, ()))
         for what, p, _, number in rows
         if what == "have" and p != TYPE
     )
@@ -85,10 +85,6 @@ def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
     )
 
 
-def _commonest(shares: Iterable[Share]) -> tuple[Share, ...]:
-    return tuple(sorted(shares, key=lambda one: -one.count)[:_RANGES])
-
-
 def _class_query(iri: str, sample: int, *, below: bool) -> str:
     """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: members of a class, and what they have.
 
@@ -115,7 +111,6 @@ def _members(iri: str, sample: int, below: bool) -> str:
 
 
 def _ranges_query(iri: str, sample: int, *, below: bool) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: classes and datatypes of values, and what comes in."""
     members = _members(iri, sample, below)
     return _union(
         f"SELECT ('range' AS ?what) ?p ?x (COUNT(*) AS ?n) WHERE {{ {members} ?s ?p ?o . FILTER(?p != <{TYPE}>) "
@@ -126,7 +121,6 @@ def _ranges_query(iri: str, sample: int, *, below: bool) -> str:
 
 
 def _property_query(iri: str, sample: int) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: how a property is used."""
     uses = f"{{ SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {sample} }}"
     return _union(
         _counted("uses", f"{{ SELECT ?s WHERE {{ ?s <{iri}> ?o }} LIMIT {COUNTED + 1} }}"),
@@ -157,13 +151,9 @@ def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str
     except QueryTimeout:
         table = select(query(_SAMPLES[1]))
     found = []
-    for row in _records(table):
-        what, number = row.get("what"), row.get("n")
-        if what and number:
-            p, x = (cell.value if (cell := row.get(name)) else "" for name in ("p", "x"))
-            found.append((what.value, p, x, whole(number)))
+    for cells in table.rows:
+        row = {name: cell for name, cell in zip(table.columns, cells, strict=True) if cell}
+        if "what" in row and "n" in row:
+            p, x = (row[name].value if name in row else "" for name in ("p", "x"))
+            found.append((row["what"].value, p, x, whole(row["n"])))
     return found
-
-
-def _records(table: AnswerTable) -> list[dict[str, Cell]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, split_meant
+from kbnav.answers.language import singular
+from kbnav.answers.lexicon import lexicon
 from kbnav.answers.relevance import fit
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.matching import NodeMatcher
@@ -105,15 +105,12 @@ class Reading:
 
 def read(question: str, skb: SKB, language: str) -> Reading:
     """Find the names, then the types in what is left, then the words that are neither nor only grammar."""
-    question, meant = split_meant(question)
     tokens = tuple(islice(_tokens(question), _LONGEST_QUESTION))
     function = lexicon(language).function | lexicon("en").function
     types = list(_types(tokens, skb.type_names))
     named_types = {(one.first, one.end) for one in types}
     mentions = [
-        replace(one, nodes=(node,)) if (node := skb.nodes.ids.find(meant.get(fold(one.text), ""))) >= 0 else one
-        for one in _mentions(question, tokens, function | _ASKING, skb)
-        if (one.first, one.end) not in named_types
+        one for one in _mentions(question, tokens, function | _ASKING, skb) if (one.first, one.end) not in named_types
     ]
     named = {place for one in mentions for place in range(one.first, one.end)}
     types = [one for one in types if named.isdisjoint(range(one.first, one.end))]
@@ -282,7 +279,6 @@ class Paths:
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
     def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
-        """Of a type with very many relations, the commonest and those that are ``named``."""
         for step in self._steps[kind]:
             if step not in self._common[kind] and step.relation not in named:
                 continue
@@ -339,7 +335,6 @@ class Paths:
         return 0.0, set()
 
     def _word_fits(self, word: str) -> Mapping[str, float]:
-        """The relations that one word may name."""
         fits = fit(singular(word), [" ".join(map(singular, name_words(name))) for name in self._relations])
         found = {name: value for name, value in zip(self._relations, fits, strict=True) if value > 0}
         for name in self._relations:

@@ -16,7 +16,6 @@ than ``LONGEST`` characters are left to the text search.
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,7 +136,6 @@ def write_turtle(
 
 
 def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The triples of one node, or of its edges, at a time, behind how many nodes or edges they are."""
     kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
     predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(relations)]
     iris = [f"<{_NODE_IRI}{local_name(node_id)}>" for node_id in nodes.ids]
@@ -154,7 +152,6 @@ def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence
 
 
 def _edges(row: Row, predicates: Sequence[str], iris: Sequence[str]) -> str:
-    """The edges of one node, relation by relation."""
     ends = [iris[target] for target in row.nodes.tolist()]
     starts = [0, *(np.flatnonzero(np.diff(row.relations)) + 1).tolist()]
     kinds = row.relations[starts].tolist()
@@ -211,10 +208,9 @@ class SparqlStore:
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
         prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
-            result = self._pool.query(prepared.text, "json", "json", most_bytes=self._most_bytes)
+            return self._pool.query(prepared.text, most_bytes=self._most_bytes).table()
         except QueryError as error:
             raise self._error(error) from error
-        return AnswerTable.from_sparql_json(json.loads(result.body))
 
     def _error(self, error: QueryError) -> Exception:
         name, reason = self._skb.meta.name, error.reason

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -29,15 +28,6 @@ from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, d
 
 if TYPE_CHECKING:
     from pyoxigraph import Store
-
-
-class QueryForm(StrEnum):
-    """What a query returns: rows, a truth value, or (the last two) triples."""
-
-    SELECT = "SELECT"
-    ASK = "ASK"
-    CONSTRUCT = "CONSTRUCT"
-    DESCRIBE = "DESCRIBE"
 
 
 def parse_error(query: str) -> str | None:

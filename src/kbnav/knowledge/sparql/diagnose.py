@@ -23,7 +23,6 @@ from kbnav.knowledge.sparql.syntax import (
     Pattern,
     Query,
     Triples,
-    UnreadQuery,
     is_literal,
     read_query,
 )
@@ -93,14 +92,12 @@ def diagnosis(
         if read.form not in ("SELECT", "ASK") or read.where.select is not None:
             return None
         return _Probes(query, read, ask).diagnosis(certain, partial)
-    except (TellModel, QuerySyntaxError, UnreadQuery):
+    except TellModel:
         return None
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the query's pattern: its text, whether it only takes rows away, and its triple pattern if it is one."""
-
     text: str
     takes_away: bool = False
     pattern: Pattern | None = None
@@ -190,16 +187,14 @@ class _Probes:
 def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
     match element:
         case Triples(patterns=patterns):
-            return [_Part(_blanks_named(one).text(), pattern=one) for one in patterns]
+            named = (replace(one, subject=_named(one.subject), object=_named(one.object)) for one in patterns)
+            return [_Part(new.text(), pattern=one) for new, one in zip(named, patterns, strict=True)]
         case Nested(kind="SERVICE", name=name) if terms.iri(name) == LABEL_SERVICE:
             return []
     takes_away = isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS")
     return [_Part(element.place.of(query), takes_away)]
 
 
-def _blanks_named(pattern: Pattern) -> Pattern:
-    subject, last = (
-        "?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end
-        for end in (pattern.subject, pattern.object)
-    )
-    return replace(pattern, subject=subject, object=last)
+def _named(end: str) -> str:
+    """A blank node as a variable; anything else as it is."""
+    return "?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end

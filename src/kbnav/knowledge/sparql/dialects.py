@@ -92,15 +92,8 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
     Every word has to be in the label, in any order and case: with a text index as the beginning of a word, without as a
     part of the text, which reads every label. Put a LIMIT behind it.
 
-    Args:
-        dialect: decides the form.
-        subject: a variable, as ``?entity``.
-        predicates: of labels, each as an IRI or a prefixed name.
-        label: a variable for the label that matched.
-        phrase: what a person or model wrote; only its letters and digits go into the query.
-
-    Returns:
-        SPARQL without braces around it; empty where the phrase has no letter or digit.
+    ``subject`` and ``label`` are variables; ``predicates`` IRIs or prefixed names. Only letters and digits of the
+    ``phrase`` go into the query. Returns SPARQL without braces around it; empty where it has no letter or digit.
     """
     words = re.findall(r"\w+", phrase.lower())
     if not words:

@@ -7,7 +7,7 @@ fall away: the rows are known, and what was counted is listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,6 @@ from kbnav.knowledge.sparql.syntax import (
     Nested,
     Node,
     Path,
-    Pattern,
     Select,
     Triples,
     Values,
@@ -86,14 +85,8 @@ def evidence_query(
 ) -> EvidenceQuery:
     """The query that binds what makes the given rows true.
 
-    Args:
-        query: the query whose rows they are; its prefixes are declared, or the vocabulary's.
-        vocabulary: of the knowledge base.
-        columns: the names of the rows' cells, without ``?``.
-        rows: the rows.
-        limit: at most so many solutions.
-
-    Raises QuerySyntaxError where it is no query.
+    Its prefixes are declared, or the vocabulary's. ``columns`` name the rows' cells, without ``?``; at most ``limit``
+    solutions. Raises QuerySyntaxError where it is no query.
     """
     writer = _Writer(query, vocabulary)
     body = writer.body()
@@ -111,8 +104,6 @@ def evidence_query(
 
 
 class _Writer:
-    """Writes a query's conditions anew; the lists fill on the way."""
-
     def __init__(self, query: str, vocabulary: Vocabulary) -> None:
         self._query = query
         self._read = parse_query(query)
@@ -121,7 +112,10 @@ class _Writer:
         self.prologue = self._read.prologue
         select = self._read.select
         self._named = dict(select.named) if select else {}
-        self.keys = _keys(select) if select else ()
+        # Of a SELECT's variables those that its conditions bind: what it computes is known only with them.
+        behind = (name for one in self._read.tail.values for name in one.variables)
+        known = {*self._read.where.visible, *behind} - {*(select.computed if select else ())}
+        self.keys = tuple(name for name in select.visible if name in known) if select else ()
         self.parts: list[Part] = []
         self.negated: list[Group] = []
         self.untold: dict[str, None] = {}
@@ -133,7 +127,6 @@ class _Writer:
         self._mark = ""
 
     def body(self) -> str:
-        """The conditions of the whole query."""
         behind = (values.place.of(self._query) for values in self._read.tail.values)
         return " ".join((self._inside(self._read.where), *behind))
 
@@ -158,7 +151,11 @@ class _Writer:
     def _element(self, element: Element) -> str:
         match element:
             case Triples(patterns=patterns):
-                return " ".join(filter(None, map(self._pattern, patterns)))
+                return " ".join(
+                    self._walk(self._term(one.subject), one.verb, self._term(one.object))
+                    for one in patterns
+                    if not self._terms.iri(one.subject).startswith(_HINTS)
+                )
             case Include(name=name):
                 return self._subquery(self._named[name]) if name in self._named else ""
             case Nested():
@@ -229,13 +226,7 @@ class _Writer:
 
     # Triples
 
-    def _pattern(self, pattern: Pattern) -> str:
-        if self._terms.iri(pattern.subject).startswith(_HINTS):
-            return ""
-        return self._walk(self._term(pattern.subject), pattern.verb, self._term(pattern.object))
-
     def _walk(self, subject: str, verb: Path | str, value: str) -> str:
-        """Triples for one pattern: a sequence is taken step by step, a choice becomes a UNION."""
         if isinstance(verb, str):
             return self._edge(subject, verb, value)
         match verb.kind:
@@ -249,7 +240,10 @@ class _Writer:
                 return " ".join(self._walk(start, part, end) for part, start, end in steps)
             case "|":
                 return " UNION ".join(self._marked(partial(self._walk, subject, path, value)) for path in verb.parts)
-        name = next(_names(verb), "")
+        first = verb
+        while first.parts:
+            first = first.parts[0]
+        name = first.name
         relation = self._terms.predicate(name)[1] if name else ""
         self.parts.append(Part(subject, self._predicate(name), value, relation, chain=True, mark=self._mark))
         return f"{subject} {verb.text()} {value} ."
@@ -286,27 +280,10 @@ class _Writer:
         return f"?{_STEM}{self._made}"
 
 
-def _keys(select: Select) -> tuple[str, ...]:
-    """The variables of a SELECT's rows that its conditions bind: those that it computes are known only with them."""
-    bound = dict.fromkeys((*select.where.visible, *(name for one in select.tail.values for name in one.variables)))
-    return tuple(name for name in select.visible if name in bound and name not in select.computed)
-
-
-def _names(path: Path) -> Iterator[str]:
-    if path.kind == "iri":
-        yield path.name
-    for part in path.parts:
-        yield from _names(part)
-
-
 def _written(cell: Cell) -> str:
-    """A cell as VALUES takes it; a blank node, which no query can name, is left open."""
     if cell is None or cell.type == "bnode":
         return "UNDEF"
-    return f"<{cell.value}>" if cell.type == "uri" else literal(cell)
-
-
-def literal(term: Term) -> str:
-    """A literal as a query writes it."""
-    ending = f"@{term.language}" if term.language else f"^^<{term.datatype}>" if term.datatype else ""
-    return text_literal(term.value) + ending
+    if cell.type == "uri":
+        return f"<{cell.value}>"
+    ending = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
+    return text_literal(cell.value) + ending

@@ -79,7 +79,11 @@ def _refuse_ambiguous(query: str, tokens: Sequence[Token]) -> None:
     before: Token | None = None
     for index, token in enumerate(tokens):
         if token.kind == "iri" and before and before.kind == "name" and not brackets:
-            _refuse_glued_prefix(query, tokens[max(index - 2, 0)], before)
+            # To some parsers `PREFIXx: <…>` declares `x:`, and with it what a SERVICE is.
+            glued = _GLUED_PREFIX.match(before.text) and not before.text.lower().startswith(("prefix:", "base:"))
+            if glued and not tokens[max(index - 2, 0)].is_word("PREFIX"):
+                detail = f"`{before.text}` may declare a prefix: put a space behind the keyword"
+                raise _refused(query, before.start, detail)
         if token.kind in ("word", "name") and not token.is_word("SERVICE") and _GLUED.match(token.text):
             raise _refused(
                 query,
@@ -87,28 +91,15 @@ def _refuse_ambiguous(query: str, tokens: Sequence[Token]) -> None:
                 f"`{token.text}` may be read as SERVICE: put a space behind SERVICE, or use another name",
             )
         operand = before is not None and (before.kind in _OPERANDS or before.text == ")")
-        if token.kind == "iri" and operand and brackets and brackets[-1] == "(" and _odd(token.text):
+        # Something in the IRI could end or begin another token if its `<` were an operator.
+        odd = bool(set("'#)") & set(token.text)) and not _PLAIN_IRI.match(token.text)
+        if token.kind == "iri" and operand and brackets and brackets[-1] == "(" and odd:
             raise _refused(query, token.start, "put spaces around the operator `<`, or write the IRI with a prefix")
         if token.text in ("(", "{", "["):
             brackets.append(token.text)
         elif token.text in (")", "}", "]") and brackets:
             brackets.pop()
         before = token
-
-
-def _refuse_glued_prefix(query: str, before: Token, name: Token) -> None:
-    """To some parsers `PREFIXx: <…>` declares `x:`, and with it what a SERVICE is."""
-    if (
-        not before.is_word("PREFIX")
-        and _GLUED_PREFIX.match(name.text)
-        and not name.text.lower().startswith(("prefix:", "base:"))
-    ):
-        raise _refused(query, name.start, f"`{name.text}` may declare a prefix: put a space behind the keyword")
-
-
-def _odd(iri: str) -> bool:
-    """Whether something in the IRI could end or begin another token if its `<` were an operator."""
-    return bool(set("'#)") & set(iri)) and not _PLAIN_IRI.match(iri)
 
 
 def _refuse_updates(query: str, tokens: Sequence[Token]) -> None:

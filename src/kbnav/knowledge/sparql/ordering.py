@@ -29,7 +29,6 @@ from kbnav.knowledge.sparql.syntax import (
     Pattern,
     Query,
     Triples,
-    UnreadQuery,
     Values,
     certain,
     is_variable,
@@ -58,7 +57,7 @@ def order_joins(query: str, counts: Callable[[str], int]) -> str:
 
     Columns of ``SELECT *`` keep their names and their order.
     """
-    with suppress(UnreadQuery, QuerySyntaxError):
+    with suppress(QuerySyntaxError):
         read = read_query(query)
         if not any(token.is_word("FROM") for token in tokenize(query)):
             found = _Ordering(query, read, counts).text()
@@ -109,7 +108,6 @@ _CLOSURE = {(1, 1): _Effort(0.4, 100), (1, 0): _Effort(8, 60), (0, 1): _Effort(1
 
 
 def _path_effort(verb: Path | str, subject: bool, object_: bool) -> _Effort:
-    """What a step costs; ``subject`` and ``object_`` say whether its ends are known."""
     if isinstance(verb, str) or verb.kind == "negated":
         return _ANY[subject, object_]
     match verb.kind:
@@ -172,7 +170,6 @@ class _Joins:
         return self._counted[patterns, limit]
 
     def _text(self, part: _Part, bound: Names) -> str:
-        """A part as SPARQL, each branch of a UNION in its best order."""
         if part.pattern is not None:
             return part.pattern.text()
         return part.source or " UNION ".join(
@@ -267,7 +264,6 @@ class _Joins:
 
 
 def _connected(parts: Sequence[_Part]) -> list[list[_Part]]:
-    """The parts that are joined with one another by variables, each set in the order given."""
     found: list[tuple[Names, list[int]]] = []
     for place, part in enumerate(parts):
         joined = [one for one in found if one[0] & part.variables]
@@ -278,8 +274,6 @@ def _connected(parts: Sequence[_Part]) -> list[list[_Part]]:
 
 
 class _Ordering:
-    """The edits of one query, with new variables for blank nodes and for what is between two steps of a path."""
-
     def __init__(self, query: str, read: Query, counts: Callable[[str], int]) -> None:
         self._query = query
         self._read = read
@@ -291,7 +285,6 @@ class _Ordering:
         self._renamed = False
 
     def text(self) -> str:
-        """The query with its joins in order."""
         self._group(self._read.where, frozenset())
         if self._renamed and self._edits:
             # In place of each star the names that it stands for, in the order in which Oxigraph gives them.
@@ -301,7 +294,6 @@ class _Ordering:
         return edited(self._query, self._edits)
 
     def _group(self, group: Group, bound: Names) -> None:
-        """Order a group in which the variables ``bound`` have values from around it."""
         if group.select is not None:
             self._group(group.select.where, frozenset())
             return
@@ -332,7 +324,6 @@ class _Ordering:
             self._group(inner, known if correlated else frozenset())
 
     def _run(self, run: Sequence[tuple[Element, tuple[_Part, ...]]], known: Names, before: bool) -> None:
-        """Write the parts of elements that are joined in their best order, where the first of them stands."""
         parts = [part for _, found in run for part in found]
         if len(parts) < 2 and not any(isinstance(element, Nested) for element, _ in run):
             return
@@ -391,7 +382,6 @@ class _Ordering:
         return [_Part(frozenset(one.variables), one) for one in steps]
 
     def _new(self, blank: str = "") -> str:
-        """A new variable; for a blank node always the same."""
         self._renamed = True
         name = self._blank.get(blank) or next(self._names)
         if blank:

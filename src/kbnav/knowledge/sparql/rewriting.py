@@ -16,7 +16,6 @@ from typing import TypeGuard
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.check import (
-    QueryForm,
     alias_edits,
     close_up,
     explain,
@@ -85,9 +84,9 @@ _GEO: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """A query that was checked: its form, and the text to send, with the prefixes that it lacked in front."""
+    """A query that was checked: SELECT, ASK, CONSTRUCT or DESCRIBE, and the text to send, its prefixes declared."""
 
-    form: QueryForm
+    form: str
     text: str
     changed: bool
     """Whether more than prefixes was changed, so that places in the engine's messages are not those of the query."""
@@ -118,19 +117,18 @@ def prepare(
     refuse_oversized(query)
     guard(query, services if dialect.blazegraph else {*services, LABEL_SERVICE, *_WIKIDATA_ONLY})
     read = parse_query(query)
-    form = QueryForm(read.form)
     _refuse_missing(query, read, dialect)
     if dialect.blazegraph:
         named = read.select is not None and read.select.named
         if not named and (error := parse_error(query)) and parse_error(renamed(query, read)):
             raise explain(query, read, error)
-        return Prepared(form, add_prefixes(query, prefixes), False)
+        return Prepared(read.form, add_prefixes(query, prefixes), False)
     text = rewrite(query, dialect, language=language)
     if error := parse_error(text):
         if (own := parse_error(query)) or text == query:
             raise explain(query, read, own if text != query and own else error)
         raise QuerySyntaxError(f"as rewritten for {dialect.engine}: {explain(text, parse_query(text), error)}")
-    return Prepared(form, add_prefixes(text, prefixes), text != query)
+    return Prepared(read.form, add_prefixes(text, prefixes), text != query)
 
 
 def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
@@ -138,14 +136,15 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
     if dialect.blazegraph:
         return query
     text = _inline_subqueries(query)
-    read = parse_query(text)
-    text = edited(text, _hint_edits(text, read) | alias_edits(text, read))
-    text = _rewrite_functions(text, dialect)
+    read, terms = parse_query(text), Terms(text, WIKIDATA_VOCABULARY)
+    triples = (one for group in read.groups for one in group.elements if isinstance(one, Triples))
+    subjects = (one for element in triples for one in element.subjects)
+    hints = {(at.start, at.end): "" for subject, at in subjects if terms.iri(subject).startswith(_HINTS)}
+    text = _rewrite_functions(edited(text, hints | alias_edits(text, read)), dialect)
     return close_up(_rewrite_labels(text, dialect.lateral, language))
 
 
 def _refuse_missing(query: str, read: Query, dialect: Dialect) -> None:
-    """Raise QuerySyntaxError for a service, a function or LATERAL that an engine lacks and that nothing stands for."""
     terms = Terms(query, WIKIDATA_VOCABULARY)
     missing: list[tuple[int, str]] = []
     for element in (one for group in read.groups for one in group.elements if isinstance(one, Nested)):
@@ -171,7 +170,6 @@ def _refuse_missing(query: str, read: Query, dialect: Dialect) -> None:
 
 
 def _calls(read: Query) -> Iterator[Call]:
-    """The calls of functions that have an IRI."""
     for expression in read.expressions:
         for node in nodes_of(expression.node):
             if isinstance(node, Call) and ":" in node.name:
@@ -197,6 +195,12 @@ def _inline_subqueries(text: str) -> str:
     if not includes and not named:
         return text
 
+    def may_change(select: Select) -> bool:
+        kinds = {one.kind for one in select.tail.modifiers}
+        cut = kinds & {"LIMIT", "OFFSET"} and "ORDER BY" not in kinds
+        words = tokenize(select.place.of(text))
+        return bool(cut) or any(word.is_word("RAND", "UUID", "STRUUID", "BNODE") for word in words)
+
     def part(start: int, end: int) -> str:
         edits = {}
         for one in includes:
@@ -204,7 +208,7 @@ def _inline_subqueries(text: str) -> str:
                 copies[one.name] += 1
                 if one.name not in named:
                     raise syntax_error(text, one.place.start, f"{one.name} is not defined by any WITH {{ … }} AS %name")
-                if copies[one.name] == 2 and _may_change(text, named[one.name]):
+                if copies[one.name] == 2 and may_change(named[one.name]):
                     detail = "is included twice and may have other rows each time: order it, or name it once"
                     raise syntax_error(text, one.place.start, f"{one.name} {detail}")
                 if copies.total() > _MOST_COPIES:
@@ -215,20 +219,6 @@ def _inline_subqueries(text: str) -> str:
 
     prepared = read.select.prepared if read.select else read.where.place
     return part(0, prepared.start) + part(prepared.end, len(text))
-
-
-def _may_change(text: str, select: Select) -> bool:
-    kinds = {one.kind for one in select.tail.modifiers}
-    words = tokenize(select.place.of(text))
-    cut = kinds & {"LIMIT", "OFFSET"} and "ORDER BY" not in kinds
-    return bool(cut) or any(word.is_word("RAND", "UUID", "STRUUID", "BNODE") for word in words)
-
-
-def _hint_edits(text: str, read: Query) -> dict[tuple[int, int], str]:
-    terms = Terms(text, WIKIDATA_VOCABULARY)
-    triples = (one for group in read.groups for one in group.elements if isinstance(one, Triples))
-    subjects = (one for element in triples for one in element.subjects)
-    return {(place.start, place.end): "" for subject, place in subjects if terms.iri(subject).startswith(_HINTS)}
 
 
 # Functions that engines have under other names, or not at all: places, unknown values, casts, dates
@@ -264,7 +254,17 @@ def rewrite_dates(text: str, dialect: Dialect) -> str:
     """
     if not dialect.days:
         return text
-    text = _midnights(text)
+    edits, tokens = {}, tokenize(text)
+    declared = declared_prefixes(tokens)
+    for token, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        dated = token.kind == "string" and sign.text == "^^"
+        if dated and expand(kind, declared) in (f"{_XSD}date", f"{_XSD}dateTime"):
+            written = token.text.strip("\"'").removesuffix("Z")
+            if _DAY.fullmatch(written):
+                written += "T00:00:00"
+            if _TIME.fullmatch(written):
+                edits[token.start, kind.end] = f'"{written}Z"^^<{_XSD}dateTime>'
+    text = edited(text, edits)
     put: defaultdict[int, str] = defaultdict(str)
     for expression in parse_query(text).expressions:
         for node in nodes_of(expression.node):
@@ -276,21 +276,6 @@ def rewrite_dates(text: str, dialect: Dialect) -> str:
     return edited(text, {(offset, offset): new for offset, new in put.items()})
 
 
-def _midnights(text: str) -> str:
-    """``"2000-01-01"^^xsd:date`` and its like as times at midnight UTC."""
-    edits, tokens = {}, tokenize(text)
-    declared = declared_prefixes(tokens)
-    for token, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        dated = token.kind == "string" and sign.text == "^^"
-        if dated and expand(kind, declared) in (f"{_XSD}date", f"{_XSD}dateTime"):
-            written = token.text.strip("\"'").removesuffix("Z")
-            if _DAY.fullmatch(written):
-                written += "T00:00:00"
-            if _TIME.fullmatch(written):
-                edits[token.start, kind.end] = f'"{written}Z"^^<{_XSD}dateTime>'
-    return edited(text, edits)
-
-
 # The label service. It runs after everything else in its group, once for each row. So does what takes its place at the
 # end of the group, which looks up each language and takes the first that has something: a LATERAL subquery where the
 # engine has that (SPARQL 1.2 community proposal SEP-0006), which keeps helper variables from a ``SELECT *``, or else
@@ -300,13 +285,8 @@ _LABEL, _ALIAS = f"{STANDARD_PREFIXES['rdfs']}label", f"{STANDARD_PREFIXES['skos
 _FILLED = {"AltLabel": _ALIAS, "Label": _LABEL, "Description": f"{STANDARD_PREFIXES['schema']}description"}
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """What one use of the service is to fill in: ``variable`` with the ``predicate`` (an IRI) of ``subject``."""
-
-    subject: str
-    predicate: str
-    variable: str
+_Wish = tuple[str, str, str]
+"""A subject, an IRI of ``_FILLED``, and the variable that is to be filled with what the subject has of it."""
 
 
 def _rewrite_labels(text: str, lateral: bool, auto_language: str) -> str:
@@ -333,10 +313,11 @@ def _rewrite_labels(text: str, lateral: bool, auto_language: str) -> str:
             edits[start, after.end if after.text == "." else end] = "" if before.text in ("{", "}", ".") else "."
             languages, wishes = _wishes(block, terms, auto_language)
             for wish in wishes or _automatic(text, read, select, where, [one.place for one, _ in blocks], terms):
-                fixed = not is_variable(wish.subject)
-                group = next((one for one in reversed(around) if fixed or wish.subject in _bound(one, terms)), None)
-                if group is not None and (group.place.start, wish.variable) not in done:
-                    done[group.place.start, wish.variable] = None
+                subject, _, variable = wish
+                fixed = not is_variable(subject)
+                group = next((one for one in reversed(around) if fixed or subject in _bound(one, terms)), None)
+                if group is not None and (group.place.start, variable) not in done:
+                    done[group.place.start, variable] = None
                     count += 1
                     key = "?" + fresh_variable(text, "labelled") + ("" if lateral else f"_{count}")
                     edits[group.place.end - 1, group.place.end - 1] += _lookup(key, wish, languages, lateral)
@@ -364,7 +345,6 @@ def _is_label_service(element: Element, terms: Terms) -> TypeGuard[Nested]:
 
 
 def _bound(group: Group, terms: Terms) -> dict[str, None]:
-    """The variables that a group gives a value, those that the label service fills left out."""
     if group.select is not None:
         return dict.fromkeys(group.select.visible)
     found: dict[str, None] = {}
@@ -378,7 +358,6 @@ def _bound(group: Group, terms: Terms) -> dict[str, None]:
 
 
 def _wishes(block: Nested, terms: Terms, auto_language: str) -> tuple[list[str], list[_Wish]]:
-    """The languages, best first, and the triples of a block that are not parameters."""
     languages: list[str] = []
     wishes: list[_Wish] = []
     for pattern in (one for part in block.groups[0].elements if isinstance(part, Triples) for one in part.patterns):
@@ -386,7 +365,7 @@ def _wishes(block: Nested, terms: Terms, auto_language: str) -> tuple[list[str],
         if predicate == f"{_WIKIBASE}language":
             languages += [code.strip() for code in pattern.object.strip("\"'").split(",")]
         elif predicate in _FILLED.values() and is_variable(pattern.object):
-            wishes.append(_Wish(pattern.subject, predicate, pattern.object))
+            wishes.append((pattern.subject, predicate, pattern.object))
     codes = [auto_language if code == "[AUTO_LANGUAGE]" else code.lower() for code in languages]
     return list(dict.fromkeys(code for code in codes if code.replace("-", "").isalnum())), wishes
 
@@ -406,15 +385,15 @@ def _automatic(
     for name in used:
         ending = next((one for one in _FILLED if name.endswith(one)), "")
         if ending and name not in bound and len(name) > len(ending) + 1:
-            yield _Wish(name.removesuffix(ending), _FILLED[ending], name)
+            yield name.removesuffix(ending), _FILLED[ending], name
 
 
 def _lookup(key: str, wish: _Wish, languages: Sequence[str], lateral: bool) -> str:
-    """The patterns that fill in a wish; ``key`` is a variable that nothing else has, nor its like with ``_0``."""
+    subject, predicate, variable = wish
     found = [f"{key}_{place}" for place in range(len(languages))]
-    parts = [f"BIND(COALESCE({wish.subject}, <urn:kbnav:nothing>) AS {key})"]
+    parts = [f"BIND(COALESCE({subject}, <urn:kbnav:nothing>) AS {key})"]
     for name, language in zip(found, languages, strict=True):
-        if wish.predicate == _ALIAS:
+        if predicate == _ALIAS:
             one = f'{key} <{_ALIAS}> ?one FILTER(LANG(?one) = "{language}")'
             joined = f'SELECT {key} (GROUP_CONCAT(?one; SEPARATOR=", ") AS {name})'
             if lateral:
@@ -422,15 +401,15 @@ def _lookup(key: str, wish: _Wish, languages: Sequence[str], lateral: bool) -> s
             else:
                 parts.append(f"OPTIONAL {{ {joined} WHERE {{ {one} }} GROUP BY {key} }}")
         else:
-            parts.append(f'OPTIONAL {{ {key} <{wish.predicate}> {name} FILTER(LANG({name}) = "{language}") }}')
-    if wish.predicate == _LABEL:
-        found.append(f'REPLACE(STR({wish.subject}), "^https?://[^/]+/entity/", "")')
+            parts.append(f'OPTIONAL {{ {key} <{predicate}> {name} FILTER(LANG({name}) = "{language}") }}')
+    if predicate == _LABEL:
+        found.append(f'REPLACE(STR({subject}), "^https?://[^/]+/entity/", "")')
     if found:
-        parts.append(f"BIND(COALESCE({', '.join(found)}) AS {wish.variable})")
+        parts.append(f"BIND(COALESCE({', '.join(found)}) AS {variable})")
     if not lateral:
         return f" {' '.join(parts)} "
-    kept = f"{wish.subject} " if is_variable(wish.subject) else ""
-    return f" LATERAL {{ SELECT {kept}{wish.variable} WHERE {{ {' '.join(parts)} }} }} "
+    kept = f"{subject} " if is_variable(subject) else ""
+    return f" LATERAL {{ SELECT {kept}{variable} WHERE {{ {' '.join(parts)} }} }} "
 
 
 # The outermost LIMIT of a query

@@ -9,7 +9,7 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
@@ -359,10 +359,6 @@ def certain(element: Element) -> frozenset[str]:
     return frozenset()
 
 
-class UnreadQuery(Exception):
-    """A query that is not rewritten here: an update, no SPARQL, or with a collection or a named subquery in it."""
-
-
 @lru_cache(64)
 def parse_query(text: str) -> Query:
     """The structure of a query. Raises QuerySyntaxError, with the place, where it is none."""
@@ -370,13 +366,10 @@ def parse_query(text: str) -> Query:
 
 
 def read_query(text: str) -> Query:
-    """The structure of a query that can be rewritten by its parts. Raises UnreadQuery."""
-    try:
-        query = parse_query(text)
-    except QuerySyntaxError as error:
-        raise UnreadQuery(str(error)) from error
+    """The structure of a query that can be rewritten by its parts. Raises QuerySyntaxError for any other."""
+    query = parse_query(text)
     if query.beyond:
-        raise UnreadQuery(" and ".join(sorted(query.beyond)))
+        raise QuerySyntaxError(" and ".join(sorted(query.beyond)))
     return query
 
 
@@ -389,8 +382,6 @@ _LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4} | dict.fromkeys(
 
 
 class _Parser:
-    """One pass over a query's tokens; each method leaves ``_at`` behind what it read."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = tokenize(text)
@@ -417,7 +408,6 @@ class _Parser:
         return token
 
     def _is(self, *texts: str) -> bool:
-        """Whether a word or symbol among ``texts`` comes next."""
         if self._at >= len(self._tokens):
             return False
         token = self._tokens[self._at]
@@ -438,9 +428,6 @@ class _Parser:
 
     def _since(self, start: int) -> Place:
         return Place(start, self._tokens[self._at - 1].end)
-
-    def _variable(self) -> str:
-        return "?" + self._take().text[1:]
 
     # Query forms
 
@@ -506,7 +493,7 @@ class _Parser:
             if self._is("*"):
                 star = Place(self._take().start, self._tokens[self._at - 1].end)
             elif self._next().kind == "variable":
-                variables.append(self._variable())
+                variables.append(self._term())
             elif self._is("("):
                 expressions.append(self._expression())
                 variables += filter(None, [expressions[-1].variable])
@@ -689,7 +676,6 @@ class _Parser:
         return self._literal()
 
     def _literal(self) -> str:
-        """A string with its language or datatype, a number, or a truth value, as it is written."""
         sign = self._take().text if self._is("+", "-") else ""
         token = self._next()
         if not (token.kind in ("string", "number") or (token.is_word("TRUE", "FALSE") and not sign)):
@@ -734,7 +720,7 @@ class _Parser:
         if self._accept("("):
             node = self._either()
             if self._accept("AS"):
-                variable = self._variable()
+                variable = "?" + self._take().text[1:]
             self._expect(")")
         else:
             node = self._operand()
@@ -773,16 +759,14 @@ class _Parser:
             node = self._either()
             self._expect(")")
             return node
-        if self._accept("NOT"):
+        if self._is("NOT", "EXISTS"):
+            negated = self._accept("NOT")
             self._expect("EXISTS")
-            group = Exists(self._group())
-            return Call("!", (replace(group, place=self._since(start)),), place=self._since(start))
-        if self._accept("EXISTS"):
-            group = Exists(self._group())
-            return replace(group, place=self._since(start))
+            exists = Exists(self._group(), self._since(start))
+            return Call("!", (exists,), place=exists.place) if negated else exists
         token = self._next()
         if token.kind == "variable":
-            return Value(self._variable(), self._since(start))
+            return Value(self._term(), self._since(start))
         if token.kind in ("string", "number") or token.is_word("TRUE", "FALSE"):
             return Value(self._literal(), self._since(start))
         if token.kind not in ("word", "iri", "name"):
@@ -804,7 +788,6 @@ class _Parser:
         return Call(name, arguments, distinct, star, separator, self._since(start))
 
     def _arguments(self) -> Iterator[Node]:
-        """Operands up to the closing bracket, or up to the semicolon before a separator."""
         while not self._accept(")", ";"):
             yield self._either()
             if not self._is(")", ";"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, reduce
 from importlib import resources
 from typing import Any
@@ -85,10 +85,6 @@ class Line:
         """The line with what is below it behind, by semicolons."""
         return " ".join(filter(None, (self.text, "; ".join(line.flat() for line in self.inner))))
 
-    def to_document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"text": self.text, "inner": [line.to_document() for line in self.inner]}
-
 
 @dataclass(frozen=True)
 class Verbalization:
@@ -108,8 +104,7 @@ class Verbalization:
 
     def to_document(self) -> dict[str, Any]:
         """As JSON: lines with ``text`` and ``inner`` lines, remarks, and what has no words."""
-        lines = [line.to_document() for line in self.lines]
-        return {"lines": lines, "remarks": [*self.remarks], "unsaid": [*self.unsaid]}
+        return asdict(self)
 
 
 def verbalize(
@@ -178,8 +173,6 @@ def phrases_of(language: str) -> Phrases:
 
 
 class _Writer:
-    """Puts the parts of one query into words; remarks and what has no words are collected on the way."""
-
     def __init__(self, query: str, labels: Mapping[str, str], language: str, vocabulary: Vocabulary) -> None:
         self._query = query
         self._read: Query = parse_query(query)
@@ -362,7 +355,6 @@ class _Writer:
         return Line(text + (f" ({self._term(lead.object)})" if named else ""), tuple(map(Line, inner)))
 
     def _clause(self, pattern: Pattern) -> str:
-        """A pattern that stands by itself; one about a statement that another line has names it."""
         role, subject, value = self._role(pattern.relation)[0], self._term(pattern.subject), self._term(pattern.object)
         if role in _STATEMENTS[1:]:
             return self._say("statement", statement=subject, value=value)
@@ -423,7 +415,6 @@ class _Writer:
         return self._say("instance_below" if below else "instance", subject=bearer, value=called)
 
     def _steps(self, path: Path) -> list[Path]:
-        """The steps of a sequence; a statement and its value are one step."""
         steps = [inner for part in path.parts for inner in self._steps(part)] if path.kind == "/" else [path]
         found: list[Path] = []
         for step in steps:
@@ -471,7 +462,6 @@ class _Writer:
     # Expressions
 
     def _expression(self, node: Node) -> str:
-        """An expression as a clause or noun phrase without a full stop."""
         match node:
             case Value(text=text):
                 return self._term(text)
@@ -540,7 +530,6 @@ class _Writer:
         return (owner, ending) if ending and owner in self._bound else ("", "")
 
     def _called(self, text: str) -> str:
-        """What an entity, a property or anything else is called: its label, its id, or the last words of its IRI."""
         iri = self._terms.iri(text)
         node = unquote(iri.removeprefix(SKB_NODE)) if iri.startswith(SKB_NODE) else ""
         entity = self._terms.vocabulary.entity_id(iri) or node

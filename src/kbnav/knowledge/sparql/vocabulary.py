@@ -94,8 +94,7 @@ def expand(token: Token, declared: Mapping[str, str]) -> str:
 def entity_ids(query: str) -> list[str]:
     """Ids of the items, properties and lexemes that a query names, each once, in the order of their first use.
 
-    ``wd:Q42``, ``p:P31`` and IRIs in full count; strings and comments do not. Raises QuerySyntaxError at a string that
-    is never closed.
+    Raises QuerySyntaxError at a string that is never closed.
     """
     return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
 

@@ -12,7 +12,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError, UnknownId
@@ -187,21 +186,12 @@ class ActionApi:
         return [_hit(hit, kind) for hit in _list(reply.get("search"), "search")][:limit]
 
     def full_text(
-        self, text: str, *, kinds: Sequence[Literal["item", "property"]], language: str, limit: int
-    ) -> tuple[list[Entity], str]:
-        """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search).
+        self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int
+    ) -> tuple[list[str], str]:
+        """Ids of the entities whose page has a text's words, with ``OR`` between them one side of it (list=search).
 
         Beside them what the service takes for the text's right spelling; empty where it says nothing.
         """
-        ids, suggestion = self._searched(text, kinds, limit)
-        names = self.brief(ids, language)
-        return [names[one] for one in ids if one in names][:limit], suggestion
-
-    def pages(self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int) -> list[str]:
-        """Ids of the entities whose pages a full-text search finds, its keywords among the words (list=search)."""
-        return self._searched(text, kinds, limit)[0]
-
-    def _searched(self, text: str, kinds: Sequence[Literal["item", "property"]], limit: int) -> tuple[list[str], str]:
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)
         reply = self.call(
             action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""
@@ -251,35 +241,28 @@ _CLASS = re.compile(r"Q[1-9]\d*(?:,Q[1-9]\d*)*")
 VECTOR_KINDS = {"item": "QID", "property": "PID"}
 
 
-@dataclass(frozen=True)
-class VectorQuery:
-    """What is looked for; ``kind`` is ``item``, ``property``, or the id of a class: its instances."""
+def nearest(http: HttpClient, base: str, text: str, *, kind: str, limit: int, language: str) -> list[tuple[str, float]]:
+    """Ids and similarities, best first; ``kind`` is ``item``, ``property``, or the id of a class: its instances.
 
-    text: str
-    kind: str = "item"
-    limit: int = 10
-    language: str = "en"
-
-
-def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, float]]:
-    """Ids and similarities, best first. Raises BadArguments for another kind than item, property and a class."""
-    classes = asked.kind if _CLASS.fullmatch(asked.kind) else ""
-    kind = "item" if classes else asked.kind
+    Raises BadArguments for another kind.
+    """
+    classes = kind if _CLASS.fullmatch(kind) else ""
+    kind = "item" if classes else kind
     if kind not in VECTOR_KINDS:
         raise BadArguments(
-            f"vector_query: kind is one of {', '.join(VECTOR_KINDS)} or a class such as Q5, not {asked.kind!r}"
+            f"vector_query: kind is one of {', '.join(VECTOR_KINDS)} or a class such as Q5, not {kind!r}"
         )
-    phrase = " ".join(asked.text.split())[:LONGEST_TEXT]
+    phrase = " ".join(text.split())[:LONGEST_TEXT]
     if not phrase:
         raise BadArguments("vector_query: the text is empty")
     params = {
         "query": phrase,
-        "K": str(max(1, min(asked.limit, MOST_VECTORS))),
-        "lang": asked.language.partition("-")[0],
+        "K": str(max(1, min(limit, MOST_VECTORS))),
+        "lang": language.partition("-")[0],
         **({"instanceof": classes} if classes else {}),
     }
     request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
-    return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[: asked.limit]
+    return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[:limit]
 
 
 def _read(reply: Reply, name: str) -> list[tuple[str, float]]:

@@ -247,17 +247,12 @@ def claims(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
             yield property_id, statement
 
 
-def is_external(snak: Mapping[str, Any]) -> bool:
-    """Whether a snak holds an identifier in someone else's database."""
-    return snak.get("datatype") == "external-id"
-
-
 def _references(document: Mapping[str, Any]) -> Iterator[str]:
     for property_id, statement in claims(document):
         if statement.get("rank") == "deprecated":
             continue
         yield property_id
-        if not is_external(statement["mainsnak"]):
+        if statement["mainsnak"].get("datatype") != "external-id":
             for snak in (statement["mainsnak"], *_qualifier_snaks(statement)):
                 yield snak["property"]
                 yield from _snak_references(snak)
@@ -268,7 +263,7 @@ def _qualifier_snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     order = statement.get("qualifiers-order") or ()
     for property_id in dict.fromkeys([*order, *qualifiers]):
         for snak in qualifiers.get(property_id, ()):
-            if not is_external(snak):
+            if snak.get("datatype") != "external-id":
                 yield snak
 
 
@@ -303,7 +298,7 @@ def _statements(
             omitted["deprecated"] += 1
             continue
         snak = statement["mainsnak"]
-        if is_external(snak):
+        if snak.get("datatype") == "external-id":
             identifiers.append(Statement(_property(snak, known), snak_value(snak, name)))
             continue
         rank: Literal["preferred", "normal"] = "preferred" if statement.get("rank") == "preferred" else "normal"

@@ -30,7 +30,7 @@ from kbnav.knowledge.base import (
 )
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
 from kbnav.knowledge.wikidata import queries
-from kbnav.knowledge.wikidata.api import ActionApi, VectorQuery, nearest
+from kbnav.knowledge.wikidata.api import ActionApi, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.search import (
     VALUES_SHOWN,
@@ -46,7 +46,8 @@ from kbnav.settings.model import Endpoints, Settings
 
 if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
-    from kbnav.knowledge.wikidata.services import Queries
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries
+    from kbnav.knowledge.wikidata.services import QueryService
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -82,7 +83,7 @@ class WikidataKB:
         self,
         endpoints: Endpoints,
         api: ActionApi,
-        queries: Queries,
+        queries: QueryService | LocalQueries,
         *,
         http: HttpClient | None = None,
         site: Site = WIKIDATA_SITE,
@@ -293,8 +294,7 @@ class WikidataKB:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        asked = VectorQuery(text, kind, limit, _code(language))
-        scored = nearest(self._http, self._endpoints.vector, asked)
+        scored = nearest(self._http, self._endpoints.vector, text, kind=kind, limit=limit, language=_code(language))
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 

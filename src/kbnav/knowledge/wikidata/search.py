@@ -113,7 +113,9 @@ class _Search:
             kinds = ["property"] if self.kind == "property" else ["item"]
         told = telling_words(phrase)
         text = joint.join([word for word in told if not _EDGE.fullmatch(word)] or told or phrase.split())
-        found, self.suggestion = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
+        ids, self.suggestion = self.api.full_text(text, kinds=kinds, limit=_HITS)
+        names = self.api.brief(ids, self.language)
+        found = [names[one] for one in ids if one in names]
         found.sort(key=lambda one: -_named_in(one, phrase))
         entities = tuple(one for one in found if one.kind != "property")[:LOOSE]
         properties = self._foremost([one for one in found if one.kind == "property"], phrase)[:LOOSE]
@@ -339,7 +341,7 @@ def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tu
     """The same of those with all its words, by the full-text search; and why there are none, where that cannot be."""
     phrase = " ".join(text.replace('"', " ").split())[:LONGEST_VALUE]
     try:
-        pages = api.pages(f'insource:"{phrase}"', limit=_PAGES)
+        pages, _ = api.full_text(f'insource:"{phrase}"', limit=_PAGES)
     except BadArguments as error:
         return [], str(error)
     longest = max(telling_words(phrase), key=len, default="")

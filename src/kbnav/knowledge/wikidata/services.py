@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
@@ -18,7 +18,6 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
-from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
@@ -56,23 +55,6 @@ def dialect_of(url: str, name: str = "auto") -> Dialect | None:
     return DIALECTS["wdqs"] if is_split(url) or is_loopback(url) else None
 
 
-class Queries(Protocol):
-    """What a Wikibase's queries are run by."""
-
-    @property
-    def engine(self) -> str:
-        """The name of the engine, for people."""
-
-    def run(self, query: str, *, language: str = "en") -> AnswerTable:
-        """The result of a model's or person's query."""
-
-    def select(self, query: str) -> AnswerTable:
-        """The rows of a query in standard SPARQL that kbnav made itself."""
-
-    def metered(self, meter: Meter) -> Queries:
-        """The same, its requests counted."""
-
-
 class QueryService:
     """The query service of one Wikibase; ``prefixes`` are those that a query need not declare."""
 
@@ -98,7 +80,7 @@ class QueryService:
         Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
         """
         prepared = prepare(query, self._dialect(), services=self._allowed, prefixes=self._prefixes, language=language)
-        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:
             table = self._fetch(prepared.text, ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:  # what was put before the query's first line moved the place

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -191,8 +191,3 @@ def _ids(table: AnswerTable, site: Site) -> dict[str, str]:
     for way in ("named", "said"):
         chosen |= {concept: min(ids) for (how, concept), ids in found.items() if how == way and len(ids) == 1}
     return chosen
-
-
-def missing(site: Site, concepts: Sequence[str]) -> list[str]:
-    """Labels of the concepts that a site has no id for."""
-    return [CONCEPTS[one] for one in concepts if not site.vocabulary.of(one)]

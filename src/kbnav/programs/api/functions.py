@@ -100,7 +100,6 @@ class Function:
         return validate_call(method)
 
     def _parameter(self, part: int | str) -> str:
-        """Pydantic names arguments by their place where they were given so."""
         names = list(inspect.signature(self.method).parameters)
         return names[part] if isinstance(part, int) and part < len(names) else str(part)[:80]
 
@@ -303,7 +302,6 @@ class ModelFunctions:
         return [by_name.get(_key(reply), "") for reply in self._ask("classify", prompts)]
 
     def _ask(self, name: str, prompts: Sequence[str]) -> list[str]:
-        """The replies, empty where a call failed. Raises OverLimit, and StopRun where no call can go well."""
         sent = self.sent.get(name, 0)
         if sent + len(prompts) > self._limit:
             raise OverLimit(
@@ -332,7 +330,6 @@ def _key(label: str) -> str:
 
 
 def _object(reply: str) -> dict[str, Any]:
-    """The first JSON object of a reply, empty where it has none."""
     start = reply.find("{")
     try:
         found = _DECODER.raw_decode(reply, start)[0] if start >= 0 else {}

@@ -65,7 +65,6 @@ class KnowledgeFunctions:
         return [node for node in ids if self._skb.nodes.ids.find(node) < 0]
 
     def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
-        """Of each its own text, its relations as text, or both."""
         return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
 
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:

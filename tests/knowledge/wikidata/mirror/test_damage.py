@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
-from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
 API = "/w/api.php?action="
@@ -79,30 +75,3 @@ def test_a_process_that_cannot_run_queries_is_not_taken_for_one_out_of_memory(
         500,
         "500: the mirror failed: the process that was to run the query ended unexpectedly\n",
     )
-
-
-def test_a_store_that_does_not_open_is_one_clear_line(copy: Path) -> None:
-    for path in (copy / "triples").glob("*.sst"):
-        path.write_bytes(b"\xff" * path.stat().st_size)
-    with pytest.raises(DataError, match="not a readable store"):
-        MirrorServer(copy)
-
-
-def test_a_terminal_shows_what_failed_and_no_traceback(copy: Path, tmp_path: Path) -> None:
-    damage_store(copy)
-    program = "from kbnav.apps.cli import main; main()"
-    question = "Which elements were discovered by Marie Curie?"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "ask", "--kb", str(copy), "--model", "offline", question],
-        env=os.environ | {"KBNAV_LIMITS__RETRIES": "0", "KBNAV_HOME": str(tmp_path / "home"), "COLUMNS": "1000"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    shown = done.stdout + done.stderr
-    assert done.returncode == 3, shown
-    assert "Traceback" not in shown
-    assert 'File "' not in shown
-    assert "the mirror failed: " in done.stderr.splitlines()[-1]

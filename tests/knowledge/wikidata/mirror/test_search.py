@@ -62,19 +62,6 @@ def test_characters_that_do_not_follow_each_other_are_not_found(index: Index, te
     assert index.by_words(text, ["item", "property"]) == []
 
 
-def test_every_part_of_every_real_chinese_and_japanese_name_is_found(real: tuple[Index, list[str]]) -> None:
-    index, lines = real
-    pattern = re.compile(r"<\S+/entity/([QP]\d+)> <\S+(?:rdf-schema#label|core#altLabel)> \"(.+)\"@(?:zh|ja)\S* \.\n")
-    names = {match.groups() for match in map(pattern.fullmatch, lines) if match}
-    runs = {(entity, run) for entity, name in names for run in re.findall("[\u4e00-\u9fff\u30a1-\u30fa]{3,}", name)}
-    kana = {run for _, run in runs if run[0] < "\u3100"}
-    assert len(runs) > 100
-    assert len(kana) > 10
-    for entity, run in sorted(runs)[:: len(runs) // 100]:
-        for part in {run[:2], run[1:], run[1:-1], run[-1]}:
-            assert entity in index.by_words(part, ["item", "property"], limit=10_000), (entity, part)
-
-
 def test_every_real_name_is_found_by_itself(real: tuple[Index, list[str]]) -> None:
     index, lines = real
     pattern = re.compile(r"<\S+/entity/([QP]\d+)> <\S+(?:rdf-schema#label|core#altLabel)> \"([^\"\\]+)\"@(\S+) \.\n")

@@ -74,13 +74,6 @@ def test_bodies_that_are_too_large_or_have_no_length_are_refused(server: MirrorS
     assert requests.put(server.endpoints.sparql, data="x", timeout=10).status_code == 405
 
 
-def test_head_gives_the_length_and_no_body(server: MirrorServer) -> None:
-    address = f"{server.url}/wiki/Special:EntityData/Q1.json"
-    reply = requests.head(address, timeout=10)
-    assert reply.content == b""
-    assert int(reply.headers["Content-Length"]) == len(requests.get(address, timeout=10).content)
-
-
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -> None:

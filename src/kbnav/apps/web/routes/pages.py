@@ -118,8 +118,6 @@ def _front_page(
         "models": [],
         "session": session,
         "share": share,
-        "tiles": parts.settings.web.tiles,
-        "images": parts.settings.web.images,
     }
     if not share:
         offered["models"] = service.models

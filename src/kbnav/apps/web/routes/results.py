@@ -170,7 +170,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
     result = table_result(table)
     kept = {**result.to_document(), "query": asked.query}
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", kept)
-    result = parts.store.results.keep(head, result, parts.settings.web.result_bytes)
+    result = parts.store.results.keep(head, result)
     return {
         **query_data(asked.query, labelled, served),
         "query_words": words.to_document() if words else None,

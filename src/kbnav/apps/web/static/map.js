@@ -1,4 +1,4 @@
-// Points on a Mercator map, drawn as SVG; behind them tiles where the operator has set some, else the outline of the land.
+// Points on a Mercator map, drawn as SVG; behind them the outline of the land.
 
 import { h, s } from "./dom.js";
 import { t } from "./text.js";
@@ -10,14 +10,14 @@ const NORTH = 85.05;
 const STEPS = [60, 30, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1];
 const NEAR = 14; // points that are nearer to each other are one mark
 const NAMED = 3; // names beside a mark, at most
-const CLOSEST = { tiles: 10, land: 7 }; // the outline has no more detail
+const CLOSEST = 7; // the outline has no more detail
 let land;
 
 /** A figure of points with `lat`, `lon` and `text`. */
-export function drawMap(points, tiles) {
-  const view = fitted(points, tiles ? CLOSEST.tiles : CLOSEST.land);
-  const behind = s("g", {}, tiles ? tileImages(view, tiles) : graticule(view));
-  if (!tiles) outline().then((rings) => behind.prepend(s("path", { d: rings.map((ring) => shape(view, ring)).join(""), class: "land" })), () => null);
+export function drawMap(points) {
+  const view = fitted(points, CLOSEST);
+  const behind = s("g", {}, graticule(view));
+  outline().then((rings) => behind.prepend(s("path", { d: rings.map((ring) => shape(view, ring)).join(""), class: "land" })), () => null);
   const marks = merged(points, view);
   const label = t("map.label", { n: points.length });
   return h("figure", { class: "map" }, h("figcaption", {}, label),
@@ -97,19 +97,6 @@ function fitted(points, closest) {
     return [x * size - originX, y * size - originY];
   };
   return { zoom, size, originX, originY, place };
-}
-
-function tileImages(view, tiles) {
-  const count = 2 ** view.zoom;
-  const images = [];
-  for (let x = Math.floor(view.originX / TILE); x * TILE < view.originX + WIDTH; x += 1) {
-    for (let y = Math.floor(view.originY / TILE); y * TILE < view.originY + HEIGHT; y += 1) {
-      if (y < 0 || y >= count) continue;
-      const href = tiles.replace("{z}", view.zoom).replace("{x}", ((x % count) + count) % count).replace("{y}", y);
-      images.push(s("image", { href, x: x * TILE - view.originX, y: y * TILE - view.originY, width: TILE, height: TILE }));
-    }
-  }
-  return images;
 }
 
 function graticule(view) {

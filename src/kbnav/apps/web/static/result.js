@@ -7,7 +7,6 @@ import { h } from "./dom.js";
 import { evidenceButton } from "./evidence.js";
 import { graphButton } from "./graph.js";
 import { drawMap } from "./map.js";
-import { drawPictures } from "./pictures.js";
 import { number, t } from "./text.js";
 import { drawTimeline } from "./timeline.js";
 
@@ -29,11 +28,10 @@ class ResultView {
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
       h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.pictures = h("div");
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads)), this.body);
     this.element = h("div", { class: "result" },
       h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table), this.problem,
-      result.cut && h("p", { class: "soft" }, result.cut), this.pager(), this.pictures, this.drawings());
+      result.cut && h("p", { class: "soft" }, result.cut), this.pager(), this.drawings());
     this.load();
   }
 
@@ -64,7 +62,7 @@ class ResultView {
     const { result, offered } = this;
     const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
     return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
-      result.points.length > 0 && drawMap(result.points, offered.tiles),
+      result.points.length > 0 && drawMap(result.points),
       result.rows > 0 && graphButton(`${this.base}/evidence`, () => this.numbers ?? [])];
   }
 
@@ -94,7 +92,6 @@ class ResultView {
       if (cells.length) cells.at(-1).append(evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length));
       return h("tr", {}, cells);
     }));
-    this.pictures.replaceChildren(drawPictures(page.rows, this.offered.images));
   }
 
   /** The first of a month or of a year may stand for the whole: what is stated of it says how precise it is. */

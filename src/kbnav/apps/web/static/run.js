@@ -9,7 +9,7 @@ import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { doubts, readings, understood } from "./readings.js";
+import { doubts, understood } from "./readings.js";
 import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -108,8 +108,7 @@ export class RunView {
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       absent(answer.absence),
       ...doubts(answer.doubts ?? []),
-      understood(answer.understood, this.ask),
-      ...readings(answer.readings ?? [], this.run.question, this.ask));
+      understood(answer.understood, this.ask));
     this.found.replaceChildren(
       answer.result ? showResult(answer.result, base, this.offered, this.run.question) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import sqlite3
 import threading
@@ -78,7 +77,7 @@ def run_query(
     prefixes: Mapping[str, str],
     *,
     form: Form = "json",
-    graph_form: Form = "json",
+    graph_form: Form = "ntriples",
     language: str = "en",
     services: Collection[str] = (),
     graph: str = "",
@@ -132,7 +131,7 @@ class LocalQueries:
         self._mirror, self._prefixes, self._allowed, self._name = mirror, prefixes, allowed, name
         self._meter: Meter | None = None
         self._lock = threading.Lock()
-        self._recent: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, str], Result] = OrderedDict()
 
     def metered(self, meter: Meter) -> LocalQueries:
         """The same, its requests counted."""
@@ -145,20 +144,20 @@ class LocalQueries:
         if self._meter:
             self._meter.count("sparql")
         with self._lock:
-            body = self._recent.get((query, language))
-        if body is None:
+            result = self._recent.get((query, language))
+        if result is None:
             pool = self._mirror.pool
             try:
-                body = run_query(pool, query, self._prefixes, language=language, services=self._allowed).body
+                result = run_query(pool, query, self._prefixes, language=language, services=self._allowed)
             except QueryError as error:
                 _check_run()
                 raise self._reported(error) from error
-            if len(body) <= LARGEST_CACHED and not _CHANGING.search(query):
+            if len(result.body) <= LARGEST_CACHED and not _CHANGING.search(query):
                 with self._lock:
-                    self._recent[query, language] = body
+                    self._recent[query, language] = result
                     if len(self._recent) > MOST_CACHED:
                         self._recent.popitem(last=False)
-        return AnswerTable.from_sparql_json(json.loads(body))
+        return result.table()
 
     def select(self, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL that kbnav made itself."""

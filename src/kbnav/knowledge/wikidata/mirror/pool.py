@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from kbnav.answers.tables import AnswerTable
+from kbnav.knowledge.replies import Reply, read_query
 from kbnav.models.cancellation import current_cancellation
 
 Form = Literal["json", "xml", "csv", "tsv", "ntriples", "turtle", "rdfxml"]
@@ -65,6 +67,10 @@ class Result:
     media_type: str
     body: bytes
 
+    def table(self) -> AnswerTable:
+        """Its rows, boolean or triples."""
+        return read_query(Reply(200, self.body, {"content-type": self.media_type}))
+
 
 class QueryPool:
     """Child processes that answer queries over one store. Threads may share a pool."""
@@ -102,8 +108,8 @@ class QueryPool:
     def query(
         self,
         text: str,
-        form: Form,
-        graph_form: Form,
+        form: Form = "json",
+        graph_form: Form = "ntriples",
         *,
         graph: str = "",
         most_bytes: int = MOST_BYTES,

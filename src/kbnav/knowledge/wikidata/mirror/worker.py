@@ -218,37 +218,8 @@ def _write(store: Any, request: dict[str, Any], out: IO[bytes]) -> str:
     if not isinstance(found, QueryTriples):
         found.serialize(out, format=_ROW_FORMS[request["form"]])
         return str(request["form"])
-    form = str(request["graph_form"])
-    if form not in _GRAPH_FORMS:
-        _triples_json(found, out)
-        return "json"
-    found.serialize(out, format=_GRAPH_FORMS[form])
-    return form
-
-
-def _triples_json(triples: Any, out: IO[bytes]) -> None:
-    """Triples as a table of subject, predicate and object, as the query service gives them in JSON."""
-    out.write(b'{"head": {"vars": ["subject", "predicate", "object"]}, "results": {"bindings": [')
-    for number, triple in enumerate(triples):
-        out.write(b", " * (number > 0) + json.dumps(_parts(triple), ensure_ascii=False).encode())
-    out.write(b"]}}")
-
-
-def _parts(triple: Any) -> dict[str, Any]:
-    return {"subject": _term(triple.subject), "predicate": _term(triple.predicate), "object": _term(triple.object)}
-
-
-def _term(term: Any) -> dict[str, Any]:
-    if isinstance(term, Triple):
-        return {"type": "triple", "value": _parts(term)}
-    if isinstance(term, NamedNode | BlankNode):
-        return {"type": "uri" if isinstance(term, NamedNode) else "bnode", "value": term.value}
-    found = {"type": "literal", "value": term.value}
-    if term.language:
-        found["xml:lang"] = term.language
-    elif term.datatype.value != "http://www.w3.org/2001/XMLSchema#string":
-        found["datatype"] = term.datatype.value
-    return found
+    found.serialize(out, format=_GRAPH_FORMS[request["graph_form"]])
+    return str(request["graph_form"])
 
 
 if __name__ == "__main__":
