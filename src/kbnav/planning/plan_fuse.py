@@ -265,7 +265,9 @@ class Gatherer:
         untrained = {self._skb.number(node.id): node.score for node in ranking}
         nodes = np.union1d(nodes, _numbers(list(untrained)[:_UNTRAINED]))
         named = [node for clause, _ in planned for node in clause.nodes]
-        nodes = self._allowed(np.setdiff1d(nodes, named))
+        nodes = np.setdiff1d(nodes, named)
+        if self._ranges is not None:
+            nodes = nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
         among = nodes.tolist()
         words = self._text.search(told, limit=len(among), among=among, name_weight=0.0) if among else []
         whole_vectors = self._skb.relational_vectors or self._skb.vectors
@@ -299,11 +301,6 @@ class Gatherer:
         found = np.flatnonzero(narrow)
         order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
         return Plans(joint, narrow, found[order[:_REACHED]], confidence)
-
-    def _allowed(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        if self._ranges is None:
-            return nodes
-        return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
 
     def _shares(self, rest: str, among: Sequence[int]) -> Floats:
         places = {node: place for place, node in enumerate(among)}
@@ -383,7 +380,8 @@ def train(
         for one in [planner, *apart[place : place + 1]]:
             gatherer = Gatherer(skb, one, telling)
             for question in questions:
-                known.append(_judged(skb, gatherer, question))
+                candidates = gatherer.gather(question.text, gatherer.plans(question.text))
+                known.append((candidates, np.isin(candidates.nodes, _answers(skb, question))))
                 progress("weights", len(known), total)
     weights = fit(known, START)
     return Trained(planner, telling, weights, _scores(known, START), _scores(known, weights))
@@ -426,11 +424,6 @@ def _words_and_documents(skb: SKB, question: LabelledQuestion) -> tuple[set[str]
     rest = unnamed(question.text, clauses(question.text, NodeMatcher(skb, "exact"), skb))
     documents = [f"{skb.nodes.names[node]} {skb.nodes.text(node)}" for node in _answers(skb, question)[:MOST_DOCUMENTS]]
     return set(skb.text.words(rest)), [set(skb.text.words(document)) for document in documents]
-
-
-def _judged(skb: SKB, gatherer: Gatherer, question: LabelledQuestion) -> Judged:
-    found = gatherer.gather(question.text, gatherer.plans(question.text))
-    return found, np.isin(found.nodes, _answers(skb, question))
 
 
 def _scores(judged: Sequence[Judged], weights: Weights) -> dict[str, float]:

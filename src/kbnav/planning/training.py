@@ -182,7 +182,7 @@ def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> se
     walks = [
         RelationPath((first,), (skb.type_name(source), skb.type_name(target)))
         for first, nodes in _by_hop(skb, source)
-        if _has(nodes, target)
+        if (nodes == target).any()
     ] or list(_over_one_node(skb, source, target))
     return {path for walk in walks for path in schema.follow(walk.hops, walk.types[:1]) if path.types == walk.types}
 
@@ -205,11 +205,6 @@ def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, NodeNumbers]]:
     for way in _WAYS:
         for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
             yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
-
-
-def _has(nodes: NodeNumbers, node: int) -> bool:
-    place = int(np.searchsorted(nodes, node))
-    return place < len(nodes) and int(nodes[place]) == node
 
 
 DESCRIPTION = "planner.json"

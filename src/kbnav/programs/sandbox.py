@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -301,15 +301,8 @@ def _not_scores(value: Any) -> str | None:
             return f"gave a {type(node).__name__} where a node id must stand"
         if isinstance(score, bool) or not isinstance(score, int | float):
             return f"gave {node[:80]!r} a {type(score).__name__} for a score"
-        if not _is_finite(score):
+        if not abs(score) <= sys.float_info.max:  # nor is an integer that no float can hold
             return f"gave {node[:80]!r} a score that is not finite"
     if len(value) > 1 and len({float(score) for score in value.values()}) == 1:
         return "gave all nodes the same score"
     return None
-
-
-def _is_finite(score: float) -> bool:
-    try:
-        return math.isfinite(float(score))
-    except OverflowError:
-        return False

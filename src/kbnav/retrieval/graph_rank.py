@@ -21,7 +21,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
-from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, read
+from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, leftover, read
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextIndex
@@ -163,14 +163,15 @@ class GraphRank:
             from_one = np.zeros_like(whole)
             for path in one.paths:
                 weight = math.exp(self._options.sharpness * (path.score - one.score))
-                ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], _ENDS)
+                hops = [
+                    Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
+                    for step in path.steps
+                ]
+                ends = self._skb.graph.ends(path.node, hops, _ENDS)
                 from_one[ends] = np.maximum(from_one[ends], weight)
             from_one[[path.node for path in one.paths]] = 0.0  # a name leads to others, not to itself
             whole += from_one * share / sum(shares)
         return whole
-
-    def _hop(self, step: Step) -> Hop:
-        return Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
 
     def _fitting(
         self,

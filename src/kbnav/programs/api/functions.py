@@ -212,7 +212,8 @@ class StringFunctions:
     def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the harmonic mean of the shares of words that phrase and text have in common."""
         wanted = Counter(words(phrase))
-        return [_f1(wanted, Counter(words(text))) for text in texts]
+        found = [Counter(words(text)) for text in texts]
+        return [2 * (wanted & one).total() / max(1, wanted.total() + one.total()) for one in found]
 
     def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text how well its best part fits the phrase letter by letter, whatever the case."""
@@ -226,11 +227,6 @@ class StringFunctions:
 def _padded(text: str) -> str:
     plain = "".join(char if char.isalnum() else " " for char in text.casefold())
     return f" {' '.join(plain.split())} "
-
-
-def _f1(wanted: Counter[str], found: Counter[str]) -> float:
-    shared = (wanted & found).total()
-    return 2 * shared / (wanted.total() + found.total()) if shared else 0.0
 
 
 LETTERS = 6_000

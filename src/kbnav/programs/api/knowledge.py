@@ -136,7 +136,7 @@ class KnowledgeFunctions:
         """
         if self._skb.names is None:
             raise NotHere(f"{self._kb.name} was built without an index of names")
-        ranges = self._ranges(node_type)
+        ranges = [self._skb.type_range(node_type)] if node_type else None
         return {
             name: [self._skb.id(match.number) for match in self._skb.names.search(name, limit=limit, ranges=ranges)]
             for name in names
@@ -227,9 +227,6 @@ class KnowledgeFunctions:
 
     def _ids(self, nodes: NodeNumbers) -> list[str]:
         return [self._skb.id(number) for number in nodes.tolist()]
-
-    def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:
-        return [self._skb.type_range(node_type)] if node_type else None
 
     def _encode(self, text: str) -> Vectors:
         if self._skb.vectors is None:
