@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
 Hashes = npt.NDArray[np.bytes_]
 Numbers = npt.NDArray[np.int64]
 _Rows = slice | Numbers
-_T = TypeVar("_T")
 
 
 class VectorSearch(ABC):
@@ -180,8 +179,13 @@ class VectorIndex(VectorSearch):
             numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
             return best(numbers, np.vecdot(vectors[rows], query), limit)
 
-        hits = chain.from_iterable(self._each(score, self._parts(ranges, wanted)))
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
+        parts = self._parts(ranges, wanted)
+        # A product of matrix and vector would go to the threads of a BLAS library, which make a search of a few
+        # thousand rows wait for one another longer than it takes. One product a row needs no more time, and gives
+        # equal rows equal scores wherever they stand.
+        with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(parts)))) as threads:
+            found = map(score, parts) if len(parts) < 2 else threads.map(score, parts)
+            return sorted(chain.from_iterable(found), key=lambda hit: (-hit[1], hit[0]))[:limit]
 
     def _parts(self, ranges: Sequence[Range] | None, wanted: Numbers | None) -> list[_Rows]:
         """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""
@@ -193,19 +197,6 @@ class VectorIndex(VectorSearch):
                 inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, end)]
                 parts += [inside[n : n + _ROWS_AT_ONCE] for n in range(0, len(inside), _ROWS_AT_ONCE)]
         return parts
-
-    @staticmethod
-    def _each(work: Callable[[_Rows], _T], parts: Sequence[_Rows]) -> list[_T]:
-        """What comes of each part.
-
-        A product of matrix and vector would go to the threads of a BLAS library, which make a search of a few thousand
-        rows wait for one another longer than it takes. One product a row needs no more time, and gives equal rows equal
-        scores wherever they stand.
-        """
-        if len(parts) < 2:
-            return list(map(work, parts))
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as threads:
-            return list(threads.map(work, parts))
 
 
 def best(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:

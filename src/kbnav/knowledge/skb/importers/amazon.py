@@ -98,8 +98,14 @@ class AmazonSource:
             raise UsageError(f"{folder}: there is no meta_NAME.json.gz here; docs/skb-format.md says what to download")
         self._goods = [_Goods.of(meta) for meta in metas]
         self._memory = memory
-        self._categories = _category_list(folder / CATEGORIES)
-        self._list = [folder / CATEGORIES] if self._categories is not None else []
+        self._list = [path for path in [folder / CATEGORIES] if path.is_file()]
+        try:
+            listed = [json.loads(path.read_text(encoding="utf-8")) for path in self._list]
+            if not all(isinstance(one, list) for one in listed):
+                raise ValueError("it holds something else")
+            self._categories = frozenset(map(str, listed[0])) if listed else None
+        except ValueError as error:
+            raise DataError(f"{folder / CATEGORIES}: not a list of categories: {error}") from error
         self._products: _Products | None = None
 
     @property
@@ -238,18 +244,6 @@ class AmazonSource:
         return (record for _, record in objects(path, self._memory, parse))
 
 
-def _category_list(path: Path) -> frozenset[str] | None:
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
-    if not isinstance(found, list):
-        raise DataError(f"{path}: not a list of categories")
-    return frozenset(map(str, found))
-
-
 def _links(fields: Line) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     return ([fields["brand"]] if "brand" in fields else []), fields.get("category", ()), fields.get("color", ())
 
@@ -284,9 +278,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, list):
         return [_cleaned(one) for one in value]
     if isinstance(value, dict):
-        return {_key(name): _cleaned(one) for name, one in value.items()}
+        tidy = (str(_cleaned(name)).lower().translate(_PUNCTUATION).replace(" ", "_") for name in value)
+        return dict(zip(tidy, map(_cleaned, value.values()), strict=True))
     return value
-
-
-def _key(name: str) -> str:
-    return str(_cleaned(name)).lower().translate(_PUNCTUATION).replace(" ", "_")
