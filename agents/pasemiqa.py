@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
@@ -11,7 +12,7 @@ from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
-from kbnav.agents.common.walking import PROMPTS, WalkEnding, need_all_tools, open_walking_models
+from kbnav.agents.common.walking import PROMPTS, WalkEnding, open_walking_models
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
@@ -34,13 +35,15 @@ _PATHS = 5
 
 
 def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """PASemiQA with the settings' model and options; ``offline`` follows the plan by rule.
+    """PASemiQA with the settings' model and options; ``offline`` is the SKB's offline policy, which needs no plan.
 
-    Raises UsageError where there is no SKB, or for a planner that cannot be had.
+    Raises UsageError where there is no SKB, for a planner that cannot be had, and for any planner offline.
     """
     skb = as_skb(kb, f"the system {NAME}")
     if settings.model == OFFLINE:
-        return pasemiqa_offline(skb, settings)
+        if read_options(PasemiqaOptions, settings.options, NAME).planner != "none":
+            raise UsageError("the offline policy follows no plan: name a model with --model, or leave out the planner")
+        return replace(skb_offline(skb, settings), name=NAME)
     models = open_walking_models(settings, NAME)
     return pasemiqa_with(models.policy, models.ask, models.writer, skb, settings)
 
@@ -93,39 +96,6 @@ def pasemiqa_with(
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=offered,
         demonstrations=demonstrations,
-    )
-
-
-def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = None) -> Agent:
-    """The plan followed with no language model: a baseline; with the planner ``none``, the SKB's offline policy.
-
-    ``planner`` is used in place of the options'.
-    """
-    from dataclasses import replace
-
-    from kbnav.agents.offline.planned import BY_TEXT, PlanFollower
-
-    options = read_options(PasemiqaOptions, settings.options, NAME)
-    if options.planner == "in-context" and not planner:
-        raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
-    if options.planner == "none" and not planner:
-        return replace(skb_offline(kb, settings), name=NAME)
-    need_all_tools(settings, NAME)
-    planning = PlanningTools(kb)
-    query = TextQuery(kb, BY_TEXT, cosine=options.query == "cosine")
-    tools = (planning.follow_path, query.vector_query, finish)
-    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
-    match, planner = open_planned(kb, settings, options, planner)
-    return Agent(
-        name=NAME,
-        model=OFFLINE,
-        kb=kb,
-        settings=settings,
-        policy=Planned(match, planner, PlanFollower(kb, toolbox, settings.budget), toolbox, _PATHS),
-        toolbox=toolbox,
-        ending=WalkEnding(write_plainly, kb.entities),
-        prune=prune_by_ranking(Shown()),
-        offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )
 
 

@@ -14,7 +14,7 @@ def main() -> int:
     failed = 0
     for script in sorted(HERE.glob("[!_]*.py")):
         print(f"== benchmarks/{script.name}", flush=True)
-        failed += subprocess.run([sys.executable, str(script)], check=False).returncode != 0
+        failed += subprocess.run([sys.executable, "-m", f"benchmarks.{script.stem}"], check=False).returncode != 0
     return failed
 
 

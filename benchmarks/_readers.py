@@ -1,6 +1,6 @@
 """Many readers of the page in one light process, the load of ``serve_load.py``: each does something, then thinks.
 
-    python benchmarks/_readers.py ADDRESS HANGING READERS THINK
+    python -m benchmarks._readers ADDRESS HANGING READERS THINK
 
 ``HANGING`` is the key of a knowledge base that never answers, ``THINK`` the mean seconds between two things that a
 reader does. The first line of the input has questions and their answers as JSON. Reads until the input ends, and then

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' client
 
 from tests.apps.web.parts import Visit, served_process
 

@@ -1,6 +1,6 @@
 """What the checks by rule flag of the 387 published SPINACH runs on QALD-10: wrong answers, and right ones.
 
-    python benchmarks/answer_checks.py [--data ../shared/data] [--list]
+    python -m benchmarks.answer_checks [--data ../shared/data] [--list]
 
 No model and no network: each published answer (GPT-4o, live Wikidata) is checked as kbnav checks its own, by question,
 final query and table. An answer is right where its published F1 is 1. The rules were made on one half of the questions
@@ -13,18 +13,16 @@ import argparse
 import gzip
 import hashlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replay_spinach_runs import recorded_runs, table_of
+
 from kbnav.agents.common.checks import check_answer
 from kbnav.runs.trajectory import Doubt
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.replay_spinach_runs import recorded_runs, table_of
 
 HALVES = ("made on", "held out", "all")
 

@@ -1,6 +1,6 @@
 """What a question costs: the 387 published SPINACH runs on QALD-10, with kbnav's own prompts, counted in tokens.
 
-    python benchmarks/cost.py [--data ../shared/data] [--models gpt-4o gpt-4.1-mini gpt-4o-mini]
+    python -m benchmarks.cost [--data ../shared/data] [--models gpt-4o gpt-4.1-mini gpt-4o-mini]
 
 The actions and observations are those recorded with GPT-4o. Each is put through kbnav's state machine, so that every
 call has the messages that kbnav would send: instructions, descriptions of the tools, the question and the path so far;
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,15 +22,13 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.replay_spinach_runs import RecordedTools, recorded_runs, replay, script
 from langchain_core.messages import AIMessage, BaseMessage
 
 from kbnav.agents.common.answering import ModelWriter
 from kbnav.models.prices import cost_of, list_prices
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Usage
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.replay_spinach_runs import RecordedTools, recorded_runs, replay, script
 
 if TYPE_CHECKING:
     import tiktoken

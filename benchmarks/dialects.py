@@ -1,6 +1,6 @@
 """How many of the query service's example queries can be said in each dialect, and give the same rows.
 
-    python benchmarks/dialects.py [--mirror FOLDER] [--seconds N]
+    python -m benchmarks.dialects [--mirror FOLDER] [--seconds N]
 
 The queries are the 873 examples in the shared data; the mirror is built from the slice of Wikidata there unless one is
 named. Each query runs as the mirror takes it, and once more from its form in each dialect, taken back to the mirror's:

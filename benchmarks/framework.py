@@ -1,6 +1,6 @@
 """What the framework itself costs per step, without model and network, beside a bare LangGraph loop in the same run.
 
-    python benchmarks/framework.py [--runs 30]
+    python -m benchmarks.framework [--runs 30]
 
 Each run takes 15 steps with a scripted model and a tool that does nothing. Printed is the median time of the
 fifteenth step (model call, action, bookkeeping), which has the longest path to carry.

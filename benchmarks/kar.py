@@ -1,6 +1,6 @@
 """What KAR itself takes on a graph of Prime's size: every stage but the model's two calls, and without the encoder.
 
-    python benchmarks/kar.py [--folder FOLDER]
+    python -m benchmarks.kar [--folder FOLDER]
 
 The SKB is that of skb_graph.py (129K nodes, 8.1M edges, hubs among them) with random vectors of 384 numbers. A query
 names three nodes, drawn at random, or from the hundred with the most edges. The model answers at once; its calls are
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.skb_graph import SEED, Synthetic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from skb_graph import SEED, Synthetic
 
 from kbnav.encoders import Vectors, load, normalised
 from kbnav.errors import StopRun

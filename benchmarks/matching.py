@@ -1,6 +1,6 @@
 """Node matching against 1.9 million names, and following a plan in a graph of Prime's size.
 
-    python benchmarks/matching.py --data ../shared/data [--names 1900000] [--folder FOLDER] [--prime prime.skb]
+    python -m benchmarks.matching --data ../shared/data [--names 1900000] [--folder FOLDER] [--prime prime.skb]
 
 Names are made up of WordNet's words as in ``skb_text.py``: persons of the form "Given N. Surname", and titles. Each
 question has two of them among other words. Beside it, where they are installed, the same questions by Aho-Corasick
@@ -22,9 +22,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from _timing import built, show, status
+from benchmarks._timing import built, show, status
+from benchmarks.skb_text import Words
 from rapidfuzz import fuzz, process
-from skb_text import Words
 
 from kbnav.knowledge.skb import names
 from kbnav.knowledge.skb.matching import NodeMatcher

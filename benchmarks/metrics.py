@@ -1,6 +1,6 @@
 """Speed and memory of the metrics, beside the dense row matching they replace.
 
-Run as ``python benchmarks/metrics.py`` (needs the ``eval`` extra). Prints one Markdown table.
+Run as ``python -m benchmarks.metrics`` (needs the ``eval`` extra). Prints one Markdown table.
 """
 
 from __future__ import annotations

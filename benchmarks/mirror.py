@@ -1,6 +1,6 @@
 """Build rate, memory, opening time and query latency of a mirror, beside Oxigraph's own server where it is installed.
 
-    python benchmarks/mirror.py [--sources FILE …] [--mirror FOLDER] [--rounds N]
+    python -m benchmarks.mirror [--sources FILE …] [--mirror FOLDER] [--rounds N]
 
 The queries are the gold queries of four datasets that have rows on the slice of Wikidata in the shared data, and three
 idioms (``?x wdt:P31/wdt:P279* wd:CLASS`` and its like). The peer is the ``oxigraph`` command, where it is installed

@@ -1,6 +1,6 @@
 """The offline policy over HTTP against a mirror of the slice: how many of its answerable questions it answers.
 
-    python benchmarks/offline_slice.py --mirror MIRROR [--data ../shared/data] [--only "QALD-10"] [--limit N]
+    python -m benchmarks.offline_slice --mirror MIRROR [--data ../shared/data] [--only "QALD-10"] [--limit N]
         [--kept FILE]
 
 Without ``--mirror`` one is built first. A question's gold answer is what its gold query gives on the slice; scores are

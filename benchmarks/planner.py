@@ -5,7 +5,7 @@ of relation paths, and is found where the whole set is: the order of its paths d
 there, so the schema is what the training split's plans have, and no node is matched. Questions without a plan are left
 out, and counted. Embeddings are minilm's; with ``--cache`` they are kept in a folder, for they take most of the time.
 
-    python benchmarks/planner.py [--data ../shared/data] [--cache FOLDER] [--split test] [--ablate]
+    python -m benchmarks.planner [--data ../shared/data] [--cache FOLDER] [--split test] [--ablate]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run of a program costs in the sandbox, beside a plain call in one process; and the attacks on it.
 
-    python benchmarks/programs.py [--attacks]
+    python -m benchmarks.programs [--attacks]
 
 Measured in turns within one run, so that what else the machine does falls on all alike: a run from nothing (a program
 that ranks two candidates), a call of the API (the run of a program that makes 1,000, over 1,000), the type check, and
@@ -11,7 +11,6 @@ went on as a share of its limit.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -99,7 +98,6 @@ def _plain(program: Program, api: Api) -> Callable[[], object]:
 
 
 def _attack(sandbox: Sandbox, api: Api) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from tests.programs.attacks import ATTACKS
 
     shares: list[tuple[float, str]] = []

@@ -1,6 +1,6 @@
 """Entries cut by ranking beside the same entries as the paper's model cut them, in the published runs on QALD-10.
 
-    python benchmarks/pruning.py --mirror MIRROR [--data ../shared/data]
+    python -m benchmarks.pruning --mirror MIRROR [--data ../shared/data]
 
 What matters is whether the properties stay that the run's final query uses. Counted are, over the recorded look-ups of
 entities whose page on the mirror has such a property: how many of them each way kept, and how many properties it kept.
@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from replay_spinach_runs import recorded_runs
+from benchmarks.replay_spinach_runs import recorded_runs
 
 from kbnav.errors import TellModel
 from kbnav.knowledge.open import open_kb

@@ -1,6 +1,6 @@
 """The 387 published SPINACH runs on QALD-10, put through kbnav's state machine with their recorded observations.
 
-    python benchmarks/replay_spinach_runs.py [--data ../shared/data]
+    python -m benchmarks.replay_spinach_runs [--data ../shared/data]
 
 No model and no network: a recorded run's actions are asked for one after another, as the model asked for them, and each
 is answered with what was recorded. Printed is what the rules for repeats and premature stops do to them.

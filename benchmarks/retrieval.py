@@ -1,6 +1,6 @@
 """What a query costs the retrieval systems that ask no model, on an SKB of Prime's size, and NumPy beside.
 
-    python benchmarks/retrieval.py [--folder FOLDER]
+    python -m benchmarks.retrieval [--folder FOLDER]
 
 The SKB is that of kar.py: 129K nodes, 8.1M edges, random vectors of 384 numbers, and an encoder that costs nothing, so
 that what is timed is the search and what is made of it. A query is the name of a node with a few words.
@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from _timing import show
-from kar import Ready
-from skb_graph import SEED, Synthetic
+from benchmarks._timing import show
+from benchmarks.kar import Ready
+from benchmarks.skb_graph import SEED, Synthetic
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.kb import SkbKB

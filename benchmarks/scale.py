@@ -1,9 +1,9 @@
 """How an SKB grows: made-up ones of several sizes, built, opened and searched, and the law that the figures follow.
 
-    python benchmarks/scale.py [--sizes 10K 30K 100K] [--words 40] [--steps build use lance lance-use]
+    python -m benchmarks.scale [--sizes 10K 30K 100K] [--words 40] [--steps build use lance lance-use]
                                [--folder FOLDER] [--save FILE] [--keep]
-    python benchmarks/scale.py --fit FILE
-    python benchmarks/scale.py --arithmetic [FILE]
+    python -m benchmarks.scale --fit FILE
+    python -m benchmarks.scale --arithmetic [FILE]
 
 The graph has the proportions of STaRK's MAG with 20 edges a node; ends are drawn so that a few nodes have very many.
 Words are drawn from 100,000 so that the commonest come as often as in English. Vectors of 384 numbers are made up too,
@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _scale_arithmetic import EDGES, print_arithmetic, print_laws
-from _timing import milliseconds, seconds, status
-from skb_amazon import Words
-from skb_graph import SIZES, Size, Synthetic
-from skb_vectors import Clustered
+from benchmarks._scale_arithmetic import EDGES, print_arithmetic, print_laws
+from benchmarks._timing import milliseconds, seconds, status
+from benchmarks.skb_amazon import Words
+from benchmarks.skb_graph import SIZES, Size, Synthetic
+from benchmarks.skb_vectors import Clustered
 
 from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.build import Options, build
@@ -262,7 +262,17 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             if any(key.items() <= one.items() for one in kept):
                 continue
             here.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, __file__, "--sizes", str(nodes), "--words", str(options.words), "--step", step]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.scale",
+                "--sizes",
+                str(nodes),
+                "--words",
+                str(options.words),
+                "--step",
+                step,
+            ]
             command += ["--folder", str(here)]
             figures = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
             kept.append({**key, "figures": figures})

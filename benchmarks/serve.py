@@ -1,6 +1,6 @@
 """How many sessions the chat page's server holds at once, and what they wait for.
 
-    python benchmarks/serve.py [--sessions 50] [--delay 0.2]
+    python -m benchmarks.serve [--sessions 50] [--delay 0.2]
 
 The server runs in a process of its own on the bundled mirror, with a scripted model over HTTP that takes ``--delay``
 seconds for each reply, of which a question needs four. Each session asks one question and follows its events. Beside
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 import zlib
@@ -21,8 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' model and client
 
 from tests.apps.web.parts import Explorer, Visit, served_process
 from tests.models.stub import Canned

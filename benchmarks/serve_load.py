@@ -1,6 +1,6 @@
 """Whether one reader, a knowledge base that hangs, or many readers take the page down: memory, and latency of the rest.
 
-    python benchmarks/serve_load.py [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
+    python -m benchmarks.serve_load [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
         [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied]
 
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
@@ -27,8 +27,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' client and stub
 
 from benchmarks._varied import varied
 
@@ -156,7 +154,7 @@ def mixed(
         timed = list(asked.items())
     probes = cycle(timed)
     alone = simple(url, probes, ALONE)
-    command = [sys.executable, Path(__file__).with_name("_readers.py"), url, key, str(readers), str(think)]
+    command = [sys.executable, "-m", "benchmarks._readers", url, key, str(readers), str(think)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     used, began, memory = Used(process), time.perf_counter(), list[str]()
     with subprocess.Popen(command, **pipes) as load:

@@ -1,6 +1,6 @@
 """What a model is shown, in tokens and by tool, for the actions of the 387 published SPINACH runs on QALD-10.
 
-    python benchmarks/shown_tokens.py --mirror MIRROR [--data ../shared/data] [--save FILE] [--against FILE]
+    python -m benchmarks.shown_tokens --mirror MIRROR [--data ../shared/data] [--save FILE] [--against FILE]
 
 Every recorded look-up is done again on a mirror of the slice; every recorded query is answered with its recorded table.
 ``--save`` keeps the means, and ``--against`` prints those of an earlier version, or of another preset, beside them.
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from replay_spinach_runs import TOOLS, RecordedTools, recorded_runs
+from benchmarks.replay_spinach_runs import TOOLS, RecordedTools, recorded_runs
 
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable

@@ -1,6 +1,6 @@
 """Build an SKB of the size of STaRK's Amazon from raw files, and say how long it takes and how much memory.
 
-    python benchmarks/skb_amazon.py [FOLDER] [--share 1] [--encoder none] [--keep]
+    python -m benchmarks.skb_amazon [FOLDER] [--share 1] [--encoder none] [--keep]
 
 The files are made up, in the published formats of reviews, metadata, questions and answers: with --share 1 they give
 1.0M nodes and 9.4M edges, and 592M words that are indexed (STaRK, Table 2); without it a hundredth of that. Words are
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from _timing import status
+from benchmarks._timing import status
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource

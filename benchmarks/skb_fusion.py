@@ -1,6 +1,6 @@
 """How BM25 and vectors are best put together, on three SKBs that differ in size, text and kind of question.
 
-    python benchmarks/skb_fusion.py --wordnet wn/nodes.jsonl.gz --debian deb/nodes.jsonl.gz [--encoder minilm --size N]
+    python -m benchmarks.skb_fusion --wordnet wn/nodes.jsonl.gz --debian deb/nodes.jsonl.gz [--encoder minilm --size N]
 
 The node files are those of examples/. Questions are the 37 of the demo SKB with the type of the answer; of WordNet
 1,000 example sentences and of Debian's packages 1,000 summaries, which the nodes then lack; and of both 40 things put

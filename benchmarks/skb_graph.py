@@ -1,6 +1,6 @@
 """Build, open and walk an SKB's graph at STaRK's sizes, beside SciPy's sparse rows and NetworkX where installed.
 
-    python benchmarks/skb_graph.py [--size prime] [--size mag] [--size amazon] [--folder FOLDER] [--indexes] [--peers]
+    python -m benchmarks.skb_graph [--size prime] [--size mag] [--size amazon] [--folder FOLDER] [--indexes] [--peers]
 
 Graphs are made up: node types, relations and counts are those of STaRK's Prime (129K nodes, 8.1M edges), MAG (1.9M,
 39.8M) and, in their sums, Amazon (1.0M, 9.4M); ends are drawn so that a few nodes have very many edges, and every node
@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from _timing import seconds, status
+from benchmarks._timing import seconds, status
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
@@ -227,7 +227,17 @@ def main() -> None:
             if name == "mag" and "networkx" in peers:
                 peers.remove("networkx")  # it would need some 20 GiB
             for step in (*([] if path.exists() else ["build"]), "use", *peers):
-                command = [sys.executable, __file__, "--size", name, "--folder", str(folder), "--step", step]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.skb_graph",
+                    "--size",
+                    name,
+                    "--folder",
+                    str(folder),
+                    "--step",
+                    step,
+                ]
                 command += ["--indexes"] if options.indexes else []
                 result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 print(

@@ -7,7 +7,7 @@ STaRK-Prime's questions have; answers are counted from the edges' file without t
 The second table asks the same in words that are nearer to STaRK-Prime's and that the schema does not have, such as
 "drug" where it has "compound".
 
-    python benchmarks/skb_metapaths.py [--data ../shared/data] [--skb hetionet.skb] [--each 2] [--show]
+    python -m benchmarks.skb_metapaths [--data ../shared/data] [--skb hetionet.skb] [--each 2] [--show]
 """
 
 from __future__ import annotations

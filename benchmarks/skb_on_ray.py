@@ -1,6 +1,6 @@
 """Documents a second that workers of Ray render and embed, one and two of them in one run, beside one process alone.
 
-    python benchmarks/skb_on_ray.py [--data ../shared/data/hetionet] [--documents 640] [--encoder minilm] [--rounds 2]
+    python -m benchmarks.skb_on_ray [--data ../shared/data/hetionet] [--documents 640] [--encoder minilm] [--rounds 2]
 
 Needs the extra ray. The first documents of Hetionet are rendered with their relations and embedded, by this process on
 one thread, by one worker and by two; each worker has one thread. What is timed begins with the first vectors that come

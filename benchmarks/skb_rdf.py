@@ -1,6 +1,6 @@
 """Build the triples of an SKB, and query them as they are and optimised.
 
-    python benchmarks/skb_rdf.py SKB
+    python -m benchmarks.skb_rdf SKB
 
 ``Store.optimize`` puts all files of the store in one order: that takes time in a build, and queries that read
 much gain.
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _timing import built, seconds
+from benchmarks._timing import built, seconds
 from pyoxigraph import Store
 
 from kbnav.knowledge.skb import rdf

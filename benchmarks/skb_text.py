@@ -1,6 +1,6 @@
 """Speed, size and quality of an SKB's text index and name index.
 
-    python benchmarks/skb_text.py [--data ../shared/data] [--large]
+    python -m benchmarks.skb_text [--data ../shared/data] [--large]
 
 Quality is measured on WordNet (data/wn18rr): nodes are synsets with their name and definition, questions are example
 sentences, which the nodes do not have, and the right answer is the synset the sentence illustrates. Speed is measured
@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from _timing import built, seconds, show, status
+from benchmarks._timing import built, seconds, show, status
 
 from kbnav.knowledge.skb import names, text
 from kbnav.knowledge.skb.schema import NodeText

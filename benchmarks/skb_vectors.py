@@ -1,6 +1,6 @@
 """Quality of the encoders on real text, and speed of the vector index at the sizes of STaRK's knowledge bases.
 
-    python benchmarks/skb_vectors.py [--data ../shared/data] [--large] [--speed]
+    python -m benchmarks.skb_vectors [--data ../shared/data] [--large] [--speed]
 
 Quality: nodes are WordNet synsets (data/wn18rr) with name and definition, questions are their example sentences, which
 the nodes do not have; only synsets that have one take part, so that the slow encoder is done in minutes. Speed: made-up
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from _timing import built, seconds, show
+from benchmarks._timing import built, seconds, show
 
 from kbnav.encoders import Encoder, Vectors, load, normalised
 from kbnav.encoders.lsa import LSA

@@ -1,6 +1,6 @@
 """How long a person waits: for ``import kbnav``, ``kbnav --help``, and an answer of ``kbnav ask`` without a model.
 
-    python benchmarks/startup.py [--runs 10]
+    python -m benchmarks.startup [--runs 10]
 
 Beside them, in the same run: an empty Python, and the import of LangGraph, which an answer without a model needs not.
 Processor time is that of the process and its children; the clock is longer where a machine is shared.

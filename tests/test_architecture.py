@@ -52,10 +52,3 @@ def test_every_file_and_folder_of_the_package_has_its_room_on_the_page():
     inside = (ROOT / "src" / "kbnav").iterdir()
     names = {path.name for path in inside if path.suffix in ("", ".py") and not path.name.startswith("_")}
     assert sorted(name for name in names if name not in text) == []
-
-
-def test_every_place_that_the_page_names_exists():
-    text = PAGE.read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)", text))
-    missing = [name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "src/kbnav"))]
-    assert missing in ([], ["data/"])

@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.answers.language import question_language
 from tests.conftest import ROOT
@@ -19,14 +17,7 @@ QUESTIONS = {
     "de": "Wer hat Polonium entdeckt?",
     "fr": "Qui a découvert le polonium ?",
     "es": "¿Quién descubrió el polonio?",
-    "it": "Chi ha scoperto il polonio?",
-    "pt": "Quem descobriu o polónio?",
-    "nl": "Wie heeft polonium ontdekt?",
-    "sv": "Vem upptäckte polonium?",
-    "da": "Hvem opdagede polonium?",
     "pl": "Kto odkrył polon?",
-    "cs": "Kdo objevil polonium?",
-    "tr": "Polonyumu kim keşfetti?",
     "ru": "Кто открыл полоний?",
     "uk": "Хто відкрив полоній?",
     "zh": "谁发现了钋？",
@@ -37,13 +28,7 @@ QUESTIONS = {
     "he": "מי גילה את הפולוניום?",
     "el": "Ποιος ανακάλυψε το πολώνιο;",
     "hi": "पोलोनियम की खोज किसने की?",
-    "bn": "পোলোনিয়াম কে আবিষ্কার করেন?",
-    "ta": "பொலோனியத்தை கண்டுபிடித்தவர் யார்?",
-    "te": "పొలోనియంను ఎవరు కనుగొన్నారు?",
     "th": "ใครค้นพบพอโลเนียม",
-    "hy": "Ո՞վ է հայտնաբերել պոլոնիումը",
-    "ka": "ვინ აღმოაჩინა პოლონიუმი?",
-    "am": "ፖሎኒየምን ማን አገኘ?",
 }
 
 
@@ -56,27 +41,17 @@ def test_one_plain_question_in_each_language(language: str):
     ("text", "language"),
     [
         ("Marie Curie", "de"),
-        ("Ludwig van Beethoven", "de"),
-        ("Charles de Gaulle", "de"),
         ("Q7186", "de"),
-        ("1867", "de"),
-        ("?!", "de"),
         ("\u037e\u037e", "de"),  # Greek question marks
         ("", "de"),
-        ("β-carotene", "de"),
         ("谁是 Angela Merkel 的丈夫?", "zh"),
-        ("Who is 习近平?", "en"),
         ("Кто написал «Prototypical Networks for Few-shot Learning»?", "ru"),
-        ("Who directed Das Leben der Anderen?", "en"),
         ("Who wrote 'The Name of the Rose'?", "en"),
-        ("In what year was Tchaikovsky's Children's Album published?", "en"),
         ("Wer führte bei The Lord of the Rings Regie?", "de"),
         ("WHO DISCOVERED POLONIUM?", "en"),
-        ("Was U.S. president Jackson involved in a war?", "en"),
         ("Was Frida Kahlo a surrealist?", "en"),
         ("Was war Ada Lovelaces Adelstitel?", "de"),
         ("Was für ein Tier ist Dolly?", "de"),
-        ("约翰・列侬出生在哪里？", "zh"),
     ],
 )
 def test_names_and_titles_in_other_languages_do_not_decide(text: str, language: str):
@@ -88,11 +63,6 @@ def test_questions_of_the_mini_mirror():
     assert [(row["id"], question_language(row["question"], default="xx")) for row in rows] == [
         (row["id"], row["language"]) for row in rows
     ]
-
-
-@given(st.text(), st.sampled_from(["en", "de", "xx"]))
-def test_any_text_gives_a_known_language_or_the_default(text: str, default: str):
-    assert question_language(text, default) in {*QUESTIONS, default}
 
 
 @pytest.mark.parametrize(

@@ -161,23 +161,6 @@ def test_listing_imports_no_system():
     assert said.stdout.strip() == "[]"
 
 
-def test_the_command_lists_them_and_the_options_of_one(kbnav):
-    code, out, _ = kbnav("systems")
-    assert code == 0
-    assert all(entry.name in out for entry in systems.BUILT_IN)
-    records = {record["name"]: record for record in json.loads(kbnav("systems", "--json")[1])}
-    assert records["tog"]["needs"] == ["model"]
-    assert records["vss"] == {
-        "name": "vss", "about": "Ranks documents by likeness in meaning.", "kind": "retriever", "kbs": ["skb"],
-        "needs": ["vectors"], "uses": [], "from": "kbnav",
-    }  # fmt: skip
-    assert "of          bm25,vss" in kbnav("systems", "rrf")[1]
-    one = json.loads(kbnav("systems", "strange:agent", "--json")[1])
-    assert one["about"] == "Lists what a person discovered, whatever the question."
-    about = {"name": "who", "type": "a whole number, at least 1", "default": 7186, "about": "Number of a person."}
-    assert one["options"] == [about]
-
-
 def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder: Path):
     code, out, _ = kbnav("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?")
     assert (code, json.loads(out)["query"]) == (0, "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }")

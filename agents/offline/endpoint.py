@@ -8,11 +8,12 @@ property or two, how many they are, whether there are any, and which has most or
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbnav.agents.common.state import State
+from kbnav.agents.offline.observations import Evidence, Search, SearchHit
 from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, leaves_too_much, unused_words
 from kbnav.agents.offline.question import Phrase, Question, read_question
 from kbnav.answers.language import fold, singular
@@ -23,12 +24,10 @@ from kbnav.tools.context import Context
 
 _SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
-_FOUND = re.compile(rf'(?P<label>.*?) \((?P<id>{_ID})\)(?:, also "(?P<also>.*?)")?(?:: (?P<about>.*))?')
 _CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
-_PART = re.compile(r'Nothing is named ".*?"; these match "(.*?)"')
-_PROPERTY = " [property]"
 _WITH_COMMA = re.compile(r"[^\W\d_][\w'’-]*, [^\W\d_][\w'’-]*(?: \(\d+\))?")
 """A name as catalogues have it: Schulz, Max (4)."""
+NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
@@ -48,80 +47,6 @@ _TO_VALUES = {
     8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
     9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
 }
-
-
-class SearchHit(NamedTuple):
-    """One line of a search; ``kind`` is ``class``, ``property`` or ``thing``."""
-
-    id: str
-    label: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search and what it found; ``part`` of the phrase, where not for all of it."""
-
-    found: tuple[SearchHit, ...] = ()
-    part: str = ""
-
-    def first(self, kind: str) -> SearchHit | None:
-        """The first of a kind."""
-        return next((one for one in self.found if one.kind == kind), None)
-
-
-@dataclass
-class Seen:
-    """Everything seen so far: searches by phrase, the shown rows of queries as texts, and how many there are.
-
-    ``last`` is the last query with rows on the path.
-    """
-
-    searches: dict[str, Search] = field(default_factory=dict)
-    rows: dict[str, list[list[str]]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    last: str = ""
-
-    @classmethod
-    def of(cls, steps: Iterable[Step]) -> Seen:
-        """Read the observations of steps, in their order."""
-        seen = cls()
-        for step in steps:
-            query = str(step.call.arguments.get("query", ""))
-            if step.call.tool == "search_entities":
-                seen.searches[query] = read_search(step.observation) if step.ok else Search()
-            elif step.call.tool == QUERY:
-                rows = seen.rows[query] = read_rows(step.observation) if step.ok and step.rows else []
-                counted = len(rows) == 1 and rows[0] and rows[0][0].isdigit()
-                seen.counts[query] = int(rows[0][0]) if counted else step.rows or 0
-                seen.last = query if step.rows and not step.dropped else seen.last
-        return seen
-
-
-def read_search(text: str) -> Search:
-    """The observation of search_entities."""
-    found = []
-    for line in text.splitlines():
-        if match := _FOUND.fullmatch(line.removesuffix(_PROPERTY)):
-            is_class = re.match(r"class(?:;|$)", match["about"] or "")
-            kind = "property" if line.endswith(_PROPERTY) else "class" if is_class else "thing"
-            found.append(SearchHit(match["id"], match["also"] or match["label"], kind))
-    part = _PART.match(text)
-    return Search(tuple(found), part[1] if part else "")
-
-
-def read_rows(text: str) -> list[list[str]]:
-    """The rows of an observation of execute_query; the truth value of an ASK as one row."""
-    lines = text.splitlines()
-    if lines and re.fullmatch(r"(?:Result \d+: )?True", lines[-1]):
-        return [["true"]]
-    start = next((place for place, line in enumerate(lines) if "\t" in line or line == "answer"), len(lines))
-    rows = []
-    for line in lines[start + 1 :]:
-        if re.match(r"(?:Result \d+: )?\d+ rows?[.;]", line):
-            break
-        rows.append(line.split("\t"))
-    return rows
 
 
 class Anchor(NamedTuple):
@@ -198,7 +123,7 @@ def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> li
         search, said = searches.get(phrase.text), phrase.text.split()
         if search and len(said) > 1 and not phrase.named and not search.first("class"):
             thing = search.first("thing")
-            if thing is None or _stems(thing.label) != _stems(phrase.text):
+            if thing is None or _stems(_name(thing)) != _stems(phrase.text):
                 apart = [(place, word) for place, word in enumerate(said) if len(word) > 3]
                 found += [Phrase(word, noun=phrase.noun and not place) for place, word in apart]
     return found
@@ -214,25 +139,30 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
     anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
-        one = searches.get(phrase.text, Search()).first("class")
-        if one and (_is_called(one, phrase) or (not phrase.named and _stems(one.label) <= _stems(phrase.text))):
+        one = searches.get(phrase.text, NOTHING).first("class")
+        if one and (_is_called(one, phrase) or (not phrase.named and _stems(_name(one)) <= _stems(phrase.text))):
             target, asked = one, phrase
             break
     for phrase in everything:
-        search = searches.get(phrase.text, Search())
-        thing, text = search.first("thing"), search.part or phrase.text
+        search = searches.get(phrase.text, NOTHING)
+        thing = search.first("thing")
+        text = " | ".join(search.matched) if search.rung == "shorter" else phrase.text
         if phrase is asked:
             continue
-        if thing and _stems(thing.label) == _stems(text):
+        if thing and _stems(_name(thing)) == _stems(text):
             anchors[Anchor(text, thing.id, exact=True)] = None
-        elif phrase.named and not search.first("class") and (thing or not search.found):
+        elif phrase.named and not search.first("class") and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
-    return Reading(question, target.id if target else "", target.label if target else "", tuple(anchors)[:_ANCHORS])
+    return Reading(question, target.id if target else "", _name(target) if target else "", tuple(anchors)[:_ANCHORS])
 
 
 def _is_called(one: SearchHit, phrase: Phrase) -> bool:
     """Whether a phrase is the whole name of a class, in any case and number."""
-    return named_in(phrase.text, one.label) == len(_words(phrase.text))
+    return named_in(phrase.text, _name(one)) == len(_words(phrase.text))
+
+
+def _name(one: SearchHit) -> str:
+    return one.alias or one.label
 
 
 def _words(text: str) -> list[str]:
@@ -248,11 +178,11 @@ class EndpointPolicy(KeylessPolicy):
 
     def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
         """See ``KeylessPolicy``."""
-        return _Plan(state, Seen.of(steps), context.language)
+        return _Plan(state, Evidence.of(steps), context.language)
 
 
 class _Plan(Plan):
-    def __init__(self, state: State, seen: Seen, language: str) -> None:
+    def __init__(self, state: State, seen: Evidence, language: str) -> None:
         self.question, self.seen, self.language = read_question(state["question"], language), seen, language
         self.length = len(state["path"])
 
@@ -263,8 +193,8 @@ class _Plan(Plan):
         if written:
             yield [("search_entities", f"Looking up “{one}” as it is written.", {"query": one}) for one in written]
         for one in written:
-            thing = seen.searches.get(one, Search()).first("thing")
-            if thing and thing.label.casefold() == one.casefold():
+            thing = seen.searches.get(one, NOTHING).first("thing")
+            if thing and _name(thing).casefold() == one.casefold():
                 kept = [phrase for phrase in self.question.phrases if phrase.text not in one]
                 self.question = replace(self.question, phrases=(*kept, Phrase(one, named=True)))
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
@@ -277,8 +207,10 @@ class _Plan(Plan):
         if not why:
             final = yield from self._final(reading)
             why = "what the question names is not linked by one property or two"
-            if final and (seen.rows.get(final) or seen.last == final):
-                self.understood, rows = Understood(unused=reading.unused), seen.counts.get(final, 0)
+            if final and seen.rows.get(final):
+                self.understood, shown = Understood(unused=reading.unused), seen.cells[final]
+                counted = len(shown) == 1 and shown[0][0].isdigit()
+                rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused
                 if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=of_class):
                     yield [(FINISH, FITS, {})]
@@ -363,7 +295,7 @@ class _Plan(Plan):
         """The rows of a query, which is run unless it was; none where there is no room to run it."""
         if query not in self.seen.rows and self.length < ROOM:
             yield [(QUERY, thought, {"query": query})]
-        return self.seen.rows.get(query, [])
+        return self.seen.cells.get(query, [])
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:

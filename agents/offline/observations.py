@@ -1,17 +1,19 @@
-"""What the offline policy for Wikidata's model reads from the tools' observations: searches, edges, rows."""
+"""What the offline policies read from the tools' observations: searches, edges, rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from kbnav.runs.trajectory import Step
 
+_IDENTIFIER = r"(?:[QP]\d+|<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
 _FOUND = re.compile(
-    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \"(?P<alias>.*?)\")?(?:: (?P<about>.*?))?"
-    r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
+    rf"(?:(?P<label>.*?) \((?P<id>{_IDENTIFIER})\)|(?P<bare>[QP]\d+))(?:, also \"(?P<alias>.*?)\")?"
+    r"(?:: (?P<about>.*?))?(?P<property> \[property(?:, values: (?P<type>[^\]]*))?\])?"
 )
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
 _SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
@@ -32,7 +34,7 @@ _TRUE = re.compile(r"^(?:Result \d+: )?True$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class SearchHit:
-    """One line of a search: an item, or a property with the datatype of its values."""
+    """One line of a search: a thing, a class of an endpoint, or a property with the datatype of its values."""
 
     id: str
     label: str
@@ -40,6 +42,7 @@ class SearchHit:
     datatype: str = ""
     alias: str = ""
     """The other name that it was found by."""
+    kind: Literal["thing", "class", "property"] = "thing"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Search:
     properties: tuple[SearchHit, ...] = ()
     suggestion: str = ""
     """What may have been meant, where nothing was found."""
+
+    def first(self, kind: str) -> SearchHit | None:
+        """The first of a kind."""
+        return next((one for one in (*self.items, *self.properties) if one.kind == kind), None)
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,8 @@ class Evidence:
     last_query: str = ""
     results: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Ids of items in the shown rows of each query."""
-    true: set[str] = field(default_factory=set)
-    """Yes/no queries that came out true."""
+    cells: dict[str, list[list[str]]] = field(default_factory=dict)
+    """The shown rows of each query as texts."""
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Evidence:
@@ -120,7 +127,7 @@ class Evidence:
             elif step.call.tool == "execute_query":
                 seen.rows[query] = step.rows or 0
                 seen.results[query] = tuple(dict.fromkeys(_ITEM_ROW.findall(text)))
-                seen.true |= {query} if _TRUE.search(text) else set()
+                seen.cells[query] = read_rows(text) if step.ok and step.rows else []
                 seen.last_query = seen.last_query if step.dropped else query
         return seen
 
@@ -136,15 +143,25 @@ def read_search(query: str, text: str) -> Search:
         elif _FULLTEXT in line:
             rung, matched = "fulltext", ()
         elif found := _FOUND.fullmatch(line):
-            hits.append(SearchHit(*(found[name] or "" for name in ("id", "label", "about", "type", "alias"))))
+            about, bare = found["about"] or "", found["bare"]
+            is_property = found["property"] or re.fullmatch(r"P\d+", bare or found["id"])
+            kind: Literal["thing", "class", "property"] = "property" if is_property else "thing"
+            if not is_property and re.match(r"class(?:;|$)", about):
+                kind = "class"
+            datatype, alias = found["type"] or "", found["alias"] or ""
+            hits.append(SearchHit(bare or found["id"], found["label"] or "", about, datatype, alias, kind))
     if not hits:
         meant = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=meant[1] if meant else "")
-    items = [one for one in hits if one.id.startswith("Q")]
-    named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
+    items = [one for one in hits if one.kind != "property"]
+    named = [
+        one
+        for one in items
+        if rung == "fulltext" and one.id[0] == "Q" and one.label and one.label.casefold() in query.casefold()
+    ]
     if named:  # its words led to the thing that a part of the phrase names
         rung, matched, items = "shorter", tuple(one.label for one in named), named
-    return Search(query, rung, matched, tuple(items), tuple(one for one in hits if one.id.startswith("P")))
+    return Search(query, rung, matched, tuple(items), tuple(one for one in hits if one.kind == "property"))
 
 
 def read_entry(text: str) -> list[Edge]:
@@ -170,3 +187,13 @@ def read_neighbors(entity: str, text: str) -> list[Edge]:
             other = found["right"] if outgoing else found["left"]
             edges.append(Edge("out" if outgoing else "in", Fact.of(found["id"], found["label"], other)))
     return edges
+
+
+def read_rows(text: str) -> list[list[str]]:
+    """The rows of an observation of execute_query; an ASK that is true is one row."""
+    if _TRUE.search(text):
+        return [["true"]]
+    lines = text.splitlines()
+    start = next((place for place, line in enumerate(lines) if "\t" in line or line == "answer"), len(lines))
+    shown = takewhile(lambda line: not re.match(r"(?:Result \d+: )?\d+ rows?[.;]", line), lines[start + 1 :])
+    return [line.split("\t") for line in shown]

@@ -84,7 +84,7 @@ def read_question(text: str, language: str) -> Question:
         words.hints.get(asks, ""),
         next((words.measures[token] for token in tokens if token in words.measures), None),
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
-        tuple(_years(tokens)),
+        tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
         pronoun(text, language),
     )
 
@@ -108,12 +108,6 @@ def _asks(text: str, words: Lexicon, *, spaced: bool) -> Asks:
         if _has(text, part, spaced=spaced)
     ]
     return words.asks[min(places)[2]] if places else ""
-
-
-def _years(tokens: Sequence[str]) -> list[tuple[str, int]]:
-    return [
-        (_BOUNDS.get(before, "="), int(token)) for before, token in pairwise(["", *tokens]) if _YEAR.fullmatch(token)
-    ]
 
 
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:
@@ -172,7 +166,9 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
         in_name = capitals and bool(run) and run[-1].capital
         if token.low in words.names and not run and not (token.capital and index):
             continue
-        if token.low in words.function or _measures(token, words) or (not index and token.low in _IMPERATIVES):
+        # Superlatives and comparatives are no part of a phrase, but "first" and "last" are, as of "first name".
+        measures = token.low in words.comparatives or words.measures.get(token.low, ("date",))[0] != "date"
+        if token.low in words.function or measures or (not index and token.low in _IMPERATIVES):
             if in_name and token.low in words.links and (next_capital or _linked_on(tokens, index, words)):
                 run.append(_Token(token.text, token.low, True, False))
                 continue
@@ -193,11 +189,6 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
             close()
     close()
     return phrases
-
-
-def _measures(token: _Token, words: Lexicon) -> bool:
-    """Superlatives and comparatives are no part of a phrase, except "first" and "last", which are of "first name"."""
-    return token.low in words.comparatives or words.measures.get(token.low, ("date",))[0] != "date"
 
 
 def _linked_on(tokens: Sequence[_Token], index: int, words: Lexicon) -> bool:

@@ -44,6 +44,13 @@ _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _PLACES = (1.0, 0.75, 0.55, 0.4)
+_KIND_FITS = {
+    "time": {"time": 0.7, "": -0.5},
+    "number": {"number": 0.4, "": 0.0},
+    "person": {"time": -0.8, "item": 0.0, "": -0.4},
+    "place": {"time": -0.8, "item": 0.0, "": -0.4},
+}
+"""How well values of a kind answer what is asked, the first kind that is there; "" for any other."""
 _UNSAID = frozenset({"external-id", "commonsMedia", "url", "math", "globe-coordinate"})
 """Datatypes whose values a question in words hardly asks for, unless a label says so."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -203,17 +210,6 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
     return dict(sorted(hits.items(), key=lambda hit: -hit[1].score))
 
 
-def _kind_fit(question: Question, kinds: frozenset[str]) -> float:
-    """How well values of these kinds answer the question."""
-    if question.asks == "time":
-        return 0.7 if "time" in kinds else -0.5
-    if question.asks == "number":
-        return 0.4 if "number" in kinds else 0.0
-    if question.asks in ("person", "place"):
-        return -0.8 if "time" in kinds else 0.0 if "item" in kinds else -0.4
-    return 0.0
-
-
 @dataclass(frozen=True)
 class Reading:
     """A question with everything its phrases were found to be; ``names`` are the segments with items, surest first."""
@@ -333,7 +329,8 @@ class Reading:
             score += hits[one].score if one in hits else 0.0
             dated = "time" in relation.kinds
             if score > 0 or (question.asks == "time" and dated):
-                score += _kind_fit(question, relation.kinds)
+                fitting = _KIND_FITS.get(question.asks, {"": 0.0})
+                score += next(fits for kind, fits in fitting.items() if kind in relation.kinds or not kind)
                 score -= 0.6 * (not edges) + 0.5 * (one in what_it_is) + 0.8 * ("category" in label)
                 answers = question.asks != "time" or question.kind == "yes-no" or not edges or dated
                 if score >= _ENOUGH and answers:
@@ -413,11 +410,9 @@ class Reading:
             for score, edge in ranked:
                 date = next((one for one in edge.qualifiers if one.kind == "time" and one.text[:4] == str(year)), None)
                 if date and (score > 0 or edge.fact.id in named):
-                    path = (
-                        f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
-                    )
+                    dated = f"pq:{date.property_id} ?date . FILTER(YEAR(?date) = {year})"
                     yield self._values(
-                        f"{path} ?answer ; pq:{date.property_id} ?date . FILTER(YEAR(?date) = {year})",
+                        f"{_statement(focus, edge)} ?answer ; {dated}",
                         f"A statement with {edge.fact.label} has {date.label} {year}, which the question names.",
                     )
                     break
@@ -425,9 +420,8 @@ class Reading:
         for score, edge in ranked[:3]:
             asked = edge.fact.id in named or (score > 0 and question.asks == "time")
             if edge.fact.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
-                path = f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
                 yield self._values(
-                    f"{path} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
+                    f"{_statement(focus, edge)} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
                     f"The statement {edge.fact.label}: {edge.fact.text} says more: {wanted.label} is asked for.",
                 )
 
@@ -509,6 +503,10 @@ class Reading:
         return unused_words(self.question, known)
 
 
+def _statement(focus: Segment, edge: Edge) -> str:
+    return f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
+
+
 def _asked_about(turn: Turn) -> list[str]:
     """Ids of the entities that a turn's final query names, classes left out."""
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
@@ -551,10 +549,9 @@ def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
 
 
 class OfflinePolicy(KeylessPolicy):
-    """See the module."""
+    """See the module. ``words`` are those of the knowledge base that is asked."""
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
-        """``words`` are those of the knowledge base that is asked."""
         super().__init__(toolbox)
         self._words = words
 
@@ -591,10 +588,11 @@ class _Plan(Plan):
         extra = [Phrase(measure)] if measure not in ("", "date") else []
         wanted = dict.fromkeys([*question.phrases, *extra])
         first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
-        yield from self._searches(first)
+        yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         second = [rest for one in first for rest in leftovers(one, seen.searches.get(searched_as(one)), self.language)]
         second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
-        yield from self._searches(second)
+        again = "Looking up what no search has found yet."
+        yield [("search_entities", again, {"query": searched_as(one)}) for one in second]
         text = " ".join(phrase.text for phrase in question.phrases)
         ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
         reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
@@ -624,17 +622,10 @@ class _Plan(Plan):
                     yield [(FINISH, FITS, {})]
         return refused
 
-    def _searches(self, phrases: Sequence[Phrase]) -> Iterator[Calls]:
-        kinds = {True: "It looks like a name", False: "It may be a relation, a class or a name"}
-        yield [
-            ("search_entities", f"{kinds[one.named]}: looking up “{one.text}”.", {"query": searched_as(one)})
-            for one in phrases
-        ]
-
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """That a statement is there may be said whatever is left out."""
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        return query not in self.seen.true and leaves_too_much(
+        return self.seen.cells.get(query) != [["true"]] and leaves_too_much(
             self.question,
             unused,
             self.language,

@@ -36,17 +36,10 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Answer": "kbnav.library.asking",
-    "Event": "kbnav.library.asking",
-    "KB": "kbnav.library.asking",
+    **dict.fromkeys(("KB", "Answer", "Event", "aask", "ask", "open", "stream"), "kbnav.library.asking"),
+    **dict.fromkeys(("graph", "langchain_tools"), "kbnav.library.langchain"),
     "KbnavError": "kbnav.errors",
     "Settings": "kbnav.settings.model",
-    "aask": "kbnav.library.asking",
-    "ask": "kbnav.library.asking",
-    "graph": "kbnav.library.langchain",
-    "langchain_tools": "kbnav.library.langchain",
-    "open": "kbnav.library.asking",
-    "stream": "kbnav.library.asking",
 }
 
 

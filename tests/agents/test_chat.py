@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -15,10 +14,10 @@ from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Outcome, Step, Turn, load_run
+from kbnav.runs.trajectory import Call, Outcome, Step, Turn
 from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Budget, Settings
-from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
+from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
 KILLED = """
@@ -57,27 +56,6 @@ class Killed(BaseException):
     """Ends a run as a kill would: nothing is concluded."""
 
 
-class Dying(NumbersKB):
-    """Ends its process, as it were, when a query runs."""
-
-    def execute_query(self, query, *, language="en"):
-        raise Killed
-
-
-def test_a_chat_without_a_model_that_is_killed_goes_on_too(tmp_path):
-    dying = replace(agent_of([looks("a"), looks("b"), runs(2)], tmp_path, kb=Dying()), model="offline")
-    with sqlite_sessions(tmp_path) as saver, pytest.raises(Killed):
-        Chat(dying, "s1", saver).ask("How many?")
-    agent = replace(agent_of([finishes()], tmp_path), model="offline")
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(agent, "s1", saver)
-        assert (chat.unfinished, chat.history) == ("How many?", [])
-        run = chat.resume()
-        assert [turn.question for turn in chat.history] == ["How many?"]
-    assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
-    assert agent.kb.ran == ["SELECT 2"]
-
-
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         Chat(agent_of([looks("her"), runs(2), finishes()], tmp_path), "s1", saver).ask("How many did she find?")
@@ -100,14 +78,6 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     assert isinstance(earlier[-1], HumanMessage)
 
 
-def test_a_third_turn_knows_both_earlier_ones_and_is_saved_without_a_warning(tmp_path):
-    for number in (1, 2, 3):
-        with sqlite_sessions(tmp_path) as saver:
-            run = Chat(agent_of([runs(number), finishes()], tmp_path), "s1", saver).ask(f"Question {number}?")
-    assert [turn.question for turn in run.history] == ["Question 1?", "Question 2?"]
-    assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
-
-
 def test_what_earlier_turns_have_shown_counts_as_seen_in_each_of_its_parts():
     step = Step(1, Call("get_entry"), "Q3 (observed)")
     turn = Turn("What of Q1?", (step,), Outcome("answered", "finish", query="SELECT ?x { ?x wdt:P2 wd:Q2 }"))
@@ -126,18 +96,6 @@ def test_an_id_of_an_earlier_turn_is_not_told_to_be_checked(mini_kb, tmp_path):
     assert told[0].startswith("(Check the ids that you have not seen before: ")
     assert "Q42" in told[0]
     assert not told[1].startswith("(Check")
-
-
-def test_history_does_not_carry_whole_tables(tmp_path):
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
-        assert len(chat.ask("?").outcome.table) == 500
-        assert chat.history[0].outcome.table is None
-
-
-def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
-    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
-        Chat(agent_of([], tmp_path), "s9", saver).resume()
 
 
 @pytest.mark.parametrize("question", ["", "  \n\t ", "\x00\x1b", "\ud800"])
@@ -166,3 +124,15 @@ def test_a_question_whose_server_was_killed_at_its_very_end_is_in_the_history_on
         assert [turn.question for turn in Chat(agent, "s", saver).history] == [question]
         Chat(agent, "s", saver).attempt(question)  # somebody asks it once more
         assert [turn.question for turn in Chat(agent, "s", saver).history] == [question] * 2
+
+
+def test_history_does_not_carry_whole_tables(tmp_path):
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
+        assert len(chat.ask("?").outcome.table) == 500
+        assert chat.history[0].outcome.table is None
+
+
+def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
+    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
+        Chat(agent_of([], tmp_path), "s9", saver).resume()

@@ -50,19 +50,6 @@ def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
     )
 
 
-def test_a_finish_that_comes_too_early_is_told_of_the_good_result_that_was_taken_back(tmp_path):
-    *_, last = told([looks("a"), runs(4), looks("a"), finishes(), names(1)], tmp_path)
-    assert "finish was not accepted: result 1, which has rows, was taken back." in last
-    assert "call finish with result=1" in last
-    assert "no_answer" not in last
-
-
-def test_that_finish_came_too_early_is_said_once(tmp_path):
-    _, at_once, later = told([finishes(), runs(3), finishes()], tmp_path)
-    assert "finish was not accepted" in at_once
-    assert "finish was not accepted" not in later
-
-
 def test_a_look_at_the_triples_of_things_does_not_replace_the_result():
     def step(number: int, query: str) -> Step:
         return Step(number, Call("execute_query", {"query": query}), rows=3)
@@ -214,11 +201,3 @@ def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothin
     assert [step.dropped for step in run.discarded] == ["rolled back", "premature finish"]
     assert run.outcome.query == good
     assert shown[0].endswith("\n2 rows.\n</result>")
-
-
-def test_without_the_rule_on_premature_finishes_the_last_executed_query_is_the_answer(tmp_path, mini_kb):
-    settings = Settings(home=tmp_path, language="en", budget={"premature_finish": False})
-    queries = ["SELECT ?x { ?x wdt:P61 wd:Q7186 }", "SELECT ?x { ?x wdt:P61 wd:Q11344 }"]
-    model = ScriptedModel(replies=[*(says(("execute_query", {"query": query})) for query in queries), finishes()])
-    run = ask(spinach_with(model, None, mini_kb, settings), "?")
-    assert (run.outcome.status, run.outcome.query, len(run.outcome.table.rows)) == ("no answer", queries[1], 0)

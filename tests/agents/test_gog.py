@@ -231,17 +231,6 @@ def test_left_out_generate_is_not_waited_for(village, tmp_path):
     assert run.discarded == ()
 
 
-def test_a_chat_keeps_what_is_generated_apart_after_a_restart(village, tmp_path):
-    model = ScriptedModel(replies=[LOOK, GENERATE, finish("p2")])
-    agent = gog_with(model, Script(["Old Forge | built by | Bob Lisk"]), None, village, settings(tmp_path))
-    with sqlite_sessions(tmp_path) as saver:
-        run = Chat(agent, "one", saver).ask(QUESTION)
-    with sqlite_sessions(tmp_path) as saver:
-        turn = Chat(agent, "one", saver).history[0]
-    assert turn.steps == run.path
-    assert turn.steps[2].facts[0] == Fact("h3", "built by", "p2", "Old Forge", "", "Bob Lisk", generated=True)
-
-
 def test_what_an_earlier_turn_generated_is_still_the_models_word_in_the_next(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, GENERATE, finish("p2"), finish("p2"), LOOK, finish("p1")])
     agent = gog_with(model, Script(["Old Forge | built by | Bob Lisk"]), None, village, settings(tmp_path))

@@ -9,15 +9,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.gog import gog_with
-from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
-from kbnav.agents.rog import rog_with
-from kbnav.agents.tog import tog_with
+from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.paths import Hop, PlannedPath, RelationPath
+from kbnav.planning.paths import Hop, RelationPath
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
@@ -86,14 +83,6 @@ def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
     assert run.usage.calls == 4
 
 
-@pytest.mark.parametrize("reply", ["", "none of these", "0", "77"])
-def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(village, tmp_path, reply):
-    run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1, short=0
-    )
-    assert "1 kept by their ranking, because the model named none" in run.path[1].observation
-
-
 def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_path):
     run, _ = asked(
         village, tmp_path, says(("search_neighbors", {"entity_id": "t2"}), thought="By the sea."), finish("h3")
@@ -126,18 +115,6 @@ def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
     assert [step.call.tool for step in run.path] == ["plan", *["search_neighbors"] * 3]
     assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
     assert "You have 3 steps in all" in model.seen[0][0].text
-
-
-@pytest.mark.parametrize(("budget", "steps"), [({"steps": 3}, 3), ({"actions": 4}, 4), ({"steps": 40}, 7)])
-def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
-    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")]
-    model = ScriptedModel(replies=looks)
-    agent = pasemiqa_with(
-        model, Script([]), None, village, settings(tmp_path, budget=budget, rounds=6), Given((OWNED,))
-    )
-    run = ask(agent, QUESTION)
-    assert len(run.path) == steps
-    assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text
 
 
 def test_unknown_is_an_answer(village, tmp_path):
@@ -188,9 +165,6 @@ def test_without_vectors_texts_are_found_by_words_which_is_said(wordy, tmp_path)
     run, model = asked(wordy, tmp_path, says(("vector_query", {"text": "sea"})), finish("h3"), query="cosine")
     assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house; A red house by the sea."
     assert "vector_query finds nodes by what their documents say" in model.seen[0][0].text
-    offline = settings(tmp_path).model_copy(update={"model": "offline"})
-    found = ask(pasemiqa_offline(wordy, offline, Given((PlannedPath((), 1.0),))), "Which is a harbour?")
-    assert found.outcome.text == "Mew"
 
 
 def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
@@ -208,34 +182,21 @@ def test_the_model_cannot_plan(village, tmp_path):
     assert "There is no tool 'plan'" in run.path[1].observation
 
 
-def test_the_plan_is_the_programs_and_offered_to_nobody(village, tmp_path):
-    model, kept, chosen, planner = ScriptedModel(replies=[]), Script([]), settings(tmp_path), Given((OWNED,))
-    agents = [
-        pasemiqa_with(model, kept, None, village, chosen, planner),
-        pasemiqa_offline(village, chosen, planner),
-        rog_with(kept, None, village, chosen, planner),
-        tog_with(kept, None, village, chosen),
-        gog_with(model, kept, None, village, chosen),
-    ]
-    for agent in agents:
-        assert set(agent.toolbox.names) - set(agent.tools.names) - {"search_further"} == {"plan"}
-        assert agent.tools.names[-1] == "finish"
+def test_what_was_trained_is_a_ranker_and_must_be_there(village, tmp_path):
+    def planned(**options: str) -> Run:
+        chosen = settings(tmp_path, **options)
+        return ask(
+            pasemiqa_with(ScriptedModel(replies=[LOOK, finish("h1")]), Script([]), None, village, chosen), QUESTION
+        )
 
-
-def test_without_a_trained_planner_there_is_no_plan_and_what_was_trained_is_a_ranker(village, tmp_path):
-    def offline(**options: str) -> Run:
-        chosen = settings(tmp_path, **options).model_copy(update={"model": "offline"})
-        return ask(build_agent(village, chosen, "pasemiqa"), QUESTION)
-
-    assert "plan" not in {step.call.tool for step in offline().path}
     with pytest.raises(UsageError, match="the planner ranker must be trained first: kbnav train ranker"):
-        offline(planner="ranker")
+        planned(planner="ranker")
     examples = [Example("What does Ann Reed own?", ("p1",), frozenset({"person"}), {PATH: 1.0})]
     Ranker.train(village.skb, encoder_of(village.skb), examples, epochs=2).save(tmp_path / "planner")
-    trained = offline(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
+    trained = planned(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
     assert (trained.call.tool, trained.call.arguments["notes"]) == ("plan", [])
     with pytest.raises(UsageError, match="the planner none is not trained; ranker and seq2seq are"):
-        offline(planner="none", trained="planner")
+        planned(planner="none", trained="planner")
 
 
 def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
@@ -255,19 +216,30 @@ def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(vill
     assert (nodes[2], notes[2]) == (["h1"], ["The question names no node; these answered the one before."])
 
 
-def test_offline_follows_the_plan_by_rule_or_does_without(village, tmp_path):
+def test_offline_it_is_the_skbs_policy_and_follows_no_plan(village, tmp_path):
     offline = settings(tmp_path, planner="none").model_copy(update={"model": "offline"})
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.system == "pasemiqa"
     assert "plan" not in {step.call.tool for step in run.path}
-    with pytest.raises(UsageError, match="the planner in-context asks a model"):
+    with pytest.raises(UsageError, match="the offline policy follows no plan"):
         build_agent(village, offline.model_copy(update={"options": {"planner": "in-context"}}), "pasemiqa")
 
 
-def test_an_unknown_relation_is_told_with_those_there_are(village, tmp_path):
+@pytest.mark.parametrize("reply", ["", "none of these", "0", "77"])
+def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(village, tmp_path, reply):
     run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "rents"})), LOOK, finish("h1")
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1, short=0
     )
-    assert "there is no relation 'rents'" in run.path[1].observation
-    assert "painted" in run.path[1].observation
-    assert PlannedPath((Hop("owns"),), 1.0).is_text is False
+    assert "1 kept by their ranking, because the model named none" in run.path[1].observation
+
+
+@pytest.mark.parametrize(("budget", "steps"), [({"steps": 3}, 3), ({"actions": 4}, 4), ({"steps": 40}, 7)])
+def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
+    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")]
+    model = ScriptedModel(replies=looks)
+    agent = pasemiqa_with(
+        model, Script([]), None, village, settings(tmp_path, budget=budget, rounds=6), Given((OWNED,))
+    )
+    run = ask(agent, QUESTION)
+    assert len(run.path) == steps
+    assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text

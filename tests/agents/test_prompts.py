@@ -45,33 +45,3 @@ def test_a_prompt_names_only_the_tools_that_its_agent_has(demo_kb, mini_kb, tmp_
     assert named or name == "gog"
     if name == "pasemiqa":
         assert not re.search(r"\bplan\b", prompt)
-
-
-RULES = (
-    "only by calling tools",
-    "Do not trust your memory for ids",
-    "one at a time, by short names",
-    "before you decide on the shape of the query",
-    "add one condition at a time",
-    "Look at every result before you build on it",
-    "Repeated actions are not carried out",
-    "Do not add conditions that the question does not ask for",
-    "Use wdt: for plain facts; use p:, ps: and pq: where qualifiers",
-    "COUNT(DISTINCT",
-    "use ASK",
-    "Use LIMIT without ORDER BY only while you probe",
-    "An earlier question of the conversation",
-    "no_answer",
-)
-
-
-def test_spinachs_prompt_has_each_of_its_rules_and_what_it_says_of_the_knowledge_base_and_budget(mini_kb, tmp_path):
-    model = ScriptedModel(replies=[])
-    settings = Settings(home=tmp_path, model="scripted", budget={"steps": 7})
-    attempt(spinach_with(model, None, mini_kb, settings), "Who?")
-    prompt = str(model.seen[0][0].text)
-    assert [rule for rule in RULES if rule not in prompt] == []
-    assert "at most 7 actions" in prompt
-    assert "a frozen part of Wikidata" in prompt  # the bundled mirror holds a part
-    assert "wdt:P31/wdt:P279*" in prompt
-    assert "P576, P582" in prompt

@@ -73,12 +73,6 @@ def test_only_the_first_paths_of_a_plan_are_followed_and_notes_are_shown(village
     assert run.path[0].observation.startswith("Note: a hop was turned\n")
 
 
-@pytest.mark.parametrize("reply", ["unknown", "", "- Atlantis", "I think it is Coldwick hall."])
-def test_an_answer_that_names_no_node_found_is_no_answer(village, tmp_path, reply):
-    run, _ = asked(village, tmp_path, Given((OWNED,)), reply)
-    assert (run.outcome.status, run.outcome.ranking) == ("no answer", None)
-
-
 def test_without_a_path_that_leads_anywhere_the_model_is_told_so(village, tmp_path):
     nowhere = PlannedPath((Hop("located_in"),), 1.0, "person", ("person", "town"))
     run, script = asked(village, tmp_path, Given((nowhere,)), "unknown")

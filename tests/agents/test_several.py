@@ -16,7 +16,7 @@ from kbnav.library.asking import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run, saved_runs
 from kbnav.sessions.session import ask
-from kbnav.settings.model import Settings, load_settings
+from kbnav.settings.model import Settings
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import Served, serving
 
@@ -188,17 +188,6 @@ def test_what_cannot_be_asked_together_is_one_clear_line(settings, demo_home, na
     assert "\n" not in str(caught.value)
 
 
-def test_a_system_for_one_knowledge_base_says_which_asks_several(both, settings):
-    with pytest.raises(UsageError, match="one-query asks one knowledge base: name one, or take spinach"):
-        build_agent(both, settings.model_copy(update={"model": "gpt-4o"}), "one-query")
-
-
-def test_a_list_in_the_settings_file_is_several(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("kbnav.toml").write_text('kb = ["mini", "ck25"]\n', encoding="utf-8")
-    assert load_settings().kb == "mini + ck25"
-
-
 def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mini_home):
     chosen = settings.model_copy(update={"kb": "mini + places", "home": mini_home})
     with open_kb(chosen) as kb:
@@ -210,3 +199,8 @@ def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mi
         )
     assert run.steps[0].observation.startswith("From mini:\nMarie Curie")
     assert "A query here cannot join with places (mini is on this machine" in model.seen[0][0].text
+
+
+def test_a_system_for_one_knowledge_base_says_which_asks_several(both, settings):
+    with pytest.raises(UsageError, match="one-query asks one knowledge base: name one, or take spinach"):
+        build_agent(both, settings.model_copy(update={"model": "gpt-4o"}), "one-query")

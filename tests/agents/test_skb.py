@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.answering import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
 from kbnav.answers.tables import Ranked, Ranking
@@ -214,16 +213,6 @@ def test_a_model_puts_the_ranking_into_words_from_the_nodes_names(demo_kb, tmp_p
     assert "out of budget" not in prompt
 
 
-def test_a_sentence_that_comes_with_finish_is_the_answer_in_words_and_no_model_is_asked_for_another(demo_kb, tmp_path):
-    writer = ScriptedModel(replies=[])
-    done = says(("finish", {"nodes": SHIPS, "answer": f"She built {len(SHIPS)} ships."}), thought="Counted.")
-    run = asked(demo_kb, tmp_path, LOOK, done, writer=writer)
-    assert (run.outcome.status, run.outcome.text) == ("answered", f"She built {len(SHIPS)} ships.")
-    assert run.outcome.ranking is not None
-    assert list(run.outcome.ranking.ids) == SHIPS
-    assert not writer.seen
-
-
 def test_a_number_is_counted_without_sparql_and_is_an_answer_without_nodes(demo_kb, tmp_path):
     count = says(("follow_paths", {"paths": [{"entity_ids": [BUILDER], "relations": ["^built by"]}], "limit": 2}))
     done = says(("finish", {"nodes": [], "answer": f"{len(SHIPS)}."}))
@@ -275,12 +264,6 @@ def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
     ]
     assert run.outcome.status == "answered"
     assert list(run.outcome.ranking.ids) == [SHIPS[1]]
-
-
-def test_the_agent_is_chosen_by_the_knowledge_base(demo_kb, mini_kb, tmp_path):
-    settings = Settings(home=tmp_path, model="offline")
-    assert build_agent(demo_kb, settings).name == "skb"
-    assert build_agent(mini_kb, settings).name == "spinach"
 
 
 def test_it_is_a_system_that_benchmarks_know_by_name(demo_kb, mini_kb, tmp_path):

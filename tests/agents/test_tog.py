@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
@@ -21,12 +20,11 @@ from kbnav.agents.tog import (
     read_scores,
     tog_with,
 )
-from kbnav.errors import ServiceError, UsageError
-from kbnav.models.scripted import ScriptedModel
+from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Fact, Run, load_run
-from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
-from tests.agents.walkers import Script, by_calls, settings
+from tests.agents.walkers import Script, settings
 
 QUESTION = "In which town are the houses of Ann Reed?"
 
@@ -260,15 +258,6 @@ def test_pruning_without_a_model_asks_it_only_to_judge(village, tmp_path, prune)
     assert given == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_failing_model_ends_the_run_with_what_was_seen_saved(village, tmp_path):
-    def down(prompt: str, purpose: str, **_: object):
-        raise ServiceError("the model's endpoint cannot be reached")
-
-    run, failure = attempt(tog_with(down, None, village, settings(tmp_path)), QUESTION)
-    assert isinstance(failure, ServiceError)
-    assert (run.outcome.status, tools(run)) == ("failed", ["plan", "search_relations"])
-
-
 def test_a_chat_goes_on_from_the_answer_before_and_after_a_restart(village, tmp_path):
     first = ["1: 1", "1: 1", "yes\n- The Mill (h1)"]
     with sqlite_sessions(tmp_path) as saver:
@@ -280,22 +269,6 @@ def test_a_chat_goes_on_from_the_answer_before_and_after_a_restart(village, tmp_
     assert run.path[0].nodes == ("h1",)
     assert "asked after: What does Ann Reed own? → The Mill" in script.prompts[0]
     assert run.outcome.text == "Coldwick"
-
-
-def test_through_model_calls_tokens_are_counted(village, tmp_path):
-    run = ask(
-        tog_with(by_calls("1: 1", "1: 1", "yes\n- h1"), None, village, settings(tmp_path)), "What does Ann Reed own?"
-    )
-    assert run.outcome.text == "The Mill"
-    assert run.usage.calls == 3
-
-
-def test_a_writer_puts_the_answer_into_words(village, tmp_path):
-    writer = ScriptedModel(replies=[AIMessage("It is The Mill.")])
-    run = ask(
-        tog_with(Script(["1: 1", "1: 1", "yes\n- h1"]), writer, village, settings(tmp_path)), "What does Ann Reed own?"
-    )
-    assert run.outcome.text == "It is The Mill."
 
 
 def test_it_needs_a_model_and_all_of_its_tools(village, tmp_path):

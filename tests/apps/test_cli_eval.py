@@ -182,23 +182,6 @@ def wait_for_answers(folder: Path, count: int, process: subprocess.Popen[str]) -
     raise AssertionError("no answers came")
 
 
-@pytest.mark.slow
-def test_a_run_killed_twice_goes_on_and_scores_as_if_it_had_not_been(kbnav, folder):
-    for answered in (2, 5):
-        process = begin("killed", limit=10)
-        wait_for_answers(folder / "killed", answered, process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        with (folder / "killed" / QUESTIONS).open("ab") as file:
-            file.write(b'{"id": "torn in the mid')
-        assert answered <= len(read_records(folder / "killed")) < 10
-    assert kbnav(*RUN, "--out", "killed", "--limit", "10")[0] == 0
-    lines = (folder / "killed" / QUESTIONS).read_text().splitlines()
-    assert len(lines) == len({json.loads(line)["id"] for line in lines}) == 10
-    assert kbnav(*RUN, "--out", "whole", "--limit", "10")[0] == 0
-    assert (folder / "killed" / "scores.json").read_bytes() == (folder / "whole" / "scores.json").read_bytes()
-
-
 def test_ctrl_c_lets_the_questions_under_way_end(folder):
     process = begin("interrupted", limit=12)
     wait_for_answers(folder / "interrupted", 1, process)

@@ -22,19 +22,6 @@ def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
     assert "2 taken back" in shown
 
 
-def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
-    assert kbnav("runs") == (0, "", "")
-    for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
-        kbnav("ask", "--quiet", question)
-    code, out, _ = kbnav("runs")
-    first, second = out.splitlines()
-    assert code == 0
-    assert "answered" in first
-    assert first.endswith("Who was the spouse of Marie Curie?")
-    assert kbnav("show", second.split()[0])[0] == 0
-    assert kbnav("runs", "--limit", "1")[1] == second + "\n"
-
-
 def test_a_saved_run_can_be_replayed_without_its_model(kbnav, home):
     with ModelStub(curie()) as stub:
         kbnav("ask", "-q", *model(stub), QUESTION)
@@ -107,3 +94,16 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     assert "no answer here has a query yet" in before
     assert "→" not in before
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
+
+
+def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
+    assert kbnav("runs") == (0, "", "")
+    for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
+        kbnav("ask", "--quiet", question)
+    code, out, _ = kbnav("runs")
+    first, second = out.splitlines()
+    assert code == 0
+    assert "answered" in first
+    assert first.endswith("Who was the spouse of Marie Curie?")
+    assert kbnav("show", second.split()[0])[0] == 0
+    assert kbnav("runs", "--limit", "1")[1] == second + "\n"

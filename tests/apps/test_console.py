@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from kbnav.agents.common.agent import build_agent
-from kbnav.apps.console import answer_json, call_lines
+from kbnav.apps.console import answer_json
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.trajectory import Call
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 
@@ -24,11 +20,3 @@ def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mi
     query = 'SELECT ?who { ?who rdfs:label "never closed }'
     told = json.loads(answer_json(replace(run, outcome=replace(run.outcome, query=query)), "https://query.example/#"))
     assert (told["answer"], told["query"], told["query_labelled"]) == ("Marie Curie, Pierre Curie", query, query)
-
-
-def test_lists_and_objects_among_arguments_are_shown_as_text():
-    out = io.StringIO()
-    path = {"relations": ["owns"], "types": ["person", "house"], "start": "person", "probability": 0.7}
-    arguments = {"nodes": ["p1", "p2"], "paths": [path], "notes": [], "no_answer": False}
-    Console(file=out, width=120).print(call_lines(Call("plan", arguments, "")))
-    assert " ".join(out.getvalue().split()) == "→ plan p1, p2, owns, person, house, person, 0.7"

@@ -136,7 +136,7 @@ def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatc
 
 def test_splits_are_counted_together_from_the_command_line(shared_data, monkeypatch, capsys):
     names = [f"stark-prime-{split}" for split in ("train", "val", "test")]
-    monkeypatch.setenv("KBNAV_DATA", str(shared_data / "benchmarks"))
+    monkeypatch.chdir(shared_data)  # whose folder `benchmarks` is where data sets are looked for
     monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--together"])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -141,14 +139,6 @@ def test_a_failure_is_a_step_and_is_not_kept(tmp_path: Path):
     assert [(step.ok, step.call.arguments["purpose"]) for step in trace.steps] == [(False, "test"), (True, "test")]
 
 
-def test_one_failure_among_many_stays_where_it_is(tmp_path: Path):
-    with ModelStub([completion("a"), failure(500, "down"), completion("c")]) as stub:
-        found = open_calls(served(stub, tmp_path)).ask_many(["1", "2", "3"], Trace(), purpose="test")
-    assert found[0] == "a"
-    assert isinstance(found[1], ServiceError)
-    assert found[2] == "c"
-
-
 def test_a_refused_key_ends_all_at_once(tmp_path: Path):
     with ModelStub([completion("a"), failure(401, "no")]) as stub, pytest.raises(CredentialsError):
         open_calls(served(stub, tmp_path)).ask_many([str(n) for n in range(20)], Trace(), purpose="test")
@@ -166,18 +156,6 @@ def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():
     assert sent.endswith("xxx The question last.")
     left_out = len(prompt) - len(sent.replace(sent[sent.index("\n[…") : sent.index("…]\n") + 3], ""))
     assert trace.steps[0].call.arguments["cut"].startswith(f"{left_out} characters")
-
-
-@given(st.text(min_size=0, max_size=3000), st.integers(256, 700))
-def test_whatever_the_prompt_what_is_sent_fits(prompt: str, window: int):
-    model, trace = Echo(), Trace()
-    ModelCalls(model, "echo", window=window).ask(prompt, trace, purpose="test")
-    room = (window - window // 4) * BYTES_PER_TOKEN
-    size = len(model.asked[-1][0].encode("utf-8", "replace"))
-    assert size <= room
-    fits = len(prompt.encode("utf-8", "replace")) <= room
-    assert ("cut" not in trace.steps[0].call.arguments) == fits
-    assert not fits or model.asked[-1][0] == prompt
 
 
 def test_what_is_stored_first_stays_also_between_threads(tmp_path: Path):

@@ -77,13 +77,3 @@ def test_a_question_about_what_is_not_stated_is_not_answered_with_false(agent: A
     assert outcome.text == "✗ (no such statement here)"
     assert outcome.table is not None
     assert outcome.table.boolean is False
-
-
-@pytest.mark.parametrize(("question", "code"), [("Кто открыл полоний?", "ru"), ("من اكتشف البولونيوم؟", "ar")])
-def test_in_a_language_whose_words_are_not_read_nothing_is_guessed(agent: Agent, question: str, code: str):
-    outcome = ask(agent, question).outcome
-    assert outcome.status == "no answer"
-    assert outcome.note == (
-        f"The offline policy does not read the language of this question ({code}), only en, de, fr, es, zh: "
-        "ask in English, or ask a model (--model)."
-    )

@@ -117,11 +117,6 @@ def test_an_earlier_answer_is_meant_only_where_the_question_points_back(village,
     assert other.understood is None or "Bob Lisk" not in other.understood.text
 
 
-def test_a_question_that_names_nothing_here_has_no_answer(village, tmp_path):
-    run = ask(skb_offline(village, Settings(home=tmp_path, language="en")), "Who discovered polonium?")
-    assert run.outcome.status == "no answer"
-
-
 def test_names_are_found_longest_first_and_plain_words_are_no_abbreviations(village):
     reading = read("Who, of Ann Reed's and The Mill's people, built the wall?", village.skb, "en")
     assert [mention.text for mention in reading.mentions] == ["Ann Reed", "The Mill"]

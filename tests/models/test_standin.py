@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from kbnav.models.scripted import answer, names
 from kbnav.prompts import render
-from kbnav.retrieval.expansion import entities
 from kbnav.retrieval.rerank import parse_score
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"
@@ -34,12 +31,6 @@ def test_names_are_in_quotes_or_capitals_or_else_all_words(query: str, expected:
     assert names(query) == expected
 
 
-def test_entities_come_in_the_form_asked_for():
-    reply = answer(render("kar/parse.md", names=dict.fromkeys(STRUCTURES), query=QUERY, structures=STRUCTURES))
-    assert json.loads(reply) == [{"entity": {"name": "Ann Reed"}}]
-    assert [entity.name for entity in entities(reply, tuple(STRUCTURES))] == ["Ann Reed"]
-
-
 def test_a_document_is_made_of_the_sentences_that_share_words():
     prompt = render("kar/generate.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
     assert answer(prompt) == ("type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it.")
@@ -52,8 +43,3 @@ def test_a_document_is_made_of_the_sentences_that_share_words():
 def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: float):
     reply = answer(render("rerank/score.md", query=QUERY, document=document, directed=True))
     assert parse_score(reply) == score
-
-
-@pytest.mark.parametrize("prompt", ["", "Hello", "Query: x", "Query: x\nPoem:", "Document:"])
-def test_it_has_no_answer_to_other_prompts(prompt: str):
-    assert answer(prompt) == ""

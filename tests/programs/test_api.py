@@ -164,19 +164,6 @@ def test_calls_and_their_time_are_limited(demo_kb):
         slow.call("intersect", ([],))
 
 
-def test_the_writer_reads_every_function_and_the_limits_that_are_enforced(demo_kb):
-    limits = ApiLimits(calls=77, model_prompts=9)
-    api = Api(demo_kb, limits=limits, model=_model([]))
-    for name, function in api.functions.items():
-        assert f"def {name}(" in api.prompt
-        assert len(function.doc) > 20
-    assert "each may send 9 prompts a query" in api.prompt
-    assert "At most 77 calls" in api.prompt
-    groups = [line[2:].partition(":")[0] for line in api.prompt.splitlines() if line.startswith("# ")][:5]
-    assert groups == ["knowledge base", "embedding", "strings", "language model", "feedback"]
-    compile(api.stubs, "stubs.pyi", "exec")
-
-
 def _model(replies, seen=None):
     scripted = ScriptedModel(replies=[AIMessage(reply) for reply in replies])
     if seen is not None:

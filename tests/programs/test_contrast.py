@@ -9,7 +9,6 @@ from kbnav.programs.steps import Trial
 from kbnav.programs.writer import (
     debug_of_worst,
     describe_trial,
-    found_share,
     names_in,
     split,
     standing,
@@ -63,14 +62,6 @@ def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_plac
         ["bad", "below"],
     )
     assert sides(*whole[:2]) == (["whole0", "whole1"], [])
-
-
-def test_answers_that_the_first_twenty_have_no_room_for_are_not_missed():
-    """Of 30 answers 20 can be among the first 20."""
-    thirty = placed("thirty", *range(1, 21), *[None] * 10)
-    assert (found_share(thirty), standing(thirty), split([thirty]).whole) == (1.0, 1.0, 1)
-    assert found_share(placed("ten", *range(1, 11), *[None] * 20)) == 0.5
-    assert found_share(placed("at the edge", 20, 21)) == 0.5
 
 
 def test_a_trial_that_failed_is_on_neither_side():

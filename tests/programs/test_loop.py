@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbnav.programs.first_stage import TrainingQuery
-from kbnav.programs.program import Outcome, Problem, Program
+from kbnav.programs.program import Outcome, Program
 from kbnav.programs.steps import Comparison, History, Step, TrialRunner, curve, means
 from kbnav.programs.train import ProgramsOptions, Task, train_group
 from kbnav.programs.writer import Brief, next_action
@@ -75,18 +75,6 @@ def test_a_failed_query_scores_what_the_first_stage_scores_and_none_is_left_out(
     asked = [one for one in queries(40) if one.id in step.batch]
     assert len(asked) == step.failed == 8
     assert step.metrics == means(workshop(ScriptedWriter([])).bench.baseline(asked))
-
-
-def test_what_a_check_finds_is_an_error_before_anything_runs():
-    runner = Runner()
-    history, _ = run(
-        ScriptedWriter([program("good")]),
-        plan(steps=1),
-        runner,
-        check=lambda one: (Problem("no such name", 2),),
-    )
-    assert history.steps[0].error == "type check, before running: line 2: no such name"
-    assert runner.runs == 0
 
 
 def test_a_program_that_is_wrong_before_it_runs_is_given_back_within_the_step_and_mended():

@@ -47,14 +47,6 @@ def score(query, candidates, weight):
     assert outcome.calls == {"texts_of": 1, "debug": 1, "token_recall": 1}
 
 
-def test_what_it_raises_comes_back_with_its_line(sandbox, api):
-    program = Program.read("def score(query, candidates):\n    x = 1\n    return {}[query]\n")
-    outcome = sandbox.run(program, "q", PLACES, api)
-    assert outcome.scores == {}
-    assert (outcome.error.kind, outcome.error.line) == ("raised", 3)
-    assert "KeyError" in outcome.error.message
-
-
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

@@ -15,11 +15,8 @@ from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
-from kbnav.programs.train import GroupsFound, Order, read_groups, read_steps, train
-from kbnav.programs.writer import Brief
-from kbnav.runs.trace import Trace
+from kbnav.programs.train import GroupsFound, Order, train
 from kbnav.runs.trajectory import Usage
-from kbnav.settings.model import Price
 from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
 BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}
@@ -103,14 +100,6 @@ def test_a_torn_line_of_the_journal_is_cut_off_and_the_step_taken_again(whole: P
     assert files(tmp_path) == files(whole)
 
 
-def test_equal_seeds_give_equal_files_and_another_seed_other_batches(whole: Path, tmp_path: Path):
-    trained(tmp_path / "again")
-    assert files(tmp_path / "again") == files(whole)
-    trained(tmp_path / "other", wanted=order(seed=1))
-    (group,) = read_groups(tmp_path / "other").groups
-    assert read_steps(tmp_path / "other", group)[0].batch != read_steps(whole, group)[0].batch
-
-
 def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole: Path):
     for wanted, what in (
         (replace(order(), training=queries(41)), "training"),
@@ -120,14 +109,6 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole:
     ):
         with pytest.raises(UsageError, match=f"another {what}"):
             trained(whole, wanted=wanted)
-
-
-def test_more_steps_may_be_taken_later(tmp_path: Path):
-    first = order()
-    trained(tmp_path, wanted=replace(first, options=plan(steps=3)))
-    assert read_frozen(tmp_path).groups[0].record.step == 3
-    trained(tmp_path)
-    assert read_frozen(tmp_path).groups[0].record.step == 4
 
 
 def test_where_nothing_is_better_the_first_stage_is_frozen(tmp_path: Path):
@@ -150,7 +131,7 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
 
 def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
     wanted = order()
-    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), Usage(), 3.0)
+    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), 3.0)
     found = train(
         order(cost=3.0),
         tmp_path,
@@ -158,28 +139,6 @@ def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
         lambda: groups,
     )
     assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
-
-
-def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Path):
-    class Paid(ScriptedWriter):
-        def write(self, brief: Brief, trace: Trace) -> str:
-            trace.spend(Usage(1_000_000, 0, 0, 1))
-            return super().write(brief, trace)
-
-    wanted = order()
-    half = len(wanted.training) // 2
-    groups = tuple(
-        replace(one_group(wanted.training[part], wanted.validation[part])[0], id=f"g{number}")
-        for number, part in enumerate((slice(0, half), slice(half, None)), 1)
-    )
-    found = train(
-        order(cost=14.0),
-        tmp_path,
-        workshop(Paid([program("bad")]), price=Price(prompt=2, completion=8)),
-        lambda: GroupsFound(groups),
-    )
-    assert {name: len(steps) for name, steps in found.steps.items()} == {"g1": 5, "g2": 2}
-    assert (found.cost, found.ended["g2"]) == (14.0, "cost")
 
 
 def test_a_changed_program_or_description_is_refused(whole: Path, tmp_path: Path):

@@ -9,18 +9,8 @@ from pathlib import Path
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
-from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 from tests.retrieval.expand.conftest import CountingEncoder, KeywordEncoder
-
-
-def test_relations_stand_behind_the_text_in_the_order_of_nodes(related_path: Path):
-    with SKB.open(related_path) as skb:
-        texts = list(indexed_texts(skb, relations=True))
-        assert [one.number for one in texts] == list(range(9))
-        assert texts[skb.number("bob")].text.startswith("description: Wrote letter after letter")
-        assert texts[skb.number("bob")].text.endswith("learned_from: {person: (Ann Reed),}")
-        assert texts[skb.number("empty")].text == ""
 
 
 def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path: Path, tmp_path: Path):

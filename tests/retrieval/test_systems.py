@@ -19,7 +19,6 @@ from kbnav.retrieval.documents import (
     MultiVSS,
     MultiVSSOptions,
 )
-from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -206,20 +205,6 @@ def test_graph_rank_adds_up_what_is_reached_from_each_name(related: SkbKB, tmp_p
     assert found["wren"] == pytest.approx(found["lark"])
     assert 0.5 <= found["lark"] < 0.6  # and a little for paths of two relations that Bob's name leads along
     assert set(found) <= {"crow", "lark", "wren", "finch"}
-
-
-def test_a_path_counts_less_the_less_it_fits(related: SkbKB):
-    trace = Trace()
-    system = GraphRank(related, GraphRankOptions(**GRAPH_ONLY, sharpness=4.0))
-    ranking = system.retrieve("Which guitar was mended by Bob Reed?", 9, trace)
-    found = {node.id: node.score for node in ranking.nodes}
-    said = {
-        line[4:].strip(): float(line[:5]) for line in trace.steps[0].observation.splitlines() if "Bob Reed <--" in line
-    }
-    best = [score for path, score in said.items() if path.endswith("<--mended by-- guitar")]
-    other = [score for path, score in said.items() if path.startswith("Bob Reed <--made by-- guitar")]
-    assert found["crow"] == 1.0
-    assert found["finch"] == pytest.approx(math.exp(4 * (other[0] - best[0])), rel=0.05)
 
 
 def test_text_decides_among_the_nodes_that_are_reached(related: SkbKB, tmp_path: Path):

@@ -81,17 +81,6 @@ def test_the_curve_and_the_card_say_how_it_went(trained: Path, shop: SkbKB, shop
     assert not (trained / WORK).exists()
 
 
-def test_two_encoders_differ_and_one_for_both_does_not(
-    shop: SkbKB, shop_split: Split, trained: Path, options: DenseOptions, tmp_path: Path
-):
-    text = ["baba dodo"]
-    two = Trained.load(trained)
-    assert not np.allclose(two.encode(text), two.encode_queries(text), atol=1e-3)
-    train_dense(task(shop, shop_split, tmp_path / "one"), other(options, epochs=1, two=False))
-    one = Trained.load(tmp_path / "one")
-    assert np.allclose(one.encode(text), one.encode_queries(text))
-
-
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(
     shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
 ):

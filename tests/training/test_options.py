@@ -16,8 +16,6 @@ from kbnav.planning.seq2seq import (
     Seq2Seq,
     Seq2SeqOptions,
     add_marks,
-    device_of,
-    dtype_of,
     new_model,
     prompt_ids,
     with_lora,
@@ -128,12 +126,3 @@ def test_a_bases_chat_template_is_around_the_prompt(asked: list[Example]):  # no
     tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %} assistant:"
     chat = tokenizer.decode(prompt_ids(tokenizer, "Which drug?", ["gene"]))
     assert chat == f"user: {plain.strip()} assistant:"
-
-
-def test_the_device_and_type_are_chosen_or_named():
-    assert device_of("cpu") == "cpu"
-    assert device_of("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(UsageError, match="no device 'quantum'"):
-        device_of("quantum")
-    assert [dtype_of("auto", one) for one in ("cpu", "cuda")] == ["float32", "bfloat16"]
-    assert dtype_of("float16", "cpu") == "float16"

@@ -165,18 +165,16 @@ class AnswerTable:
             for number, name in enumerate(self.columns)
             if f"{name}Label" not in self.columns and any(self.label(row[number]) for row in self.rows)
         ]
-        return [self._record(row, named) for row in self.rows]
-
-    def _record(self, row: tuple[Cell, ...], named: Sequence[int]) -> dict[str, Any]:
-        record: dict[str, Any] = {}
-        for number, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
-            record[name] = None if cell is None else self._plain(cell)
-            if number in named:
-                record[f"{name}Label"] = self.label(cell)
-        return record
-
-    def _plain(self, cell: Term) -> str | int | float | bool:
-        return cell.value if cell.type == "uri" and self.prefixes is not None else cell.plain()
+        records = []
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for number, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
+                is_iri = cell is not None and cell.type == "uri" and self.prefixes is not None
+                record[name] = None if cell is None else cell.value if is_iri else cell.plain()
+                if number in named:
+                    record[f"{name}Label"] = self.label(cell)
+            records.append(record)
+        return records
 
     def to_csv(self) -> str:
         """Comma-separated values with a header, as SPARQL 1.1 CSV results give them (values without types)."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.tables import Ranking
-from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
 from kbnav.apps.evidence import absence_text, answer_table, evidence_data, evidence_lines
 from kbnav.apps.secrets import Secrets, secrets_of
@@ -96,7 +95,7 @@ class LocalBackend:
             self._built(retrievers[0].name)
 
     def _build(self, name: str) -> tuple[Retriever, Settings]:
-        own = asking(self.settings, name, alone=self._alone)
+        own = find(name).settings_beside_others(self.settings, alone=self._alone)
         return build_retriever(name, self.kb, own), own
 
     @asynccontextmanager

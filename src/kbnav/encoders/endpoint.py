@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, ServiceError
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
-
-if TYPE_CHECKING:
-    from openai.types import CreateEmbeddingResponse
 
 LONGEST = 20_000
 """Characters of a text that are sent; in most languages this stays within 8,191 tokens, OpenAI's limit."""
@@ -72,18 +68,12 @@ class Endpoint:
             raise ServiceError(f"{self.name} at {bare(str(self._client.base_url))}: {error}") from error
         except ValueError as error:  # a body that is no JSON, or has no vectors
             raise BadResponse(f"{self.name}: {error}") from error
-        return self._vectors(response, len(texts))
-
-    def _vectors(self, response: CreateEmbeddingResponse, count: int) -> Vectors:
         try:
             ordered = sorted(response.data, key=lambda item: item.index)
             vectors = np.asarray([item.embedding for item in ordered], dtype=np.float32)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadResponse(f"{self.name}: not a list of embeddings: {error}") from error
-        if (
-            [item.index for item in ordered] != list(range(count))
-            or vectors.ndim != 2
-            or not np.isfinite(vectors).all()
-        ):
-            raise BadResponse(f"{self.name}: asked for {count} vectors, got {len(ordered)}, or not of numbers")
+        numbered = [item.index for item in ordered] == list(range(len(texts)))
+        if not numbered or vectors.ndim != 2 or not np.isfinite(vectors).all():
+            raise BadResponse(f"{self.name}: asked for {len(texts)} vectors, got {len(ordered)}, or not of numbers")
         return vectors

@@ -87,8 +87,6 @@ class LSA:
 
 
 class _Sparse:
-    """A matrix in compressed sparse rows; only products with dense matrices are needed."""
-
     def __init__(
         self, starts: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], values: Vectors, width: int
     ) -> None:
@@ -145,7 +143,6 @@ def _remainder(axes: Vectors, size: int, seed: int) -> Vectors:
 
 
 def _weighted(words: Counter[str], columns: dict[str, int], weights: Vectors) -> tuple[list[int], Vectors]:
-    """One text's row: (1 + log count) times the term's weight, scaled to length 1."""
     known = sorted((columns[word], count) for word, count in words.items() if word in columns)
     places = [column for column, _ in known]
     values = (1 + np.log(np.array([count for _, count in known], dtype=np.float32))) * weights[places]

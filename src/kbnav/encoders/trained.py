@@ -147,11 +147,14 @@ def text_digest(text: str) -> str:
 class Trained:
     """The encoders that ``kbnav train dense`` trained: one for questions and one for documents, or one for both."""
 
-    def __init__(self, model: Exported, folder: Path, card: Card) -> None:
-        """Use ``load``."""
+    def __init__(self, folder: Path, card: Card) -> None:
+        """Use ``load``. Raises DataError where the files cannot be read."""
         self.card = card
         self.name = f"trained:{folder.resolve()}@{card.digest}"
-        self._model = model
+        exported = json.loads((folder / MODEL / EXPORTED).read_bytes())
+        tokenizer, longest = folder / MODEL / TOKENIZER, exported["longest"]
+        sides = [OnnxTexts(folder / MODEL / f"{side}.onnx", tokenizer, longest) for side in SIDES[: exported["sides"]]]
+        self._query, self._document = sides[0], sides[-1]
 
     @classmethod
     def load(cls, folder: Path, digest: str = "") -> Trained:
@@ -166,23 +169,12 @@ class Trained:
         check_files(folder / MODEL, card.files)
         if not onnx_installed():
             raise missing(f"the encoder trained in {folder}", "onnxruntime", "tokenizers", extra="vectors")
-        return cls(Exported(folder / MODEL), folder, card)
+        return cls(folder, card)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of documents, shape [len(texts), d]."""
-        return normalised(self._model.document.run(list(texts)))
+        return normalised(self._document.run(list(texts)))
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of questions, shape [len(texts), d]."""
-        return normalised(self._model.query.run(list(texts)))
-
-
-class Exported:
-    """The encoders of questions and documents as onnxruntime reads them."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises DataError where the files cannot be read."""
-        said = json.loads((folder / EXPORTED).read_bytes())
-        tokenizer, longest = folder / TOKENIZER, said["longest"]
-        models = [OnnxTexts(folder / f"{side}.onnx", tokenizer, longest) for side in SIDES[: said["sides"]]]
-        self.query, self.document = models[0], models[-1]
+        return normalised(self._query.run(list(texts)))

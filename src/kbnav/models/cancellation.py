@@ -78,11 +78,17 @@ class Cancellation:
 
     def stop(self, why: str = ON_REQUEST) -> None:
         """End the run; it is concluded with what it has, and ``why``."""
-        self._end(why)
+        with self._lock:
+            if self._ended:
+                return
+            self._ended, self._why = True, why
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
 
     def abandon(self) -> None:
         """End the run in the middle, so that its session can go on with it later; it raises CancelledError."""
-        self._end("")
+        self.stop("")
 
     def check(self, used: object = None) -> None:
         """Raises Stopped where the run was stopped or ``used`` is over its limit, CancelledError where abandoned."""
@@ -116,15 +122,6 @@ class Cancellation:
         future.add_done_callback(lambda done: end() if done.cancelled() else None)
         with self._cancelling(future):
             yield
-
-    def _end(self, why: str) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self._ended, self._why = True, why
-            waiting = list(self._waiting)
-        for future in waiting:
-            future.cancel()
 
     @contextmanager
     def _cancelling(self, future: Future[Any]) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbnav.planning.paths import Hop, Planner
@@ -63,22 +63,19 @@ def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> Pla
     return PlanScores(
         questions=len(examples),
         first=_mean(bool(plan) and plan[0] in gold for plan, gold in zip(merged, golds, strict=True)),
-        first_three=_mean(_recall(plan, gold) for plan, gold in zip(merged, golds, strict=True)),
+        first_three=_mean(
+            len({*plan[:FIRST]} & gold) / min(FIRST, len(gold)) for plan, gold in zip(merged, golds, strict=True)
+        ),
         planned=_mean(map(bool, plans)),
     )
 
 
 def _right(example: Example) -> dict[Hops, Hops]:
-    """Every right path, and the one that stands for all that count as one with it."""
     found: dict[Hops, Hops] = {}
     for gold in example.golds:
         for path in gold:
             found.setdefault(path.hops, gold[0].hops)
     return found
-
-
-def _recall(plan: Sequence[Hops], gold: Collection[Hops]) -> float:
-    return len(set(plan[:FIRST]) & set(gold)) / min(FIRST, len(gold))
 
 
 def _most_frequent(examples: Sequence[Example]) -> Iterator[list[Hops]]:

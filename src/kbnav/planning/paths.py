@@ -147,7 +147,6 @@ class PathSchema:
 
     @cached_property
     def _steps(self) -> Mapping[str, Sequence[tuple[Hop, str, int]]]:
-        """From each type: the hop, the type it leads to, and how many edges do so."""
         found: defaultdict[str, list[tuple[Hop, str, int]]] = defaultdict(list)
         for source, relation, target, count in self.edges:
             found[source].append((Hop(relation), target, count))
@@ -297,7 +296,6 @@ def checked(
 
 
 def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) -> tuple[list[RelationPath], str]:
-    """The walks a path may mean, and what was done to it."""
     written = _hops_text(hops)
     if not hops:
         return [TEXT_PATH], ""
@@ -322,7 +320,6 @@ def _bare(relation: str) -> str:
 
 
 def _turned(hops: Sequence[Hop]) -> Iterator[tuple[Hop, ...]]:
-    """The path itself, then with one hop turned, then with two, and so on."""
     for count in range(len(hops) + 1):
         for places in combinations(range(len(hops)), count):
             yield tuple(

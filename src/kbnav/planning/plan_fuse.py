@@ -265,7 +265,9 @@ class Gatherer:
         untrained = {self._skb.number(node.id): node.score for node in ranking}
         nodes = np.union1d(nodes, _numbers(list(untrained)[:_UNTRAINED]))
         named = [node for clause, _ in planned for node in clause.nodes]
-        nodes = self._allowed(np.setdiff1d(nodes, named))
+        nodes = np.setdiff1d(nodes, named)
+        if self._ranges is not None:
+            nodes = nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
         among = nodes.tolist()
         words = self._text.search(told, limit=len(among), among=among, name_weight=0.0) if among else []
         whole_vectors = self._skb.relational_vectors or self._skb.vectors
@@ -300,13 +302,7 @@ class Gatherer:
         order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
         return Plans(joint, narrow, found[order[:_REACHED]], confidence)
 
-    def _allowed(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        if self._ranges is None:
-            return nodes
-        return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
-
     def _shares(self, rest: str, among: Sequence[int]) -> Floats:
-        """How much of the words each node's document has, from 0 to 1."""
         places = {node: place for place, node in enumerate(among)}
         found, whole = np.zeros(len(among)), 0.0
         for word in dict.fromkeys(self._text.words(rest)):
@@ -335,7 +331,6 @@ def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def _scaled(scores: Mapping[int, float], among: Sequence[int]) -> Floats:
-    """Scores of nodes by the best of them, 0 of those that have none."""
     found = np.array([scores.get(node, 0.0) for node in among], np.float64)
     return found / found.max() if len(found) and found.max() > 0 else found
 
@@ -385,14 +380,14 @@ def train(
         for one in [planner, *apart[place : place + 1]]:
             gatherer = Gatherer(skb, one, telling)
             for question in questions:
-                known.append(_judged(skb, gatherer, question))
+                candidates = gatherer.gather(question.text, gatherer.plans(question.text))
+                known.append((candidates, np.isin(candidates.nodes, _answers(skb, question))))
                 progress("weights", len(known), total)
     weights = fit(known, START)
     return Trained(planner, telling, weights, _scores(known, START), _scores(known, weights))
 
 
 def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Example]:
-    """The clauses of questions, with the paths that lead from their names to the answers."""
     schema, matcher = PathSchema.of(skb), NodeMatcher(skb, "exact")
     for question in questions:
         answers = _answers(skb, question)
@@ -424,17 +419,11 @@ def _answers(skb: SKB, question: LabelledQuestion) -> list[int]:
 
 
 def _words_and_documents(skb: SKB, question: LabelledQuestion) -> tuple[set[str], list[set[str]]]:
-    """The words of a question beside its names, and those of its answers' documents."""
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
     rest = unnamed(question.text, clauses(question.text, NodeMatcher(skb, "exact"), skb))
     documents = [f"{skb.nodes.names[node]} {skb.nodes.text(node)}" for node in _answers(skb, question)[:MOST_DOCUMENTS]]
     return set(skb.text.words(rest)), [set(skb.text.words(document)) for document in documents]
-
-
-def _judged(skb: SKB, gatherer: Gatherer, question: LabelledQuestion) -> Judged:
-    found = gatherer.gather(question.text, gatherer.plans(question.text))
-    return found, np.isin(found.nodes, _answers(skb, question))
 
 
 def _scores(judged: Sequence[Judged], weights: Weights) -> dict[str, float]:
@@ -538,6 +527,7 @@ class PlanFuse:
     """See the module."""
 
     name = "plan-fuse"
+    prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
@@ -547,11 +537,6 @@ class PlanFuse:
         self._ranges = candidate_ranges(kb.skb, options)
         self._card, planner, telling, self._weights = load(self._folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """None: no model is asked."""
-        return NO_PROMPTS
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """See ``refuse_seen``."""

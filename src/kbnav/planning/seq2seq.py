@@ -121,7 +121,6 @@ def add_marks(model: Any, tokenizer: Any) -> list[int]:
 
 
 def _ends(model: Any) -> list[Any]:
-    """The layers with a row for each token: the output's is another where the two are not tied."""
     first, last = model.get_input_embeddings(), model.get_output_embeddings()
     tied = last is None or last.weight is first.weight
     return [first] if tied else [first, last]
@@ -366,8 +365,6 @@ def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
 
 @dataclass(frozen=True)
 class _Checkpoint:
-    """What is learned so far, bound to what it is learned from and how."""
-
     path: Path
     identity: str
 

@@ -93,7 +93,6 @@ def made_from(meta: Mapping[str, Any]) -> tuple[Gold, ...]:
 
 
 def _ways(relation: str, way: str) -> list[Hop]:
-    """The hops that a record's hop stands for. Raises ValueError for a way that there is not."""
     found = [Hop(relation, one) for one in _WAYS if way in (one, "both")]
     if not found:
         raise ValueError(f"{relation} is followed {way!r}")
@@ -132,7 +131,6 @@ def possible(gold: Gold, schema: PathSchema) -> Gold:
 
 
 def _spread(golds: Sequence[Gold]) -> dict[RelationPath, float]:
-    """The uniform distribution over gold paths; what counts as one shares its part."""
     label: defaultdict[RelationPath, float] = defaultdict(float)
     for gold in golds:
         for path in gold:
@@ -184,7 +182,7 @@ def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> se
     walks = [
         RelationPath((first,), (skb.type_name(source), skb.type_name(target)))
         for first, nodes in _by_hop(skb, source)
-        if _has(nodes, target)
+        if (nodes == target).any()
     ] or list(_over_one_node(skb, source, target))
     return {path for walk in walks for path in schema.follow(walk.hops, walk.types[:1]) if path.types == walk.types}
 
@@ -204,15 +202,9 @@ def _over_one_node(skb: SKB, source: int, target: int) -> Iterator[RelationPath]
 
 
 def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, NodeNumbers]]:
-    """The neighbours of a node by each hop, ascending."""
     for way in _WAYS:
         for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
             yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
-
-
-def _has(nodes: NodeNumbers, node: int) -> bool:
-    place = int(np.searchsorted(nodes, node))
-    return place < len(nodes) and int(nodes[place]) == node
 
 
 DESCRIPTION = "planner.json"

@@ -59,18 +59,14 @@ def case_study(kb: SkbKB, settings: Settings, retriever: AgentRetriever, questio
     }
     told = [f"{question.id}: {question.text}"]
     for name, ids in lists.items():
-        told += ["", f"{name} ranks first:", *_marked(kb, ids, question.answers)]
+        told += ["", f"{name} ranks first:"]
+        for place, node in enumerate(ids, 1):
+            right = "*" if node in question.answers else " "
+            told.append(f"{right} {place}. {kb.skb.nodes.label(kb.skb.number(node))} ({node})")
     for step in trace.steps:
         if step.call.tool in ("route", "program"):
             told += ["", f"{step.call.tool}: {step.observation}"]
     return "\n".join(told)
-
-
-def _marked(kb: SkbKB, ids: Sequence[str], answers: Sequence[str]) -> list[str]:
-    return [
-        f"{'*' if node in answers else ' '} {place}. {kb.skb.nodes.label(kb.skb.number(node))} ({node})"
-        for place, node in enumerate(ids, 1)
-    ]
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,6 @@ def _entry(tree: ast.Module) -> tuple[ast.FunctionDef | None, list[Problem]]:
 
 
 def _parameters(tree: ast.Module) -> tuple[dict[str, Parameter], list[Problem]]:
-    """``PARAMETERS`` as it is written, a dict of literals; empty where there is none."""
     for node in tree.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -224,7 +223,6 @@ def _signature(entry: ast.FunctionDef, parameters: Mapping[str, Parameter]) -> l
 
 
 def _debugger_calls(tree: ast.Module) -> Iterator[Problem]:
-    """Calls that would wait for a person."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _DEBUGGERS:
             yield Problem(f"{node.func.id}() waits for a person; use debug(…)", node.lineno)

@@ -254,7 +254,6 @@ class AgentRetriever:
         return group
 
     def _ranked(self, group: FrozenGroup, query: str, first: Sequence[str], trace: Trace) -> list[tuple[str, float]]:
-        """The program's ranking; the first stage's where there is none or it failed."""
         if group.program is None:
             return [(node, float(-place)) for place, node in enumerate(first)]
         with trace.step("program", group=group.record.id) as seen:
@@ -272,7 +271,6 @@ class AgentRetriever:
         return hits
 
     def _started(self) -> Sandbox:
-        """The sandbox, whose processes end with this."""
         with self._lock:
             if self._sandbox is None:
                 stack = ExitStack()

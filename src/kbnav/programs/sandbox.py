@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +170,6 @@ class Sandbox:
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
     def _value(self, program: Program, candidates: Sequence[str], calls: Calls, api: Api) -> Any:
-        """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, OutOfTime, StopRun."""
         arguments = "_query, _candidates" if program.entry == "score" else "_query"
         code = f"{program.source}\n{program.entry}({arguments}, **_parameters)\n"
         given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(program.parameters)}
@@ -210,7 +209,6 @@ class Sandbox:
         return state.output
 
     def _resumption(self, paused: monty.SyncSnapshot, calls: Calls) -> Turn:
-        """What goes on with a program, once it has what it asks for. Raises OutOfCalls and StopRun."""
         if isinstance(paused, self._monty.NameLookupSnapshot):
             known = not paused.object_id and calls.has(paused.variable_name)
             return partial(paused.resume, value=_placeholder(paused.variable_name)) if known else paused.resume
@@ -248,7 +246,6 @@ class Sandbox:
         )
 
     def _failure(self, error: monty.MontyError, program: Program) -> Failure:
-        """Why a run ended, with the innermost line of the program's own."""
         if isinstance(error, self._monty.MontyCrashedError):
             return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
         name, said = type(error.exception()).__name__, str(error).strip()
@@ -304,15 +301,8 @@ def _not_scores(value: Any) -> str | None:
             return f"gave a {type(node).__name__} where a node id must stand"
         if isinstance(score, bool) or not isinstance(score, int | float):
             return f"gave {node[:80]!r} a {type(score).__name__} for a score"
-        if not _is_finite(score):
+        if not abs(score) <= sys.float_info.max:  # nor is an integer that no float can hold
             return f"gave {node[:80]!r} a score that is not finite"
     if len(value) > 1 and len({float(score) for score in value.values()}) == 1:
         return "gave all nodes the same score"
     return None
-
-
-def _is_finite(score: float) -> bool:
-    try:
-        return math.isfinite(float(score))
-    except OverflowError:
-        return False

@@ -202,7 +202,6 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
 
 
 def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: TrainingContext, trace: Trace) -> str:
-    """The writer's, without the names of the examples."""
     contrast = split(trials)
     shown = ContrastText(
         [describe_trial(one, context.label) for one in contrast.well],
@@ -215,7 +214,6 @@ def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: Trainin
 
 
 def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQuery]:
-    """The queries of a step: parts of one shuffled round after another, so that each query has its turn."""
     order = list(task.training)
     random.Random(f"{options.seed}:{task.id}:batches").shuffle(order)
     size = min(options.batch, len(order))
@@ -345,7 +343,6 @@ def check_questions(order: Order) -> None:
 
 
 def _begin(folder: Path, order: Order) -> None:
-    """Write what is trained, or check that it is the same."""
     now = {
         "skb": order.skb,
         "options": order.options.model_dump(mode="json", exclude=set(_FREE)),

@@ -81,7 +81,6 @@ def found_share(trial: Trial) -> float:
 
 
 def _is_whole(trial: Trial) -> bool:
-    """Whether no wrong node stands above a right one, as far as is looked."""
     wanted = range(1, min(FOUND_AMONG, len(trial.ranks)) + 1)
     return set(wanted) <= set(trial.ranks.values())
 
@@ -319,7 +318,6 @@ def describe_setting(kb: SkbKB, api: Api) -> Setting:
 
 
 def _relations(kb: SkbKB) -> Iterator[str]:
-    """A line for each kind of edge, with an edge of it by names, those with most edges first."""
     tuples = sorted(kb.skb.meta.tuples, key=lambda one: -one.count)
     for one in tuples[:_TUPLES]:
         found = [name[:_LABEL] for name in example_edge(kb.skb, one.source, one.relation, one.target)]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
@@ -19,7 +19,6 @@ from kbnav.settings.model import OFFLINE, Settings
 if TYPE_CHECKING:
     from kbnav.runs.trajectory import Attempt
 
-T = TypeVar("T")
 KEPT = 100
 """Nodes of a ranking that a run keeps."""
 NO_MODEL = "none"
@@ -72,7 +71,9 @@ def attempt(
     failure: StopRun | None = None
     try:
         with span("invoke_agent", retriever.name, agent_name=retriever.name):
-            ranking = (cancellation.run if cancellation else _now)(lambda: retriever.retrieve(query, k, trace))
+            ranking = (cancellation.run if cancellation else lambda call: call())(
+                lambda: retriever.retrieve(query, k, trace)
+            )
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))
@@ -98,7 +99,3 @@ def attempt(
         prompts=dict(retriever.prompts),
     )
     return Attempt(run, failure)
-
-
-def _now(call: Callable[[], T]) -> T:
-    return call()

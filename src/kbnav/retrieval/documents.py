@@ -194,7 +194,6 @@ class MultiVSS:
         return as_ranking(self._skb, followed(hits, others)[:k])
 
     def _encoded(self, texts: Sequence[str], encoder: Encoder) -> Vectors:
-        """Vectors of texts, shape [texts, d]: those kept from before, the others from the encoder in one batch."""
         keys = [hashlib.sha256(f"{encoder.name}\0{text}".encode("utf-8", "replace")).hexdigest() for text in texts]
         known = self._vectors.get(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}

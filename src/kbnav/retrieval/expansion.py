@@ -202,7 +202,6 @@ class RAR(HyDE):
         return self._write("document", query, trace, documents=self._first([query], trace))
 
     def _first(self, texts: list[str], trace: Trace) -> list[str]:
-        """The documents that the texts find first, each once."""
         ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
         return [document_line(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
 
@@ -319,7 +318,6 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
 
 
 def _values(reply: str) -> Iterator[Any]:
-    """Every JSON list or object in a text, not those inside of another."""
     place = 0
     while match := _OPENING.search(reply, place):
         try:
@@ -331,7 +329,6 @@ def _values(reply: str) -> Iterator[Any]:
 
 
 def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -> Iterator[Entity]:
-    """What one value names: a name, a document, a list of either, or an object of these by their types."""
     if depth > _DEEPEST:
         return
     if isinstance(value, str) and value.strip():

@@ -21,7 +21,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
-from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, read
+from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, leftover, read
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextIndex
@@ -60,8 +60,6 @@ class GraphRankOptions(RetrievalOptions):
 
 
 class _NamePaths(NamedTuple):
-    """The paths followed from one name, the best first, and how sure it is that it is one."""
-
     paths: Sequence[Path]
     weight: float
 
@@ -102,7 +100,6 @@ class GraphRank:
         return as_ranking(self._skb, hits)
 
     def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_NamePaths], str]:
-        """The query read, the paths to follow from its names, and what it says besides of a node that answers it."""
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
@@ -142,7 +139,6 @@ class GraphRank:
         )[:_PATHS]
 
     def _reached(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
-        """The best nodes at the paths' ends, with their scores."""
         with trace.step("follow", text=rest) as seen:
             reached = self._followed(followed)
             nodes = np.flatnonzero(reached)
@@ -167,14 +163,15 @@ class GraphRank:
             from_one = np.zeros_like(whole)
             for path in one.paths:
                 weight = math.exp(self._options.sharpness * (path.score - one.score))
-                ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], _ENDS)
+                hops = [
+                    Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
+                    for step in path.steps
+                ]
+                ends = self._skb.graph.ends(path.node, hops, _ENDS)
                 from_one[ends] = np.maximum(from_one[ends], weight)
             from_one[[path.node for path in one.paths]] = 0.0  # a name leads to others, not to itself
             whole += from_one * share / sum(shares)
         return whole
-
-    def _hop(self, step: Step) -> Hop:
-        return Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
 
     def _fitting(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ class KAR:
     name = "kar"
 
     def __init__(
-        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Similarity, options: KAROptions
+        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Meaning | Words, options: KAROptions
     ) -> None:
         """``base`` retrieves the documents of the query itself; ``similarity`` those of entities, and neighbours."""
         self.prompts: Mapping[str, str] = prompt_hashes("kar")
@@ -125,7 +125,6 @@ class KAR:
         return Expansions(written, tails if self._options.with_neighbours else ())
 
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
-        """Entity parsing: what the query names, as documents the model writes for it."""
         prompt = render("kar/parse.md", query=query, structures=self._structures, names=self._names)
         reply = self._calls.ask(prompt, trace, purpose="parse entities", needed=False)
         named = entities(reply, tuple(self._structures))
@@ -134,7 +133,6 @@ class KAR:
         return named
 
     def _link(self, query: str, named: Sequence[Entity], trace: Trace) -> list[Linked]:
-        """Entity document retrieval: of the query itself first, then of what it names."""
         found = self._base.retrieve(query, self._options.documents, trace)
         with trace.step("linked_nodes", limit=self._options.documents, linking=self._options.linking) as seen:
             linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
@@ -181,7 +179,6 @@ class KAR:
         return [self._skb.type_range(kind)] if kind else None
 
     def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[tuple[str, int]]]:
-        """Relation propagation, filtering and triples, by the node they begin at: links as text, and the other end."""
         by_name, limit = "drf" in self._options.without, self._options.neighbours
         with trace.step("document_triples", limit=limit, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
@@ -202,7 +199,6 @@ class KAR:
         return relations
 
     def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[tuple[str, int]]]) -> Iterator[str]:
-        """The document triples as lines, node by node; each document is written out where it comes first."""
         given: dict[int, int] = {}
 
         def document(node: int) -> str:
@@ -240,7 +236,6 @@ class KAR:
 
 
 def _spread(skb: SKB, start: int, count: int) -> list[str]:
-    """Names from the beginning, the middle and the end of a type's nodes."""
     few = min(_EXAMPLES, count)
     return [skb.nodes.label(start + count * part // few) for part in range(few)]
 
@@ -301,7 +296,6 @@ class Surroundings:
         return Chosen(tuple(triples), len(found), cut)
 
     def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
-        """How far each node is from one, -1 where it is not reached; and whether edges were left out."""
         distance = np.full(self._graph.nodes, -1, np.int8)
         distance[node] = 0
         level, cut = np.array([node], np.int32), False
@@ -341,28 +335,11 @@ class Surroundings:
 
 
 def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:
-    """The places of the ``k`` highest scores, highest first, equal ones in order."""
     places = np.arange(len(scores))
     if k < len(scores):
         cut = np.partition(scores, len(scores) - k)[len(scores) - k]
         places = np.flatnonzero(scores >= cut)
     return places[np.argsort(-scores[places], kind="stable")][:k]
-
-
-class Similarity(Protocol):
-    """Scores of documents and of names. Calls are made from several threads at once."""
-
-    def documents(self, query: str) -> Scorer:
-        """Scores nodes by their documents, which are not encoded for it."""
-        ...
-
-    def names(self, query: str) -> Scorer:
-        """Scores nodes by their names (KAR's ablation without document-based relation filtering)."""
-        ...
-
-    def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """For each text the nodes in its place whose documents are most like it."""
-        ...
 
 
 class Meaning:
@@ -372,11 +349,11 @@ class Meaning:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:
-        """See ``Similarity``. One pass over all vectors is cheaper than to gather the rows of most of them."""
+        """Scores nodes by their documents, in one pass over all vectors."""
         return self._index.scorer(self._index.embed(query))
 
     def names(self, query: str) -> Scorer:
-        """See ``Similarity``. Names are encoded each time: slow behind hubs."""
+        """Scores nodes by their names (KAR's ablation), which are encoded each time: slow behind hubs."""
         vector = self._index.embed(query)
 
         def score(nodes: NodeNumbers) -> Scores:
@@ -390,7 +367,7 @@ class Meaning:
         return score
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """See ``Similarity``; the texts are encoded together."""
+        """For each text the nodes in its place whose documents are most like it; texts are encoded together."""
         if not texts:
             return []
         vectors = self._index.encoder.encode(texts)
@@ -411,27 +388,27 @@ class Words:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         scores = np.zeros(len(self._skb.nodes), np.float32)
         hits = self._index.search(query, limit=_WORD_HITS, name_weight=0.0)
         scores[[node for node, _ in hits]] = [score for _, score in hits]
         return lambda nodes: scores[nodes]
 
     def names(self, query: str) -> Scorer:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         return lambda nodes: np.array(
             relevance(query, [self._skb.nodes.label(node) for node in nodes.tolist()]), np.float32
         )
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
-        """See ``Similarity``."""
+        """See ``Meaning``."""
         return [
             self._index.search(text, limit=limit, ranges=ranges, among=among)
             for text, (ranges, among) in zip(texts, places, strict=True)
         ]
 
 
-def similarity_for(skb: SKB, base: str) -> Similarity:
+def similarity_for(skb: SKB, base: str) -> Meaning | Words:
     """The vectors; BM25 where it is the base retriever, and where there are no vectors.
 
     Raises UsageError where the SKB has neither.

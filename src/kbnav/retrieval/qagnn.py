@@ -146,7 +146,6 @@ class Builder:
         )
 
     def _between(self, seeds: Ints, cosines: Any) -> Ints:
-        """Neighbours of the seeds, within the hops, that join most of them and are nearest to the question."""
         room = max(0, self._most - len(seeds))
         chosen = np.zeros(0, np.int64)
         frontier = seeds
@@ -287,16 +286,8 @@ class QAGNN:
             raise UsageError(f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {name}")
         self._builder = Builder(kb.skb, self._index, most=card.settings["nodes"])
         self._network = _read(folder, card)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Those of the systems it is made of."""
-        return {name: digest for system in self.stages for name, digest in system.prompts.items()}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``refuse_seen``."""
-        return self._candidates.systems
+        self.stages = candidates.systems
+        self.prompts: Mapping[str, str] = {name: sha for one in self.stages for name, sha in one.prompts.items()}
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """See ``refuse_seen``."""

@@ -59,12 +59,8 @@ class Rerank:
 
     def __init__(self, skb: SKB, first: Retriever, calls: ModelCalls, options: RerankOptions) -> None:
         self._skb, self._first, self._calls, self._options = skb, first, calls, options
+        self.stages = (first,)
         self.prompts: Mapping[str, str] = {**first.prompts, **prompt_hashes("rerank")}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``refuse_seen``."""
-        return (self._first,)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. A node whose score cannot be read counts as scored 0; those not scored follow in order.
@@ -93,7 +89,6 @@ class Rerank:
         return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
-        """The model's scores with what the rank adds, as in STaRK's code."""
         whole = [
             (score or 0.0) + self._options.rank_weight * (len(nodes) - place) / len(nodes)
             for place, score in enumerate(scores)

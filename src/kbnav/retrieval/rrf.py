@@ -53,17 +53,8 @@ class RRF:
         """Raises UsageError where there is not a weight for each system."""
         if options.weights and len(options.weights) != len(systems):
             raise UsageError(f"rrf: {len(options.weights)} weights for {len(systems)} systems")
-        self._skb, self._systems, self._options = skb, systems, options
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Those of all the systems."""
-        return {name: digest for system in self._systems for name, digest in system.prompts.items()}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``refuse_seen``."""
-        return self._systems
+        self._skb, self.stages, self._options = skb, systems, options
+        self.prompts: Mapping[str, str] = {name: sha for one in systems for name, sha in one.prompts.items()}
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. A system that failed is left out.
@@ -72,7 +63,7 @@ class RRF:
         """
         trace = trace or Trace()
         found = self._asked(query, max(k, self._options.depth), trace)
-        with trace.step(self.name, of=[self._systems[place].name for place in found], limit=k) as seen:
+        with trace.step(self.name, of=[self.stages[place].name for place in found], limit=k) as seen:
             hits = reciprocal_rank_fusion(
                 [numbers(self._skb, ranking) for ranking in found.values()],
                 weights=[self._options.weights[place] for place in found] if self._options.weights else None,
@@ -83,13 +74,12 @@ class RRF:
         return as_ranking(self._skb, hits)
 
     def _asked(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:
-        """The rankings by the places of the systems, which are asked side by side and recorded in their order."""
-        traces = [Trace() for _ in self._systems]
-        pool = ThreadPoolExecutor(len(self._systems), thread_name_prefix="kbnav-rrf")
+        traces = [Trace() for _ in self.stages]
+        pool = ThreadPoolExecutor(len(self.stages), thread_name_prefix="kbnav-rrf")
         try:
             jobs = [
                 pool.submit(copy_context().run, system.retrieve, query, depth, own)
-                for system, own in zip(self._systems, traces, strict=True)
+                for system, own in zip(self.stages, traces, strict=True)
             ]
             wait(jobs)
         finally:  # a person who interrupts does not wait for them
@@ -101,7 +91,7 @@ class RRF:
             try:
                 found[place] = job.result()
             except StopRun as error:
-                trace.record(self._systems[place].name, Observed(str(error), ok=False))
+                trace.record(self.stages[place].name, Observed(str(error), ok=False))
                 failures.append(error)
         hopeless = [error for error in failures if isinstance(error, FATAL)]
         if hopeless or not found:

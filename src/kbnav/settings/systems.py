@@ -233,6 +233,16 @@ class SystemEntry:
         """The options given, checked and with the defaults of the others. Raises UsageError."""
         return read_options(self.options_type(), given, self.name)
 
+    def settings_beside_others(self, settings: Settings, *, alone: bool) -> Settings:
+        """The settings with a retriever's options: those that are set where it is ``alone``, for they fit no other.
+
+        An agent's are left as they are. Raises UsageError for an unknown option.
+        """
+        if self.kind != "retriever":
+            return settings
+        options = self.read(settings.options if alone else {})
+        return settings.model_copy(update={"options": options.model_dump(mode="json")})
+
     def brief(self) -> dict[str, Any]:
         """What is said of it, as plain data."""
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -103,11 +103,8 @@ class Documents:
                 "have each node's relations"
             )
         self.skb, self.relations = skb, relations
-        self.text: Callable[[int], str] = lru_cache(_TEXTS_KEPT)(self._text)
+        self.text: Callable[[int], str] = lru_cache(_TEXTS_KEPT)(partial(indexed_text, skb, relations=relations))
         """The document of a node by its number."""
-
-    def _text(self, node: int) -> str:
-        return indexed_text(self.skb, node, relations=self.relations)
 
 
 def has_texts(skb: SKB) -> bool:
@@ -189,7 +186,6 @@ class Miner:
         return [self._skb.number(node) for node in self._systems[name].retrieve(example.text, most).ids[:most]]
 
     def _random(self, example: Example) -> Iterator[int]:
-        """Random nodes of the types of the answers."""
         chance = random.Random(f"{self._seed} {example.id}")
         starts = self._skb.nodes.type_start
         types = sorted({self._skb.nodes.type_of(node) for node in example.answers})

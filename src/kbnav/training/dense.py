@@ -88,13 +88,11 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
 
 
 def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
-    """Which column goes to which of two encoders."""
     question, *documents = _columns(negatives)
     return {question: "query", **dict.fromkeys(documents, "document")} if options.two else {}
 
 
 def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:
-    """The rows, each the place of a question and its nodes, the answer first; and the validation's documents."""
     rows, split, seed, progress = [], task.split, options.seed, task.progress
     for place, one in enumerate(split.training):
         progress("negatives", place, len(split.training))
@@ -125,7 +123,6 @@ def _row(question: int, nodes: Sequence[int], split: Split, texts: _Texts) -> Ro
 
 
 def _columns(negatives: int) -> list[str]:
-    """The columns of what is learned from: a question, its answer, its negatives."""
     return ["question", "answer", *(f"negative_{number}" for number in range(1, negatives + 1))]
 
 

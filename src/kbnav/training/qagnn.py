@@ -79,7 +79,6 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
 
 
 def _network(task: Task, options: QAGNNOptions, vectors: int) -> tuple[Any, Any]:
-    """A network with weights drawn by the seed, and its sizes; ``vectors`` is the length of a node's."""
     import torch
 
     from kbnav.retrieval.qagnn_model import Network, Sizes
@@ -98,7 +97,6 @@ def _save(network: Any, folder: Path) -> None:
 
 
 def _prepare(split: Split, candidates: Candidates, progress: Progress) -> dict[str, Any]:
-    """The candidates of all questions, as plain data."""
     total = len(split.training) + len(split.validation)
     found: dict[str, list[dict[str, Any]]] = {"training": [], "validation": []}
     done = 0
@@ -150,7 +148,6 @@ def _trainer(network: Any, args: Any, learned: Sequence[Listed], lists: Sequence
 
 
 def _scored(network: Any, lists: Sequence[Listed], make: Any, batch: int, device: Any) -> list[Floats]:
-    """The network's scores of the candidates of some questions, as it is now."""
     import torch
 
     found: list[Floats] = []

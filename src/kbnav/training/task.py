@@ -312,7 +312,6 @@ class Work:
         return Ended(points(trainer.state.log_history), recorder.seconds) if trainer.args.should_save else None
 
     def _last_checkpoint(self) -> Path | None:
-        """The newest checkpoint that was written to its end."""
         found = [path.parent for path in self._folder.work.glob(f"checkpoint-*/{_WHOLE}")]
         return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 

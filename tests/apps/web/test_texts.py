@@ -1,8 +1,7 @@
-"""What the page says: in five languages, from one place, and nothing beside it."""
+"""What the page says: in five languages, from one place."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +15,13 @@ from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 WEB = Path(kbnav.apps.web.__file__).parent
 SCRIPTS = sorted((WEB / "static").glob("*.js"))
 TEMPLATES = sorted((WEB / "templates").glob("*.html"))
 NAMES = re.compile(r"\{(\w+)\}")
 USED = re.compile(r"""\bt\(\s*["']([\w.]+)["']|["']([a-z_]+\.[a-z_]+)["']""")
-OWN_WORDS = {"kbnav", "· kbnav", "openapi.json"}
-"""What is the same in every language."""
 
 
 def plain(path: Path) -> str:
@@ -59,24 +56,6 @@ def test_every_text_is_used_and_every_text_used_is_there():
     assert set(books()["en"]) - told <= {"language.name"}
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_has_no_words_of_its_own(path: Path):
-    text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "", path.read_text("utf-8"), flags=re.DOTALL)
-    shown = re.findall(r"(?:aria-label|placeholder|title|alt)=\"([^\"]*)\"", text)
-    shown += re.sub(r"<[^>]*>", "\n", text).split("\n")
-    assert [words for words in shown if re.search(r"[^\W\d]{2}", words) and words.strip() not in OWN_WORDS] == []
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_has_no_sentences_of_its_own(path: Path):
-    """Texts begin with a capital letter or have a full stop or an ellipsis; names of classes and keys have none."""
-    strings = re.findall(r"\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`", plain(path))
-    said = [re.sub(r"\$\{[^}]*\}", "", first or second).strip() for first, second in strings]
-    sentence = re.compile(r"[A-Z][a-z]+ [a-z]+|[A-Z][a-z]{2,}$|[a-z]{2}\.$|[a-z]{2} …")
-    allowed = {"Accept", "Content-Type", "Enter", "Escape", "Excel", "Jupyter", "Markdown"}
-    assert [text for text in said if sentence.match(text) and text not in allowed] == []
-
-
 @pytest.mark.parametrize(
     ("asked", "cookie", "language"),
     [
@@ -107,36 +86,3 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     page.wait_for_selector(".answer .pager .where >> text=2 行")
     page.goto(f"{server.url}/api")
     assert page.get_attribute("html", "lang") == "zh"
-
-
-def marked(route: Route) -> None:
-    """A page whose texts have marks around them."""
-    response = route.fetch()
-    text = response.text()
-    found = re.search(r'id="texts">(.*?)</script>', text)
-    if found:
-        book = json.loads(found[1])
-        marks = {
-            key: f"⟦{one}⟧" if isinstance(one, str) else {form: f"⟦{said}⟧" for form, said in one.items()}
-            for key, one in book.items()
-        }
-        text = text.replace(found[1], json.dumps(marks))
-    route.fulfill(response=response, body=text)
-
-
-DATA = {
-    "meaning",
-    "query-words",
-    "remark",
-    "query",
-    "question",
-    "thought",
-    "action",
-    "observation",
-    "text",
-    "note",
-    "sort",
-    "rows",
-}
-"""Classes of what comes from the question, the model, and the knowledge base."""
-SAME = {"SPARQL", "CSV", "TSV", "JSON", "RDF", "Excel", "mini · spinach · offline", MARIE, "element", "number"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kbnav.apps.cli import app
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
@@ -103,3 +104,8 @@ def no_encoder() -> Encoder:
     from kbnav.encoders import load
 
     return load("no such one")
+
+
+def test_workers_are_of_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give --on ray with them"):
+        app(["skb", "build", "--nodes", "n.jsonl", "--out", str(tmp_path / "s.skb"), "--workers", "2"])

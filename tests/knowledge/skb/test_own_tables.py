@@ -141,7 +141,7 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
         ('relation = "bought_by"', "", "orders.tsv has no column 'relation'"),
         ('prefix = "b"', 'prefics = "b"', "table.2.prefics: Extra inputs are not permitted"),
         ('"brand:made_by:maker"', '":x"', "an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE"),
-        ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "one type, or that of a column, and not both"),
+        ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "its type is given, or that of a column"),
         ("[[links]]", "[[links]", "shop.toml: "),
         ('"orders.tsv"', '"other.tsv"', "other.tsv: No such file"),
     ],

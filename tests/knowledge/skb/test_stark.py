@@ -57,28 +57,19 @@ def test_plain_data_comes_back_from_every_pickle_protocol(value: Any, protocol: 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_numpy_values_become_plain_ones(tmp_path: Path, protocol: int) -> None:
-    value = {
-        "text": np.str_("brand"),
-        "whole": np.int64(-3),
-        "real": np.float32(1.5),
-        "truth": np.bool_(True),
-        "list": np.array([1, 2, 3]),
-        "words": np.array(["ab", "c"]),
-        "mixed": np.array(["a", {"k": 1}], dtype=object),
-        "ordered": OrderedDict(a=1),
+    pairs = {
+        "text": (np.str_("brand"), "brand"),
+        "whole": (np.int64(-3), -3),
+        "real": (np.float32(1.5), 1.5),
+        "truth": (np.bool_(True), True),
+        "list": (np.array([1, 2, 3]), [1, 2, 3]),
+        "words": (np.array(["ab", "c"]), ["ab", "c"]),
+        "mixed": (np.array(["a", {"k": 1}], dtype=object), ["a", {"k": 1}]),
+        "ordered": (OrderedDict(a=1), {"a": 1}),
     }
     path = tmp_path / "p.pkl"
-    path.write_bytes(pickle.dumps(value, protocol=protocol))
-    assert read_pickle(path) == {
-        "text": "brand",
-        "whole": -3,
-        "real": 1.5,
-        "truth": True,
-        "list": [1, 2, 3],
-        "words": ["ab", "c"],
-        "mixed": ["a", {"k": 1}],
-        "ordered": {"a": 1},
-    }
+    path.write_bytes(pickle.dumps({name: given for name, (given, _) in pairs.items()}, protocol=protocol))
+    assert read_pickle(path) == {name: plain for name, (_, plain) in pairs.items()}
 
 
 class Hostile:
@@ -201,13 +192,8 @@ def prime(tmp_path: Path) -> Any:
 def test_prime_keeps_starks_numbers_as_ids_and_all_edges(prime: SKB) -> None:
     assert prime.meta.style == "stark-prime"
     assert prime.type_names == ("disease", "gene/protein", "drug")
-    assert [prime.nodes.names[prime.number(str(n))] for n in range(5)] == [
-        "PHYHIP",
-        "Copper",
-        "eczema",
-        "acne",
-        "GPANK1",
-    ]
+    names = [prime.nodes.names[prime.number(str(n))] for n in range(5)]
+    assert names == ["PHYHIP", "Copper", "eczema", "acne", "GPANK1"]
     found = {
         (int(prime.id(source)), kind, int(prime.id(target)))
         for source in range(5)
@@ -357,18 +343,17 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no node_info\.pkl"):
         StarkSource(tmp_path)
     names = (PRIME_TYPES, PRIME_RELATIONS)
-    folder = save_stark(tmp_path / "a", PRIME_NODES, [1, 2, 0, 0], PRIME_EDGES, names)
-    with pytest.raises(DataError, match="not one record for each of the 4 node types"):
-        build(StarkSource(folder), tmp_path / "a.skb", BARE)
-    folder = save_stark(tmp_path / "b", PRIME_NODES, [1, 2, 0, 0, 9], PRIME_EDGES, names)
-    with pytest.raises(DataError, match="its type 9 is missing"):
-        build(StarkSource(folder), tmp_path / "b.skb", BARE)
-    folder = save_stark(tmp_path / "c", PRIME_NODES, [1, 2, 0, 0, 1], [*PRIME_EDGES, (0, 4, 1)], names)
-    with pytest.raises(DataError, match="edges name relation 0 to 4; there are 4"):
-        build(StarkSource(folder), tmp_path / "c.skb", BARE)
-    folder = save_stark(tmp_path / "d", PRIME_NODES, [1, 2, 0, 0, 1], [(0, 0, 5)], names)
-    with pytest.raises(DataError, match="edges name node 5 to 5; there are 5"):
-        build(StarkSource(folder), tmp_path / "d.skb", BARE)
+    for place, (types, edges, message) in enumerate(
+        [
+            ([1, 2, 0, 0], PRIME_EDGES, "not one record for each of the 4 node types"),
+            ([1, 2, 0, 0, 9], PRIME_EDGES, "its type 9 is missing"),
+            ([1, 2, 0, 0, 1], [*PRIME_EDGES, (0, 4, 1)], "edges name relation 0 to 4; there are 4"),
+            ([1, 2, 0, 0, 1], [(0, 0, 5)], "edges name node 5 to 5; there are 5"),
+        ]
+    ):
+        folder = save_stark(tmp_path / str(place), PRIME_NODES, types, edges, names)
+        with pytest.raises(DataError, match=message):
+            build(StarkSource(folder), tmp_path / f"{place}.skb", BARE)
     folder = save_stark(tmp_path / "e", PRIME_NODES, [1, 2, 0, 0, 1], PRIME_EDGES, names)
     save_pickle(folder / "edge_type_dict.pkl", {1: "ppi"})
     with pytest.raises(DataError, match="not a table of names, numbered from 0"):

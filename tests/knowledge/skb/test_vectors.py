@@ -101,18 +101,6 @@ def test_texts_are_found_by_a_built_index(tmp_path: Path) -> None:
     assert np.linalg.norm(index.vectors, axis=1).tolist() == pytest.approx([1, 1, 1, 0, 1])
 
 
-def test_an_update_encodes_only_what_changed(tmp_path: Path) -> None:
-    names = [f"{'abcde'[n % 5] * (n % 9)}x{n}" for n in range(2000)]
-    built(tmp_path / "old", names, Letters())
-    changed = ["new first", *names[1:700], "changed", *names[701:], names[3]]
-    encoder = Letters()
-
-    index = built(tmp_path / "new", changed, encoder, previous=tmp_path / "old")
-
-    assert encoder.seen == ["new first", "changed"]
-    assert (index.vectors == built(tmp_path / "fresh", changed, Letters()).vectors).all()
-
-
 def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
     vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.retrieval.expansion import Entity, document, entities
@@ -74,36 +72,16 @@ def test_no_reply_is_an_error(reply: str):
     assert document(reply) == document(reply).strip()
 
 
-NAMES = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12).filter(
-    lambda name: name.casefold() not in ("none", "null")  # says that there is no entity
-)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(KINDS), NAMES), max_size=5), st.sampled_from(["{}", "Sure!\n{}", "```\n{}\n```"])
-)
-@example([("gene/protein", "Na")], "{}")
-def test_what_was_asked_for_is_read_back(written: list[tuple[str, str]], around: str):
-    reply = around.replace("{}", json.dumps([{kind: {"name": name}} for kind, name in written], ensure_ascii=False))
-    found = [(entity.kind, entity.name) for entity in entities(reply, KINDS)]
-    assert set(found) <= set(written)
-    assert {(kind, name.casefold()) for kind, name in found} >= {(kind, name.casefold()) for kind, name in written[:1]}
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
         ("A guitar.\nIt hums.", "A guitar.\nIt hums."),
         ("Document: A guitar.", "A guitar."),
-        ("**Document:** A guitar.", "A guitar."),
         ('```json\n{"guitar": {"name": "Lark"}}\n```', '{"guitar": {"name": "Lark"}}'),
         ("Of course:\n```\nA guitar.", "A guitar."),
         ("Keywords: storm, letter", "storm, letter"),
-        ("A document: it says much.", "A document: it says much."),
         ("  \n ", ""),
-        ("Here it is:\n\n```text\nA guitar.\n```\n", "A guitar."),
         ("It hums in E:\n```\nE A D\n```\nNobody plays it.", "It hums in E:\n```\nE A D\n```\nNobody plays it."),
-        ("It hums.\nIt is played so:\n```\nE A D\n```", "It hums.\nIt is played so:\n```\nE A D\n```"),
         ("```\nE A\n```\nor\n```\nD G\n```", "```\nE A\n```\nor\n```\nD G\n```"),
         ("<think>\nA lute? ```no```\n</think>\n\nDocument: A guitar.", "A guitar."),
         ("A lute?\n</THINK>\nA guitar.", "A guitar."),

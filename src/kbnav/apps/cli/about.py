@@ -73,23 +73,19 @@ def _print_system(entry: SystemEntry) -> None:
 
 def print_options(options: Sequence[Mapping[str, Any]]) -> None:
     """A table of what ``--set`` may set."""
-    rows = [(one["name"], _default(one["default"]), _about(one)) for one in options]
+    rows = []
+    for one in options:
+        default, about = one["default"], one["about"].rstrip(".")
+        if isinstance(default, list):
+            default = ",".join(map(str, default))
+        elif isinstance(default, bool):
+            default = str(default).lower()
+        shown = "" if default in (None, {}) else str(default)
+        rows.append((one["name"], shown, f"{about} ({one['type']})." if about else f"{one['type']}."))
     if rows:
         print_table("Options", ("--set", "default", ""), rows)
     else:
         print("options: none")
-
-
-def _about(option: Mapping[str, Any]) -> str:
-    return f"{option['about'].rstrip('.')} ({option['type']})." if option["about"] else f"{option['type']}."
-
-
-def _default(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value in (None, {}) else str(value)
 
 
 def _joined(names: Sequence[str], words: Mapping[str, str]) -> str:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -137,9 +138,13 @@ def run(
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
+    from kbnav.evaluation.records import SCORES
+
     ended = of.run(of.plan(dataset, of.settings()), ",".join(without or ()), out, quiet=as_json)
     if as_json:
-        print_json(_record(out, ended))
+        scores = out / SCORES
+        scored = json.loads(scores.read_bytes()) if scores.exists() else None
+        print_json({"out": str(out), "ended": ended, "scores": scored})
     raise typer.Exit(0 if ended == "done" else 1)
 
 
@@ -230,26 +235,12 @@ class _ProgressLine(Counter):
             f"{progress.failed} failed" if progress.failed else "",
             f"{progress.rate:.1f}/min" if progress.rate else "",
             f"${progress.cost:.2f}" if progress.cost is not None else "",
-            f"{_duration(progress.seconds_left)} left" if progress.seconds_left else "",
+            f"{timedelta(seconds=round(progress.seconds_left))} left" if progress.seconds_left else "",
         ]
         self.show(", ".join(filter(None, parts)), ended=progress.done == progress.total)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def ids_in(path: Path | None) -> frozenset[str]:
     """The ids in a file, one a line. Raises UsageError where it cannot be read."""
     lines = read_text(path).split("\n") if path else ()
     return frozenset(name.strip() for name in lines if name.strip())
-
-
-def _record(out: Path, ended: Ended) -> dict[str, Any]:
-    """A run for programs: its folder, how it ended, and its scores where it has any."""
-    from kbnav.evaluation.records import SCORES
-
-    scores = out / SCORES
-    return {"out": str(out), "ended": ended, "scores": json.loads(scores.read_bytes()) if scores.exists() else None}

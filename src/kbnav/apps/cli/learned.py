@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
-    from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
-    from kbnav.settings.model import Settings
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
 
@@ -87,7 +84,6 @@ def _line(name: str, scores: PlanScores) -> str:
 
 def show(
     folder: Folder,
-    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Only this group, as g1.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
     curve: Annotated[
         Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
@@ -104,10 +100,8 @@ def show(
     if as_json:
         print_json(found.about.model_dump(mode="json"))
         return
-    print_frozen(folder, group)
+    print_frozen(folder)
     for one in found.groups:
-        if group not in (None, one.record.id):
-            continue
         if steps:
             _print_steps(folder, one.record.id)
         if one.program is not None:
@@ -131,7 +125,7 @@ def evaluate(
 
     The p-values are those of a paired test by MRR.
     """
-    from kbnav.programs.evaluate import score_programs
+    from kbnav.programs.evaluate import case_study, score_programs
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, model=model, base_url=base_url)
@@ -139,7 +133,9 @@ def evaluate(
     with open_skb(settings, "programs") as opened:
         built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
         if case is not None:
-            print(_case(opened, settings, built, asked, case))
+            if (found := next((one for one in asked if one.id == case), None)) is None:
+                raise UsageError(f"there is no question {case!r} with gold nodes")
+            print(case_study(opened, settings, built, found))
             return
         scores = score_programs(built, asked)
     if as_json:
@@ -149,22 +145,13 @@ def evaluate(
         print(one.line())
 
 
-def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
-    from kbnav.programs.evaluate import case_study
-
-    found = next((one for one in asked if one.id == case), None)
-    if found is None:
-        raise UsageError(f"there is no question {case!r} with gold nodes")
-    return case_study(kb, settings, built, found)
-
-
 def ended(step: Step) -> str:
     """Whether a program was accepted, and why or why not."""
     refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
     return "accepted" if step.accepted else f"not accepted, {refusals[step.verdict]}"
 
 
-def print_frozen(folder: Path, only: str | None = None) -> None:
+def print_frozen(folder: Path) -> None:
     """Print the groups of a folder with the scores of their programs."""
     from kbnav.programs.retriever import read_frozen
 
@@ -172,8 +159,6 @@ def print_frozen(folder: Path, only: str | None = None) -> None:
     print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
     print(f"of the validation answers {about.oracle:.1%} are among the candidates of the first stage")
     for one in about.groups:
-        if only not in (None, one.id):
-            continue
         first = f"first stage {one.first['mrr']:.3f}"
         if one.program:
             print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.maintenance import Info
     from kbnav.knowledge.skb.schema import Meta, Source
-    from kbnav.knowledge.skb.store import Store
 
 NO_ENCODER = "none"
 _LONGEST_LIST = 40
@@ -157,7 +156,7 @@ def build(
     )
     with by.join(options, base_url) as options:
         meta = _build(source, out, options, console)
-    _print_losses(console, meta)
+    _print_left_out(console, meta)
     _print_built(out, meta, as_json)
 
 
@@ -226,19 +225,21 @@ def copy(
     """
     from kbnav.knowledge.skb.lance.build import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
-    from kbnav.knowledge.skb.store import SKB
+    from kbnav.knowledge.skb.store import SKB, open_store
 
-    console = stderr()
-    if out.endswith((".ttl", ".ttl.gz")):
-        with SKB(_opened(skb)) as opened, StageProgress(console) as progress:
+    as_rdf = out.endswith((".ttl", ".ttl.gz"))
+    if not as_rdf:
+        refuse_other(out)
+    with SKB(open_store(_place(skb), _home())) as opened, StageProgress(stderr()) as progress:
+        if as_rdf:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
+        else:
+            meta = write(opened, out, approximate=ann, progress=progress).meta
+    if as_rdf:
         line = f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges, {size:,} bytes"
         emit(as_json, {"out": out, "nodes": meta.nodes, "edges": meta.edges, "bytes": size}, line)
-        return
-    refuse_other(out)
-    with SKB(_opened(skb)) as opened, StageProgress(console) as progress:
-        written = write(opened, out, approximate=ann, progress=progress)
-    _print_built(out, written.meta, as_json)
+    else:
+        _print_built(out, meta, as_json)
 
 
 def info(
@@ -250,23 +251,14 @@ def info(
 
     For example: kbnav skb info demo
     """
-    from kbnav.knowledge.skb.maintenance import info as describe
-
-    if check:
-        _check(skb, as_json)
-        return
-    found = describe(_place(skb), _home())
-    if as_json:
-        print_json(found.record())
-    else:
-        _print_info(found)
-
-
-def _check(skb: str, as_json: bool) -> None:
-    """Print whether an SKB is whole; exit code 2 where it is not. Raises DataError with the faults."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
+    from kbnav.knowledge.skb.maintenance import info as describe
 
+    if not check:
+        found = describe(_place(skb), _home())
+        print_json(found.record()) if as_json else _print_info(found)
+        return
     with StageProgress(stderr()) as progress:
         faults = find_faults(_place(skb), _home(), progress=progress)
     if as_json:
@@ -288,15 +280,22 @@ def update(
 
     For example: kbnav skb update people.skb --nodes new.csv
     """
+    from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.maintenance import update as update_skb
     from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
     source = _records([], nodes or [], edges or [], None)
-    options = _built_with(meta, base_url)
+    options = Options(
+        text=any(name.startswith("text/") for name in meta.files),
+        vectors=bool(meta.encoder),
+        encoder=_encoder(meta.encoder or NO_ENCODER, console, base_url),
+        sparql=meta.sparql,
+        relations=any(name.startswith("relational-") for name in meta.files),
+    )
     with _resumable(console), StageProgress(console) as progress:
         updated = update_skb(skb, source, options, progress=progress)
-    _print_losses(console, updated)
+    _print_left_out(console, updated)
     _print_built(str(skb), updated, as_json)
 
 
@@ -321,12 +320,6 @@ def _place(skb: str) -> str:
     return skb
 
 
-def _opened(skb: str) -> Store:
-    from kbnav.knowledge.skb.store import open_store
-
-    return open_store(_place(skb), _home())
-
-
 def _home() -> Path:
     from kbnav.settings.model import load_settings
 
@@ -346,28 +339,14 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(meta: Meta, base_url: str | None) -> Options:
-    """The options that an SKB was built with."""
-    from kbnav.knowledge.skb.build import Options
-
-    return Options(
-        text=any(name.startswith("text/") for name in meta.files),
-        vectors=bool(meta.encoder),
-        encoder=_encoder(meta.encoder or NO_ENCODER, stderr(), base_url),
-        sparql=meta.sparql,
-        relations=any(name.startswith("relational-") for name in meta.files),
-    )
-
-
-def _print_losses(console: Console, meta: Meta) -> None:
-    """What a build left out, as warnings."""
+def _print_left_out(console: Console, meta: Meta) -> None:
     from kbnav.apps.console import printable
 
-    for line in _losses(meta):
+    for line in _left_out(meta):
         console.print(printable(line), style="yellow", highlight=False, markup=False)
 
 
-def _losses(meta: Meta) -> Iterator[str]:
+def _left_out(meta: Meta) -> Iterator[str]:
     """What a build left out: each reason with its count and first cases."""
     for reason, dropped in meta.dropped.items():
         cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
@@ -394,7 +373,7 @@ def _print_info(found: Info) -> None:
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
-    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _losses(meta))]
+    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _left_out(meta))]
     lines = [
         f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",

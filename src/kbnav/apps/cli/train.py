@@ -231,6 +231,10 @@ def _train_planner(job: Job) -> None:
     from kbnav.planning.training import examples
 
     cut, how = 0, job.options
+
+    def print_epoch(epoch: Epoch) -> None:
+        print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
+
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
@@ -239,7 +243,7 @@ def _train_planner(job: Job) -> None:
         if job.kind is Kind.seq2seq:
             from kbnav.planning.seq2seq import Seq2Seq
 
-            _, cut = Seq2Seq.train(skb, found, job.out, how, _print_epoch)
+            _, cut = Seq2Seq.train(skb, found, job.out, how, print_epoch)
         else:
             from kbnav.planning.ranker import Ranker
 
@@ -258,12 +262,7 @@ def _train_planner(job: Job) -> None:
     )
 
 
-def _print_epoch(epoch: Epoch) -> None:
-    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
-
-
 def _train_programs(job: Job) -> None:
-    """Let a model write and improve a program for each group of questions, and freeze the best."""
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices

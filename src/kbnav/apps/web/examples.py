@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from kbnav.agents.common.agent import Agent
-from kbnav.apps.building import build_system
 from kbnav.apps.web.results import text_of
-from kbnav.apps.web.service import Served
+from kbnav.apps.web.service import Served, build_system
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.endpoint.kb import EndpointKB

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.tables import AnswerTable
-from kbnav.apps.building import asking, build_system
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
@@ -24,7 +23,7 @@ from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.files import reading
 from kbnav.models.chat import check_key
-from kbnav.retrieval.base import Retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import SEPARATOR, Settings, kb_names
 from kbnav.settings.systems import SystemEntry, kb_kind
@@ -68,7 +67,7 @@ class Served:
     def asking(self, system: str, model: str) -> Settings:
         """The settings for one system."""
         own = self.settings.model_copy(update={"model": model})
-        return asking(own, system, alone=len(self.systems) == 1)
+        return systems.find(system).settings_beside_others(own, alone=len(self.systems) == 1)
 
     def link(self, entity_id: str) -> str:
         """The address of an entity's page."""
@@ -103,6 +102,12 @@ def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[Syste
         return check(as_skb(kb, "the check").skb.place, settings.home)
 
     return Served(key, kb, settings, systems, CircuitBreaker(key, faults if kb_kind(kb) == "skb" else None))
+
+
+def build_system(kb: KnowledgeBase, settings: Settings, name: str) -> Agent | Retriever:
+    """Raises as ``build_agent`` and ``build_retriever``."""
+    kind = systems.find(name).kind or systems.built_kind(name, systems.build(name, kb, settings))
+    return build_retriever(name, kb, settings) if kind == "retriever" else build_agent(kb, settings, name)
 
 
 def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:

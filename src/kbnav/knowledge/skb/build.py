@@ -164,15 +164,12 @@ def build(
 
 
 def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
-    """Of all that a build is made of: one of the same goes on where another was killed."""
     wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class _State:
-    """Which stages of a build are done, and what later ones must know of them; kept in ``build/progress.json``."""
-
     def __init__(self, work: Path, fingerprint: str) -> None:
         """Take up a build of the same input, or begin a new one."""
         self._path, self._fingerprint, self._lock = work / STATE, fingerprint, Lock()
@@ -201,8 +198,6 @@ class _State:
 
 
 class _Job:
-    """One build: its input, its folder, and its stages."""
-
     def __init__(
         self, source: Source, options: Options, work: Path, state: _State, previous: Path | None, progress: Progress
     ) -> None:
@@ -246,7 +241,6 @@ class _Job:
         return meta
 
     def _stages(self) -> Iterator[tuple[str, Stage]]:
-        """The stages in their order; a later one may read what the earlier ones wrote."""
         options = self._options
         yield "nodes", self._nodes
         yield GRAPH, self._graph
@@ -264,7 +258,6 @@ class _Job:
                 yield part, partial(self._vectors, part, relations=relations)
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
-        """The description of what was built, known after the stage ``graph``."""
         nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
         return Meta(
             types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),
@@ -395,8 +388,6 @@ class _Job:
 
 
 class _NodeWriter:
-    """Writes ``nodes/`` and ``documents/`` from records in any order."""
-
     def __init__(self, nodes: Path, documents: Path, types: Sequence[str]) -> None:
         self._folder = nodes
         self._documents = DocumentWriter(documents)
@@ -445,8 +436,6 @@ class _NodeWriter:
 
 
 class _EdgeCollector:
-    """Turns edges by id or by position into numbers."""
-
     def __init__(self, nodes: Nodes, positions: Array, relations: Sequence[str], losses: Losses) -> None:
         self._nodes = nodes
         self._positions = positions
@@ -507,13 +496,6 @@ def _column(values: array[int]) -> npt.NDArray[np.int32]:
     return np.frombuffer(values, np.int32) if values else np.empty(0, np.int32)
 
 
-def same_encoder(place: str, meta: Meta, options: Options) -> None:
-    """Raise UsageError where the options of an update name another encoder than the SKB has."""
-    if options.encoder_name != meta.encoder:
-        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
-        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
-
-
 class Updated:
     """An SKB with the records of another source over it, as a source."""
 
@@ -528,7 +510,7 @@ class Updated:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
-        changed = self._changed(losses)
+        changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)
             old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
@@ -539,9 +521,6 @@ class Updated:
                 losses.add("deletion of a node that does not exist", record.id)
             else:
                 yield record
-
-    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
-        return {record.id: record for record in self._source.nodes(losses)}
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
@@ -560,7 +539,8 @@ class Updated:
             losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
             gone += [self._edge_number(source, relation, target)] if there else []
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        numbers = (find(one.id) for one in self._changed(Losses()).values() if one.deleted)
+        last = {record.id: record.deleted for record in self._source.nodes(Losses())}
+        numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
         without[[number for number in numbers if number >= 0]] = True
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         _, targets, relations = graph.arrays("out")
@@ -577,5 +557,4 @@ class Updated:
         yield from (item for item in changed.values() if not item.deleted)
 
     def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
-        """One number for an edge, for numbers or for arrays of them."""
         return (source * len(self.relations) + relation) * self._skb.graph.nodes + target

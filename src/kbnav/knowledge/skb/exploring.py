@@ -135,7 +135,6 @@ def _layers(
 
 
 def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """The paths through layers, those over nodes with few edges first."""
     if not layers:
         if walk:
             yield walk
@@ -146,14 +145,12 @@ def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = 
 
 
 def _degrees(graph: Graph, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
-    """How many edges each has, shape [nodes]."""
     starts = [graph.arrays(way)[0] for way in WAYS]
     counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
     return counts
 
 
 def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:
-    """The edges between two nodes: direction, seen from the first, and relation."""
     for way in WAYS:
         row = graph.row(one, way)
         for relation in row.relations[row.nodes == other].tolist():

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
-from kbnav.knowledge.skb.schema import META, WORK, FileInfo, read_meta
+from kbnav.knowledge.skb.schema import META, WORK, FileInfo
 
 Array = npt.NDArray[Any]
 Mode = Literal["r", "r+"]
@@ -190,12 +190,6 @@ def forget(out: Path, *, made: bool) -> None:
         with suppress(OSError):  # the user is to see what was wrong with the input, and not this
             (out / LOCK).unlink()
             out.rmdir()
-
-
-def tidy(out: Path) -> None:
-    """Delete the data of earlier builds that no process has open; not while another build is under way."""
-    with suppress(UsageError), only_builder(out):  # else that build will
-        remove_unused(out, read_meta(out).data)
 
 
 def remove_unused(out: Path, used: str) -> None:

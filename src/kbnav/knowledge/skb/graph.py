@@ -149,10 +149,10 @@ class Graph:
             nodes = self.expand(nodes, hop, limit)
         return nodes
 
-    def paths(self, node: int, path: Sequence[Hop], *, cycles: bool = False) -> Iterator[tuple[int, ...]]:
+    def paths(self, node: int, path: Sequence[Hop]) -> Iterator[tuple[int, ...]]:
         """Each way to follow a metapath from a node, as its ``len(path) + 1`` nodes, depth first, ascending.
 
-        Without ``cycles`` no path meets a node twice. Parallel edges give one path.
+        No path meets a node twice. Parallel edges give one path.
         """
         stack: list[tuple[int, ...]] = [(node,)]
         while stack:
@@ -161,7 +161,7 @@ class Graph:
                 yield walked
                 continue
             nodes = self.expand(np.array(walked[-1:], np.int32), path[len(walked) - 1])
-            stack.extend((*walked, step) for step in nodes[::-1].tolist() if cycles or step not in walked)
+            stack.extend((*walked, step) for step in nodes[::-1].tolist() if step not in walked)
 
     def sample(
         self, relation: int, sources: tuple[int, int], targets: tuple[int, int], limit: int

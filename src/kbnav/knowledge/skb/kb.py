@@ -462,7 +462,6 @@ class SkbKB:
         return Entity(self.skb.id(node), self.skb.nodes.label(node), kind, kind)
 
     def _described(self, node: int, about: str = "") -> Entity:
-        """An entity whose description says its type and a line of its document, by which homonyms are told apart."""
         entity, line = self._entity(node), self._excerpt(node, about)
         return replace(entity, description=f"{entity.kind}; {line}" if line else entity.kind)
 
@@ -498,7 +497,6 @@ def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:
 
 
 def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:
-    """The first edge of each relation and direction, then the second of each, and so on."""
     turns: Counter[tuple[str, int]] = Counter()
     placed = []
     for way, kind, other in edges:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbnav.errors import DataError
-from kbnav.knowledge.skb.build import Options, Updated, build, same_encoder
-from kbnav.knowledge.skb.files import file_info, tidy
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.build import Options, Updated, build
+from kbnav.knowledge.skb.files import file_info, only_builder, remove_unused
 from kbnav.knowledge.skb.lance.tables import is_lance
 from kbnav.knowledge.skb.schema import Meta, Progress, Source, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB, open_store
@@ -106,9 +107,12 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
-        same_encoder(str(path), skb.meta, options)
+        if options.encoder_name != skb.meta.encoder:
+            has, wanted = (name or "no vectors" for name in (skb.meta.encoder, options.encoder_name))
+            raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
         source = Updated(skb, source)
         previous = path / skb.meta.data
         meta = build(source, path, options, name=skb.meta.name, previous=previous, progress=progress)
-    tidy(path)  # the data that was read from
+    with suppress(UsageError), only_builder(path):  # another build under way will
+        remove_unused(path, read_meta(path).data)  # the data that was read from
     return meta

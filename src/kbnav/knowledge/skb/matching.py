@@ -169,7 +169,6 @@ class NodeMatcher:
         ]
 
     def _meant(self, span: _Span, names: NameIndex) -> list[Match]:
-        """The nodes of a name, none where the span does not mean it."""
         if not span.quoted and (
             span.size < 2
             or all(key.isdecimal() for key in span.keys)
@@ -185,15 +184,14 @@ class NodeMatcher:
             matches = [match for match in matches if match.how == "exact" or not self._is_short(match.number, key)]
         if re.search(r"\s", span.text) and not re.search(r"\d", span.text):
             matches = [match for match in matches if match.how == "exact" or self._is_spaced_so(match.number, span)]
-        matches.sort(key=lambda match: self._order(match, "".join(span.keys)))
-        return matches[:MOST_OF_ONE_NAME]
 
-    def _order(self, match: Match, key: str) -> tuple[bool, bool, int]:
-        other = normalise(str(self._skb.nodes.names[match.number])) != key
-        return match.how != "exact", other, -self._skb.graph.degree(match.number)
+        def order(match: Match) -> tuple[bool, bool, int]:
+            other = normalise(str(self._skb.nodes.names[match.number])) != "".join(span.keys)
+            return match.how != "exact", other, -self._skb.graph.degree(match.number)
+
+        return sorted(matches, key=order)[:MOST_OF_ONE_NAME]
 
     def _is_short(self, node: int, key: str) -> bool:
-        """Whether all names by which a node was found are abbreviations."""
         found = [name for name in self._names(node) if normalise(name) == key]
         return all(name.isupper() and not any(char.isdecimal() for char in name) for name in found)
 
@@ -232,7 +230,6 @@ def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
 
 
 def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
-    """Whether a part of the text overlaps one of others."""
     return any(start < span[1] and span[0] < end for start, end in others)
 
 
@@ -266,12 +263,10 @@ def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int,
 
 
 def _spaced(text: str) -> tuple[str, ...]:
-    """The parts of a text between spaces, normalised."""
     return tuple(normalise(part) for part in text.split())
 
 
 def _spans(question: str, names: NameIndex) -> Iterator[_Span]:
-    """Every span of the question that spells a name."""
     words = list(_words(question))[:_LONGEST_QUESTION]
     keys, lasts = [word.key for word in words], [word.last for word in words]
     for first, word in enumerate(words):
@@ -281,7 +276,9 @@ def _spans(question: str, names: NameIndex) -> Iterator[_Span]:
             last, ending = (end.last, end.last) if by_last else (end.key, end.text)
             text = question[word.start : end.start] + ending
             spelled = (*keys[first : first + count - 1], last)
-            yield _Span(spanned, text, spelled, _is_quoted(question, word.start, end.end), first == 0)
+            closing = _QUOTES.get(question[: word.start].rstrip()[-1:], "")
+            behind = question[end.end :].lstrip().lstrip(".,!?;:")[:1]
+            yield _Span(spanned, text, spelled, bool(closing) and behind in tuple(closing), first == 0)
 
 
 def _words(question: str) -> Iterator[_Word]:
@@ -303,9 +300,3 @@ def _word(question: str, start: int, end: int) -> _Word:
     key = normalise(text)
     other = singular(text) if text.islower() and text.isascii() and key not in function_words("en") else text
     return _Word(text, start, end, key, normalise(other) if other != text else "")
-
-
-def _is_quoted(question: str, start: int, end: int) -> bool:
-    before, behind = question[:start].rstrip(), question[end:].lstrip()
-    closing = _QUOTES.get(before[-1:], "")
-    return bool(closing) and behind.lstrip(".,!?;:")[:1] in tuple(closing)

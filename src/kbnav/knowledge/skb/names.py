@@ -185,7 +185,6 @@ class NameIndex:
         return bisect_left(self._places, wanted, low, min(low + step, size), key=self._key)
 
     def _first(self, wanted: bytes) -> int:
-        """The first key that is not less: between two of those in memory, then by binary search over the map."""
         some = bisect_left(self._landmarks, wanted)
         low, high = max(0, some - 1) * self._apart, min(some * self._apart, len(self))
         return bisect_left(self._places, wanted, low, high, key=self._key)
@@ -287,7 +286,6 @@ def _write_trigrams(keys: Sequence[str], folder: Path) -> None:
 
 
 def _counted(keys: Sequence[str]) -> tuple[Codes, Ints]:
-    """Every trigram, sorted by code, with how often it occurs."""
     codes: Codes = np.zeros(0, dtype=np.uint64)
     counts: Ints = np.zeros(0, dtype=np.int64)
     for first in range(0, len(keys), _KEYS_AT_ONCE):
@@ -329,7 +327,6 @@ def _list_ids(ranks: Ints, repeats: Ints) -> Ints:
 
 
 def _fingerprint(name: str) -> int:
-    """64 bits that tell ways of writing a name apart without storing them."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 

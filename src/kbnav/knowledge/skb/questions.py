@@ -279,7 +279,6 @@ class Paths:
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
     def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
-        """Of a type with very many relations, the commonest and those that are ``named``."""
         for step in self._steps[kind]:
             if step not in self._common[kind] and step.relation not in named:
                 continue
@@ -336,7 +335,6 @@ class Paths:
         return 0.0, set()
 
     def _word_fits(self, word: str) -> Mapping[str, float]:
-        """The relations that one word may name."""
         fits = fit(singular(word), [" ".join(map(singular, name_words(name))) for name in self._relations])
         found = {name: value for name, value in zip(self._relations, fits, strict=True) if value > 0}
         for name in self._relations:

@@ -136,7 +136,6 @@ def write_turtle(
 
 
 def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The triples of one node, or of its edges, at a time, behind how many nodes or edges they are."""
     kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
     predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(relations)]
     iris = [f"<{_NODE_IRI}{local_name(node_id)}>" for node_id in nodes.ids]
@@ -153,7 +152,6 @@ def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence
 
 
 def _edges(row: Row, predicates: Sequence[str], iris: Sequence[str]) -> str:
-    """The edges of one node, relation by relation."""
     ends = [iris[target] for target in row.nodes.tolist()]
     starts = [0, *(np.flatnonzero(np.diff(row.relations)) + 1).tolist()]
     kinds = row.relations[starts].tolist()

@@ -50,7 +50,6 @@ def get_doc_info(
 
 
 def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> str:
-    """The document without relations; ``wrapped`` as for ``_plain``."""
     if skb.meta.style == "plain":
         return _plain(skb, node, fields, wrapped=wrapped)
     return "".join(_stark_lines(skb, node, fields))
@@ -73,7 +72,6 @@ def field_names(skb: SKB, node: int) -> list[str]:
 
 
 def _relations(skb: SKB, node: int, n_rel: int = -1, *, directed: bool = False) -> str:
-    """The relations that a document shows: with STaRK, those of Amazon's products and of MAG's papers only."""
     showing = {"stark-amazon": "product", "stark-mag": "paper"}.get(skb.meta.style)
     if showing and skb.type_name(node) != showing:
         return ""
@@ -139,7 +137,6 @@ def arrow(relations: Sequence[str], way: Literal["out", "in", "both"]) -> str:
 
 
 def _directed(skb: SKB, node: int, n_rel: int) -> str:
-    """A line for each relation and direction, its neighbours by their types."""
     lines = []
     for number, relation in enumerate(skb.relation_names):
         for way in WAYS:
@@ -160,12 +157,10 @@ def _neighbors(skb: SKB, node: int, relation: str) -> list[int]:
 
 
 def _title(skb: SKB, node: int, field: str, fields: Fields | None = None) -> str:
-    """The name as the document has it, where it was tidied for the index; ``fields`` is the document, if at hand."""
     return str((skb.documents[node] if fields is None else fields).get(field, skb.nodes.names[node]))
 
 
 def _known(value: Any) -> bool:
-    """MAG writes -1 where it knows nothing."""
     return value is not None and str(value) != "-1"
 
 

@@ -120,7 +120,6 @@ def search_both(
 
 
 def _shares(skb: SKB, index: TextIndex, text: str, hits: Sequence[Hit]) -> dict[int, float]:
-    """How much of a text the documents of the first hits have."""
     first = [node for node, _ in hits[:_COMPARED]]
     documents = [" ".join(f"{skb.nodes.names[node]} {skb.nodes.text(node)}".split()[:_WORDS]) for node in first]
     return dict(zip(first, index.shares(text, documents), strict=True))

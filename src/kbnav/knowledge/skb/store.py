@@ -194,13 +194,9 @@ class SKB:
         """The name of a node's type."""
         return self.type_names[self.nodes.type_of(node)]
 
-    def type_number(self, name: str) -> int:
-        """The number of a type. Raises UnknownId naming those there are."""
-        return self._known(name, self._types, "node type")
-
     def type_range(self, name: str) -> Range:
         """The node numbers of a type: the first, and the one behind the last. Raises UnknownId."""
-        number = self.type_number(name)
+        number = self._known(name, self._types, "node type")
         return self.nodes.type_start[number], self.nodes.type_start[number + 1]
 
     def relation_number(self, name: str) -> int:

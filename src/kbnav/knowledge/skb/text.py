@@ -194,16 +194,27 @@ def build(
     language: str = LANGUAGE,
 ) -> None:
     """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none."""
-    from tantivy import Index
+    from tantivy import Document, Index, SchemaBuilder
 
+    builder = SchemaBuilder()
+    builder.add_integer_field("number", indexed=True, fast=True)
+    builder.add_integer_field("type", indexed=True)
+    builder.add_text_field("name", tokenizer_name="words", index_option="freq")
+    builder.add_text_field("body", tokenizer_name="words", index_option="freq")
     total, done = type_start[-1], 0
     with _scratch(folder) as made:
-        index = Index(_schema(), path=str(made))
+        index = Index(builder.build(), path=str(made))
         index.config_reader("manual")
         index.register_tokenizer("words", analyzer(language))
         writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
         for node in nodes:
-            writer.add_document(_document(node))
+            document = Document()
+            document.add_integer("number", node.number)
+            document.add_integer("type", node.type)
+            for name in (node.name, *node.aliases):
+                document.add_text("name", spelled(name))
+            document.add_text("body", spelled(node.document))
+            writer.add_document(document)
             done += 1
             if done % _REPORT_EVERY == 0:
                 progress("text", done, total)
@@ -260,38 +271,13 @@ def _scratch(parent: Path | None = None) -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-def _document(node: NodeText) -> tantivy.Document:
-    from tantivy import Document
-
-    document = Document()
-    document.add_integer("number", node.number)
-    document.add_integer("type", node.type)
-    for name in (node.name, *node.aliases):
-        document.add_text("name", spelled(name))
-    document.add_text("body", spelled(node.document))
-    return document
-
-
-def _schema() -> tantivy.Schema:
-    from tantivy import SchemaBuilder
-
-    builder = SchemaBuilder()
-    builder.add_integer_field("number", indexed=True, fast=True)
-    builder.add_integer_field("type", indexed=True)
-    builder.add_text_field("name", tokenizer_name="words", index_option="freq")
-    builder.add_text_field("body", tokenizer_name="words", index_option="freq")
-    return builder.build()
-
-
 def analyzer(language: str) -> tantivy.TextAnalyzer:
     """What makes words of texts; ``language`` names its stemmer, "" is none."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(_LONGEST_WORD))
     builder = builder.filter(Filter.lowercase()).filter(Filter.ascii_fold())
-    if language:
-        builder = builder.filter(Filter.stemmer(language))
-    return builder.build()
+    return (builder.filter(Filter.stemmer(language)) if language else builder).build()
 
 
 def spelled(text: str) -> str:
@@ -312,16 +298,15 @@ def _pieces(size: int, run: re.Match[str]) -> str:
 
 @cache
 def _bare_letters() -> dict[int, str]:
-    """What stands for letters with accents, and for lone marks: nothing."""
     table = {}
     for char in map(chr, _ACCENTED):
-        parts = unicodedata.normalize("NFKD", char)
-        bare = unicodedata.normalize("NFC", "".join(part for part in parts if not _is_left_out(part)))
+        parts = [(part, unicodedata.combining(part)) for part in unicodedata.normalize("NFKD", char)]
+        kept = [
+            part
+            for part, place in parts
+            if not (place in _POINTS or place in _TONES or place >= _ABOVE_AND_BELOW or part in _SIGNS)
+        ]
+        bare = unicodedata.normalize("NFC", "".join(kept))
         if bare != char and char not in _LETTERS:
             table[ord(char)] = bare
     return table
-
-
-def _is_left_out(mark: str) -> bool:
-    place = unicodedata.combining(mark)
-    return place in _POINTS or place in _TONES or place >= _ABOVE_AND_BELOW or mark in _SIGNS

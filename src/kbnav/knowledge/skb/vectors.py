@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
 Hashes = npt.NDArray[np.bytes_]
 Numbers = npt.NDArray[np.int64]
 _Rows = slice | Numbers
-_T = TypeVar("_T")
 
 
 class VectorSearch(ABC):
@@ -63,7 +62,8 @@ class VectorSearch(ABC):
         """Numbers of a vector."""
         self.encoder_name = encoder_name
         self._folder, self._encoder = folder, encoder
-        self._embedded = lru_cache(_EMBEDDED)(self._embed)
+        self.embed = lru_cache(_EMBEDDED)(self._embed)
+        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
 
     @property
     def encoder(self) -> Encoder:
@@ -79,10 +79,6 @@ class VectorSearch(ABC):
                 )
             self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
         return self._encoder
-
-    def embed(self, text: str) -> Vectors:
-        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
-        return self._embedded(text)
 
     def _embed(self, text: str) -> Vectors:
         vector: Vectors = encode_queries(self.encoder, [text])[0]
@@ -183,8 +179,13 @@ class VectorIndex(VectorSearch):
             numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
             return best(numbers, np.vecdot(vectors[rows], query), limit)
 
-        hits = chain.from_iterable(self._each(score, self._parts(ranges, wanted)))
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
+        parts = self._parts(ranges, wanted)
+        # A product of matrix and vector would go to the threads of a BLAS library, which make a search of a few
+        # thousand rows wait for one another longer than it takes. One product a row needs no more time, and gives
+        # equal rows equal scores wherever they stand.
+        with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(parts)))) as threads:
+            found = map(score, parts) if len(parts) < 2 else threads.map(score, parts)
+            return sorted(chain.from_iterable(found), key=lambda hit: (-hit[1], hit[0]))[:limit]
 
     def _parts(self, ranges: Sequence[Range] | None, wanted: Numbers | None) -> list[_Rows]:
         """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""
@@ -196,19 +197,6 @@ class VectorIndex(VectorSearch):
                 inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, end)]
                 parts += [inside[n : n + _ROWS_AT_ONCE] for n in range(0, len(inside), _ROWS_AT_ONCE)]
         return parts
-
-    @staticmethod
-    def _each(work: Callable[[_Rows], _T], parts: Sequence[_Rows]) -> list[_T]:
-        """What comes of each part.
-
-        A product of matrix and vector would go to the threads of a BLAS library, which make a search of a few thousand
-        rows wait for one another longer than it takes. One product a row needs no more time, and gives equal rows equal
-        scores wherever they stand.
-        """
-        if len(parts) < 2:
-            return list(map(work, parts))
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as threads:
-            return list(threads.map(work, parts))
 
 
 def best(numbers: Numbers, scores: Vectors, limit: int) -> list[Hit]:
@@ -248,7 +236,6 @@ def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> V
 
 
 def _mapped_hashes(folder: Path, count: int, mode: Mode = "r") -> Hashes:
-    """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
     array: Hashes = load(folder / HASHES_FILE, mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
         raise ValueError(f"{HASHES_FILE} is {array.dtype} {array.shape}, not the hashes of {count} texts")
@@ -333,8 +320,6 @@ def text_hash(text: str) -> bytes:
 
 
 class _Writer:
-    """The files of a build under way. The vectors' file is made when their length is known."""
-
     def __init__(self, folder: Path, encoder_name: str, count: int) -> None:
         """Go on with what is in the folder where it fits; what does not is overwritten."""
         self._folder, self._encoder_name, self._count = folder, encoder_name, count
@@ -423,7 +408,6 @@ class Reused:
 
 
 def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path | None, progress: Progress) -> LSA:
-    """The fitted encoder of a build, in its folder before any vector is."""
     fitted = next((place for place in (folder, previous) if place is not None and (place / LSA_FILE).is_file()), None)
     if fitted is not None:
         encoder = LSA.load(fitted)

@@ -98,9 +98,8 @@ def alias_edits(query: str, read: Query) -> dict[tuple[int, int], str]:
                 aliases[one.variable] = f"({text})"
             # Without groups an alias may be used by the next expression, and stays.
             edits |= used if is_grouped(select) else {}
-        for modifier in select.tail.modifiers:
-            for one in modifier.expressions if modifier.kind == "HAVING" else ():
-                edits |= _uses(one.node, aliases)
+        for one in select.tail.keys("HAVING"):
+            edits |= _uses(one.node, aliases)
     return edits
 
 
@@ -116,7 +115,7 @@ def _uses(node: Node, aliases: Mapping[str, str]) -> Iterable[tuple[tuple[int, i
 
 def is_grouped(select: Select) -> bool:
     """Whether the rows of a SELECT are of groups."""
-    return any(one.kind == "GROUP BY" for one in select.tail.modifiers) or any(map(_aggregates, select.expressions))
+    return bool(select.tail.keys("GROUP BY")) or any(map(_aggregates, select.expressions))
 
 
 def _aggregates(expression: Expression) -> bool:
@@ -132,12 +131,14 @@ def renamed(query: str, read: Query) -> str:
     stem = fresh_variable(query, "renamed")
     edits = {(place, place): ". " for place in read.loose}
     listed = {id(one) for select in read.selects for one in select.expressions}
+    done = 0  # what stands in an EXISTS goes with the expression around it
     for number, one in enumerate(read.expressions):
-        if one.variable or id(one) in listed:
+        if (one.variable or id(one) in listed) and one.place.start >= done:
             text = one.node.place.of(query)
             if id(one) in listed:
                 text = "SAMPLE(1)" if _aggregates(one) else "1"
-            edits[one.place.start, one.place.end] = f"({text} AS ?{stem}_{number})"
+            done = one.place.end
+            edits[one.place.start, done] = f"({text} AS ?{stem}_{number})"
     return edited(query, edits)
 
 
@@ -166,13 +167,7 @@ def explain(query: str, read: Query, error: str) -> QuerySyntaxError:
             detail = f"the prefix `{prefix}:` is not declared: add `PREFIX {prefix}: <…>`, or use one of {known}"
             return syntax_error(query, token.start, detail)
     for select in read.selects if "unbound" in error or not any(part in error for part in _RULES) else ():
-        keys = {
-            name
-            for one in select.tail.modifiers
-            if one.kind == "GROUP BY"
-            for key in one.expressions
-            for name in (key.variable, *key.variables)
-        }
+        keys = {name for key in select.tail.keys("GROUP BY") for name in (key.variable, *key.variables)}
         loose = [one for one in select.variables if one not in (*keys, *select.computed)]
         if is_grouped(select) and loose:
             name = loose[0]

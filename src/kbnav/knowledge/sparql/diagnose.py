@@ -80,12 +80,9 @@ def diagnosis(
 
     A pattern that is empty stays so whatever is joined to it, so the first part that empties it is found by bisection.
 
-    Args:
-        query: a SELECT or ASK query that parsed, and whose result says nothing.
-        ask: runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
-            timeout, no more is said than what was found out before.
-        certain: the pattern has no match; else, as where a count is 0, that is asked first.
-        partial: the knowledge base is a part of another.
+    ``ask`` runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
+    timeout, no more is said than what was found out before. ``certain``: the pattern has no match; else, as where a
+    count is 0, that is asked first. ``partial``: the knowledge base is a part of another.
     """
     try:
         read = read_query(query)

@@ -51,11 +51,7 @@ Names = frozenset[str]
 def order_joins(query: str, counts: Callable[[str], int]) -> str:
     """The query in a form that gives the same rows sooner; as it is, where it is not read or nothing is gained.
 
-    Args:
-        query: SPARQL that parses.
-        counts: runs a query whose one value is a number.
-
-    Columns of ``SELECT *`` keep their names and their order.
+    ``counts`` runs a query whose one value is a number. Columns of ``SELECT *`` keep their names and their order.
     """
     with suppress(QuerySyntaxError):
         read = read_query(query)

@@ -245,6 +245,10 @@ class Tail:
     modifiers: tuple[Modifier, ...] = ()
     values: tuple[Values, ...] = ()
 
+    def keys(self, kind: str) -> tuple[Expression, ...]:
+        """The expressions of GROUP BY, HAVING or ORDER BY."""
+        return tuple(key for one in self.modifiers if one.kind == kind for key in one.expressions)
+
 
 @dataclass(frozen=True)
 class Select:

@@ -112,12 +112,8 @@ def verbalize(
 ) -> Verbalization:
     """Put into words what a query asks.
 
-    Args:
-        query: SPARQL; prefixes of the vocabulary need not be declared.
-        labels: of entities, by id, or by name or IRI as the query writes it.
-        language: of the words: one of ``LANGUAGES``, with or without a region; English for any other.
-        vocabulary: of the knowledge base.
-
+    ``labels`` are of entities, by id, or by name or IRI as the query writes it; ``language`` is one of ``LANGUAGES``,
+    with or without a region, or English is taken. Prefixes of the ``vocabulary`` need not be declared.
     Raises QuerySyntaxError where it is no query.
     """
     return _Writer(query, labels, language, vocabulary).whole()
@@ -214,9 +210,7 @@ class _Writer:
 
     def _head(self, select: Select) -> str:
         nodes = [one.node for one in select.expressions]
-        keys = [
-            one for modifier in select.tail.modifiers if modifier.kind == "GROUP BY" for one in modifier.expressions
-        ]
+        keys = select.tail.keys("GROUP BY")
         if len(nodes) == 1 and not keys and len(select.variables) <= 1:
             (node,) = nodes
             if isinstance(node, Call) and node.name == "COUNT":

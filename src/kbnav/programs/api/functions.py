@@ -100,7 +100,6 @@ class Function:
         return validate_call(method)
 
     def _parameter(self, part: int | str) -> str:
-        """Pydantic names arguments by their place where they were given so."""
         names = list(inspect.signature(self.method).parameters)
         return names[part] if isinstance(part, int) and part < len(names) else str(part)[:80]
 
@@ -213,7 +212,8 @@ class StringFunctions:
     def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the harmonic mean of the shares of words that phrase and text have in common."""
         wanted = Counter(words(phrase))
-        return [_f1(wanted, Counter(words(text))) for text in texts]
+        found = [Counter(words(text)) for text in texts]
+        return [2 * (wanted & one).total() / max(1, wanted.total() + one.total()) for one in found]
 
     def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text how well its best part fits the phrase letter by letter, whatever the case."""
@@ -227,11 +227,6 @@ class StringFunctions:
 def _padded(text: str) -> str:
     plain = "".join(char if char.isalnum() else " " for char in text.casefold())
     return f" {' '.join(plain.split())} "
-
-
-def _f1(wanted: Counter[str], found: Counter[str]) -> float:
-    shared = (wanted & found).total()
-    return 2 * shared / (wanted.total() + found.total()) if shared else 0.0
 
 
 LETTERS = 6_000
@@ -303,7 +298,6 @@ class ModelFunctions:
         return [by_name.get(_key(reply), "") for reply in self._ask("classify", prompts)]
 
     def _ask(self, name: str, prompts: Sequence[str]) -> list[str]:
-        """The replies, empty where a call failed. Raises OverLimit, and StopRun where no call can go well."""
         sent = self.sent.get(name, 0)
         if sent + len(prompts) > self._limit:
             raise OverLimit(
@@ -332,7 +326,6 @@ def _key(label: str) -> str:
 
 
 def _object(reply: str) -> dict[str, Any]:
-    """The first JSON object of a reply, empty where it has none."""
     start = reply.find("{")
     try:
         found = _DECODER.raw_decode(reply, start)[0] if start >= 0 else {}

@@ -65,7 +65,6 @@ class KnowledgeFunctions:
         return [node for node in ids if self._skb.nodes.ids.find(node) < 0]
 
     def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
-        """Of each its own text, its relations as text, or both."""
         return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
 
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
@@ -137,7 +136,7 @@ class KnowledgeFunctions:
         """
         if self._skb.names is None:
             raise NotHere(f"{self._kb.name} was built without an index of names")
-        ranges = self._ranges(node_type)
+        ranges = [self._skb.type_range(node_type)] if node_type else None
         return {
             name: [self._skb.id(match.number) for match in self._skb.names.search(name, limit=limit, ranges=ranges)]
             for name in names
@@ -228,9 +227,6 @@ class KnowledgeFunctions:
 
     def _ids(self, nodes: NodeNumbers) -> list[str]:
         return [self._skb.id(number) for number in nodes.tolist()]
-
-    def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:
-        return [self._skb.type_range(node_type)] if node_type else None
 
     def _encode(self, text: str) -> Vectors:
         if self._skb.vectors is None:

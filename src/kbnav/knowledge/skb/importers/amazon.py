@@ -47,8 +47,6 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Goods:
-    """The files of one category of goods."""
-
     name: str
     meta: Path
     reviews: Path
@@ -100,8 +98,14 @@ class AmazonSource:
             raise UsageError(f"{folder}: there is no meta_NAME.json.gz here; docs/skb-format.md says what to download")
         self._goods = [_Goods.of(meta) for meta in metas]
         self._memory = memory
-        self._categories = _category_list(folder / CATEGORIES)
-        self._list = [folder / CATEGORIES] if self._categories is not None else []
+        self._list = [path for path in [folder / CATEGORIES] if path.is_file()]
+        try:
+            listed = [json.loads(path.read_text(encoding="utf-8")) for path in self._list]
+            if not all(isinstance(one, list) for one in listed):
+                raise ValueError("it holds something else")
+            self._categories = frozenset(map(str, listed[0])) if listed else None
+        except ValueError as error:
+            raise DataError(f"{folder / CATEGORIES}: not a list of categories: {error}") from error
         self._products: _Products | None = None
 
     @property
@@ -170,7 +174,6 @@ class AmazonSource:
             yield EdgeArrays(np.array(sources, np.int64), np.full(len(into), relation), into)
 
     def _numbers(self, losses: Losses) -> dict[str, int]:
-        """The products by asin, in the order of the metadata."""
         numbers: dict[str, int] = {}
         for goods in self._goods:
             for record in self._lines(goods.meta):
@@ -184,7 +187,6 @@ class AmazonSource:
         return numbers
 
     def _described(self, numbers: Mapping[str, int]) -> Iterator[tuple[Line, _Goods]]:
-        """The metadata of each product once, in the order of ``numbers``."""
         place = 0
         for goods in self._goods:
             for record in self._lines(goods.meta):
@@ -229,7 +231,6 @@ class AmazonSource:
                     into.add(products.numbers[line["asin"]], _picked(line, QUESTION))
 
     def _fields(self, record: Line, goods: _Goods, colours: Sequence[str]) -> dict[str, Any]:
-        """A product's document, but for its reviews and questions."""
         fields = {key: _cleaned(record[key]) for key in META if record.get(key) is not None}
         fields["global_category"] = goods.name.replace("_", " ")
         brand = _brand(_cleaned(record.get("brand") or ""))
@@ -243,20 +244,7 @@ class AmazonSource:
         return (record for _, record in objects(path, self._memory, parse))
 
 
-def _category_list(path: Path) -> frozenset[str] | None:
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
-    if not isinstance(found, list):
-        raise DataError(f"{path}: not a list of categories")
-    return frozenset(map(str, found))
-
-
 def _links(fields: Line) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The brand, the categories and the colours of a document."""
     return ([fields["brand"]] if "brand" in fields else []), fields.get("category", ()), fields.get("color", ())
 
 
@@ -283,7 +271,6 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def _cleaned(value: Any) -> Any:
-    """Texts without mark-up and surplus white space; keys of tables as ``product_dimensions``."""
     if isinstance(value, str):
         if "<" in value:
             value = _NO_TEXT.sub("", value)
@@ -291,9 +278,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, list):
         return [_cleaned(one) for one in value]
     if isinstance(value, dict):
-        return {_key(name): _cleaned(one) for name, one in value.items()}
+        tidy = (str(_cleaned(name)).lower().translate(_PUNCTUATION).replace(" ", "_") for name in value)
+        return dict(zip(tidy, map(_cleaned, value.values()), strict=True))
     return value
-
-
-def _key(name: str) -> str:
-    return str(_cleaned(name)).lower().translate(_PUNCTUATION).replace(" ", "_")

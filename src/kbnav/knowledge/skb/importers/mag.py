@@ -123,7 +123,6 @@ class MagSource:
                 yield EdgeArrays(ends[0][both], np.full(int(both.sum()), relation), ends[1][both])
 
     def _entities(self, kind: str) -> Numbers:
-        """The number in the Microsoft Academic Graph of each entity of a type."""
         path = self._mappings[kind]
         lines = cells(path, self._memory)
         next(lines, None)
@@ -136,7 +135,6 @@ class MagSource:
         return np.array([number for _, number in found], np.int64)
 
     def _read_texts(self, papers: Numbers, into: Grouped, losses: Losses) -> Positions:
-        """Titles and abstracts of the papers, put ``into`` it, and what is kept."""
         places = {number: place for place, number in enumerate(papers.tolist())}
         for path in self._texts:
             for number, texts in self._lines(path):
@@ -156,7 +154,6 @@ class MagSource:
         return self._positions
 
     def _lines(self, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-        """Number and texts of each paper of a file."""
         field = {TEXTS[1]: "title", TEXTS[2]: "abstract"}.get(path.name.split(".")[0])
         with opened(path) as file:
             lines = bounded_lines(path, file, self._memory)
@@ -191,7 +188,6 @@ class MagSource:
         }
 
     def _blocks(self, relation: int) -> Iterator[Numbers]:
-        """The edges of a relation, shape [edges, 2], some at a time."""
         path = self._edges[relation]
         with opened(path) as file:
             lines = bounded_lines(path, file, self._memory)
@@ -202,7 +198,6 @@ class MagSource:
                 raise DataError(f"{path}: {error}") from error
 
     def _describe(self, kind: str, entities: Numbers, positions: Numbers, into: Grouped) -> None:
-        """What the tables of the Microsoft Academic Graph say of those that are kept."""
         table, columns = TABLES[kind]
         if table not in self._tables:
             return
@@ -217,7 +212,6 @@ class MagSource:
             into.add(place, json.dumps({field: value for field, value in fields.items() if value}).encode())
 
     def _names(self, field: str) -> Mapping[str, str]:
-        """The names of journals or conferences, by their number as it is written."""
         table, _, column = VENUES[field]
         return {line[0]: line[column] for line in self._rows(table)} if table in self._tables else {}
 
@@ -243,6 +237,5 @@ class MagSource:
 
 
 def _first(folder: Path, suffixes: Sequence[str], *names: str) -> Path | None:
-    """The first of the files that is there."""
     paths = (folder / f"{name}{suffix}" for name in names for suffix in suffixes)
     return next((path for path in paths if path.is_file()), None)

@@ -132,8 +132,6 @@ def _load(reader: pickle.Unpickler, path: Path) -> Any:
 
 
 class _Reader(pickle.Unpickler):
-    """Unpickles plain data and NumPy values."""
-
     _known: dict[tuple[str, str], Any]
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -214,8 +212,6 @@ class _Dtype:
 
 
 class _Array(list[Any]):
-    """Stands for a one-dimensional ``numpy.ndarray``: its values as a list."""
-
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, _, content = state
         if len(shape) != 1 or not isinstance(dtype, _Dtype):

@@ -213,7 +213,6 @@ class PrimeKGSource:
             yield EdgeRecord(source, relation, target)
 
     def _ends(self) -> dict[int, tuple[str, str, str, str]]:
-        """Id, type, name and source of every node, by its number."""
         nodes: dict[int, tuple[str, str, str, str]] = {}
         seen: set[str] = set()
         for line, both in self._columns([f"{side}_{name}" for side in "xy" for name in _NODE]):
@@ -237,7 +236,6 @@ class PrimeKGSource:
             yield number, pick(line)
 
     def _details(self, losses: Losses) -> dict[int, dict[str, Any]]:
-        """Features by the number of the node, those that are not empty."""
         found: dict[int, dict[str, Any]] = {}
         for path in self._features:
             for line, record in records(path, self._memory):
@@ -250,7 +248,6 @@ class PrimeKGSource:
         return found
 
     def _described(self, kind: str, losses: Losses) -> Mapping[Any, Any]:
-        """What the extended metadata says of a type, by id or name."""
         if self._extended is None:
             return {}
         if not hasattr(self, "_metadata"):

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
@@ -51,8 +51,10 @@ class EdgeColumn(NamedTuple):
     type: str
 
     @classmethod
-    def parse(cls, text: str) -> EdgeColumn:
+    def parse(cls, text: str | EdgeColumn) -> EdgeColumn:
         """Raises ValueError where it has no column, or more than three parts."""
+        if not isinstance(text, str):
+            return text
         column, *more = (part.strip() for part in text.split(":"))
         if not column or len(more) > 2:
             raise ValueError(f"an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE, not {text!r}")
@@ -60,15 +62,16 @@ class EdgeColumn(NamedTuple):
         return cls(column, relation or column, kind or column)
 
 
-def _edge_columns(given: Any) -> Any:
-    return [EdgeColumn.parse(one) if isinstance(one, str) else one for one in given]
-
-
 class _File(BaseModel):
-    """A file of records; ``named`` are the columns that the mapping names."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
     file: Path
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        for what in ("type", "relation"):
+            if getattr(self, what, "") and getattr(self, f"{what}_column", ""):
+                raise ValueError(f"its {what} is given, or that of a column, and not both")
+        return self
 
 
 class Table(_File):
@@ -82,19 +85,13 @@ class Table(_File):
     """Type of all its nodes."""
     type_column: str = ""
     """Column of the types; without this and ``type`` the column ``type`` or ``kind``, where there is one."""
-    edges: Annotated[tuple[EdgeColumn, ...], BeforeValidator(_edge_columns)] = ()
+    edges: tuple[Annotated[EdgeColumn, BeforeValidator(EdgeColumn.parse)], ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are the document; empty: all that are nothing else."""
     split: str = ""
     """What stands between several values in one cell of an edge column; empty: a cell is one value."""
     prefix: str = ""
     """What is put before the ids, to tell them from those of another table."""
-
-    @model_validator(mode="after")
-    def _one_type(self) -> Table:
-        if self.type and self.type_column:
-            raise ValueError("its nodes have one type, or that of a column, and not both")
-        return self
 
     @property
     def named(self) -> list[str]:
@@ -137,12 +134,6 @@ class Links(_File):
     source_type: str = ""
     """Type of the table whose ids the column ``source`` has, where that table has a ``prefix``."""
     target_type: str = ""
-
-    @model_validator(mode="after")
-    def _one_relation(self) -> Links:
-        if self.relation and self.relation_column:
-            raise ValueError("its edges have one relation, or that of a column, and not both")
-        return self
 
     @property
     def named(self) -> list[str]:
@@ -238,7 +229,6 @@ class TableSource:
                 yield EdgeRecord(before + source, relation, behind + target, deleted)
 
     def _prefixes(self) -> dict[str, str]:
-        """What the ids of each table begin with, by the type of its nodes."""
         found: dict[str, str] = {}
         for table in self._tables:
             if table.type and found.setdefault(table.type, table.prefix) != table.prefix:
@@ -246,7 +236,6 @@ class TableSource:
         return found
 
     def _rows(self, table: Table | Links, losses: Losses) -> Iterator[Record]:
-        """The records of a file, in which every column that the mapping names was found."""
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns

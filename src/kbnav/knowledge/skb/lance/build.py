@@ -106,14 +106,11 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
         built = Build(skb.meta, versions, sizes, _content(digests), approximate)
         built.save(tables)
         for table in (nodes, files):
-            for tag in list(table.tags.list()):  # of an earlier format; a version with one is never cleaned up
-                table.tags.delete(tag)
             table.optimize(cleanup_older_than=_KEPT)
     return built
 
 
 def _rows(skb: SKB, vectors: dict[str, VectorSearch], schema: Any) -> Iterator[tuple[int, Any]]:
-    """The rows of the table of nodes in batches, behind how many there are up to then."""
     import pyarrow as pa
 
     documents, count = iter(skb.documents), skb.meta.nodes
@@ -128,7 +125,6 @@ def _rows(skb: SKB, vectors: dict[str, VectorSearch], schema: Any) -> Iterator[t
 
 
 def _write_files(tables: Any, data: Path, meta: Meta, progress: Progress) -> Any:
-    """The table of files, in pieces."""
     import pyarrow as pa
 
     schema = pa.schema([("name", pa.string()), ("piece", pa.int64()), ("content", pa.large_binary())])

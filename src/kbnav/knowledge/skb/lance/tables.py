@@ -95,7 +95,6 @@ def reaching(place: str, *, writing: bool = False) -> Iterator[None]:
 
 
 def _trouble(place: str, error: BaseException) -> KbnavError | None:
-    """The error to raise where a store cannot be reached or refuses; None for any other."""
     message, bucket = str(error), urlsplit(place).netloc
     where = s3_endpoint() or "its object store"
     if any(mark in message for mark in _NO_KEYS):
