@@ -88,8 +88,8 @@ def singular(word: str) -> str:
 def _script(text: str) -> tuple[str, float]:
     """The non-Latin script with the most words, and about how many; an empty name where there is none."""
     counts = {}
-    for name, runs in _runs_of_scripts().items():
-        found = runs.findall(text)
+    for name, letters in SCRIPTS.items():
+        found = re.findall(f"[{letters}]+", text)
         per_word = CHARACTERS_PER_WORD.get(name)
         counts[name] = sum(map(len, found)) / per_word if per_word else float(sum(len(run) > 1 for run in found))
     if counts["ja"] * CHARACTERS_PER_WORD["ja"] >= 2:  # Japanese mixes kana with Han characters; Chinese has none
@@ -132,11 +132,6 @@ def _latin_votes(text: str) -> Mapping[str, float]:
     if "¿" in text or "¡" in text:
         votes["es"] += 1.0
     return votes
-
-
-@cache
-def _runs_of_scripts() -> Mapping[str, re.Pattern[str]]:
-    return {name: re.compile(f"[{letters}]+") for name, letters in SCRIPTS.items()}
 
 
 @cache

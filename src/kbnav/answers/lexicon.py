@@ -82,7 +82,6 @@ def lexicon(language: str) -> Lexicon:
 
 @cache
 def _lexicons() -> Mapping[str, Lexicon]:
-    """``lexicon.toml``."""
     text = (Path(__file__).parent / "lexicon.toml").read_text(encoding="utf-8")
     return {
         code: Lexicon(**{name: _value(name, one) for name, one in of.items()})

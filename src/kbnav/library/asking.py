@@ -424,7 +424,6 @@ def _asked(
 
 
 def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent], None] | None:
-    """A listener that passes on steps alone."""
     if on_step is None:
         return None
 

@@ -26,7 +26,6 @@ from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage
 
 
 _TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)
@@ -208,7 +207,6 @@ class ModelCalls:
         return [answer.reply for answer in answers]
 
     def _answer(self, prompt: str, temperature: float | None, sample: int) -> _Answer:
-        """Ask, or look up what was answered before."""
         if temperature is None or self._temperature is None:
             temperature = self._temperature
         sent, left_out = _cut(prompt, self._room)
@@ -227,12 +225,12 @@ class ModelCalls:
                 return _Answer(error, Usage(), round(time.perf_counter() - began, 4), False, *about)
             seconds = round(time.perf_counter() - began, 4)
         reply, usage = str(message.text), usage_of(message)
-        if self._replies and _is_whole(message):
+        whole = reply.strip() and message.response_metadata.get("finish_reason", "stop") in ("stop", None)
+        if self._replies and whole:
             self._replies.put(key, sent, reply, usage)
         return _Answer(reply, usage, seconds, False, *about)
 
     def _record(self, answers: Sequence[_Answer], trace: Trace, purpose: str) -> None:
-        """A step for each of the answers that were given side by side."""
         for answer in answers:
             details: dict[str, Any] = {"purpose": purpose, "reply_key": answer.key[:16]}
             details |= {"temperature": answer.temperature} if answer.temperature else {}
@@ -272,10 +270,6 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
         jobs=jobs,
         temperature=settings.other_temperature,
     )
-
-
-def _is_whole(said: AIMessage) -> bool:
-    return bool(str(said.text).strip()) and said.response_metadata.get("finish_reason", "stop") in ("stop", None)
 
 
 def _cut(prompt: str, room: int) -> tuple[str, int]:

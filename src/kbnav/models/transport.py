@@ -268,7 +268,9 @@ class _Reading:
         self._left -= len(plain)
         if self._left < 0:
             raise TooMuch(f"the reply is larger than {self._largest / MIB:g} MiB")
-        seen = self._without(self._kept + plain)
+        seen = self._kept + plain
+        for secret in self._secrets:
+            seen = seen.replace(secret, HIDDEN)
         end = len(seen) - max((len(one) - 1 for one in self._secrets), default=0)
         self._kept = seen[max(end, 0) :]
         return seen[: max(end, 0)]
@@ -276,8 +278,3 @@ class _Reading:
     def rest(self) -> bytes:
         """What was held back."""
         return self._kept
-
-    def _without(self, text: bytes) -> bytes:
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return text

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import fsum
 from statistics import fmean
 from typing import Literal, get_args
@@ -59,19 +58,9 @@ class TrialRunner:
         run: Callable[[Program, str, Sequence[str]], Outcome],
     ) -> None:
         """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox."""
-        self._first, self._run = first, run
-        self._found: dict[str, Sequence[str]] = {}
-        self._lock = threading.Lock()
-
-    def candidates(self, query: str) -> Sequence[str]:
+        self.candidates: Callable[[str], Sequence[str]] = cache(first)
         """What the first stage finds for a query, best first."""
-        with self._lock:
-            found = self._found.get(query)
-        if found is None:
-            found = self._first(query)
-            with self._lock:
-                self._found[query] = found
-        return found
+        self._run = run
 
     def baseline(self, queries: Sequence[TrainingQuery]) -> list[Trial]:
         """The first stage by itself."""

@@ -52,14 +52,11 @@ def unpacked(packed: object, most: int = LARGEST) -> bytes | None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    with open(path, "rb", opener=_at_once) as file:
+    at_once = getattr(os, "O_NONBLOCK", 0)  # Windows has none
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise DataError(f"{path} is no file")
         yield file
-
-
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
 
 
 class Appending(Protocol):

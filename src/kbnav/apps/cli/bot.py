@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,15 +65,20 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     from kbnav.apps.bot.bot import Bot
     from kbnav.apps.bot.wikitext import ROWS, Style
     from kbnav.knowledge.open import open_kb
+    from kbnav.runs.trajectory import load_run
     from kbnav.sessions.evidence import run_evidence
     from kbnav.sessions.session import ask
+
+    def saved_run(name: str) -> Run | None:
+        path = settings.home / "runs" / f"{name}.json"
+        return load_run(path) if name and path.is_file() else None
 
     wiki, style = _wiki(settings), Style(settings.bot.entity_link, settings.endpoints.query_page)
     with _ledger(settings, edit=edit) as ledger, open_kb(settings) as base:
         agent = build_agent(base, settings, system)
         yield Bot(
             wiki, ledger, lambda question, history: ask(agent, question.text, history=history),
-            partial(_find_run, settings), settings.bot, style, edits=edit,
+            saved_run, settings.bot, style, edits=edit,
             evidence=lambda run: run_evidence(base, run, range(ROWS)),
         )  # fmt: skip
 
@@ -113,14 +116,6 @@ def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> Iterator[L
 
     with closing(Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"), alone=alone)) as ledger:
         yield ledger
-
-
-def _find_run(settings: Settings, name: str) -> Run | None:
-    """A saved run by its id; None where it was deleted."""
-    from kbnav.runs.trajectory import load_run
-
-    path = Path(settings.home / "runs" / f"{name}.json")
-    return load_run(path) if name and path.is_file() else None
 
 
 def _say(text: str) -> None:

@@ -89,7 +89,6 @@ def _print(console: Console, text: str) -> None:
 
 
 def _command(line: str, console: Console, runs: list[Run]) -> None:
-    """Do what was typed beside questions."""
     from kbnav.apps.console import labelled_query, query_lines
 
     if line == "/help":
@@ -103,7 +102,6 @@ def _command(line: str, console: Console, runs: list[Run]) -> None:
 
 
 def _same_command(of: Asking, settings: Settings, session: str) -> str:
-    """The command that goes on with a session."""
     options = {"kb": of.kb and settings.kb, "model": of.model, "base-url": of.base_url, "system": of.system}
     pairs = [(name, value) for name, value in options.items() if value]
     pairs += [("set", one) for one in of.given or ()] + [("notes", str(one)) for one in of.notes or ()]

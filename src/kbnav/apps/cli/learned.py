@@ -84,7 +84,6 @@ def _line(name: str, scores: PlanScores) -> str:
 
 def show(
     folder: Folder,
-    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Only this group, as g1.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
     curve: Annotated[
         Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
@@ -101,10 +100,8 @@ def show(
     if as_json:
         print_json(found.about.model_dump(mode="json"))
         return
-    print_frozen(folder, group)
+    print_frozen(folder)
     for one in found.groups:
-        if group not in (None, one.record.id):
-            continue
         if steps:
             _print_steps(folder, one.record.id)
         if one.program is not None:
@@ -154,7 +151,7 @@ def ended(step: Step) -> str:
     return "accepted" if step.accepted else f"not accepted, {refusals[step.verdict]}"
 
 
-def print_frozen(folder: Path, only: str | None = None) -> None:
+def print_frozen(folder: Path) -> None:
     """Print the groups of a folder with the scores of their programs."""
     from kbnav.programs.retriever import read_frozen
 
@@ -162,8 +159,6 @@ def print_frozen(folder: Path, only: str | None = None) -> None:
     print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
     print(f"of the validation answers {about.oracle:.1%} are among the candidates of the first stage")
     for one in about.groups:
-        if only not in (None, one.id):
-            continue
         first = f"first stage {one.first['mrr']:.3f}"
         if one.program:
             print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")

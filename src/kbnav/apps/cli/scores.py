@@ -184,7 +184,6 @@ def report(
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
-    """Draw wrong answers onto a sheet to label by hand (SPINACH, section 5.4)."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
 

@@ -263,7 +263,6 @@ def _train_planner(job: Job) -> None:
 
 
 def _train_programs(job: Job) -> None:
-    """Let a model write and improve a program for each group of questions, and freeze the best."""
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
