@@ -100,7 +100,7 @@ def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
     settings = Settings(kb="demo", home=demo_home, cache_age=0)
     writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
     options = ProgramsOptions(most=1, steps=1, batch=4)
-    asked = [queries(str(sets / f"{name}.jsonl"), settings) for name in ("train", "val")]
+    asked = [queries(str(sets / f"{name}.jsonl")) for name in ("train", "val")]
     train_programs(demo_kb, settings.asking(writer), *asked, options, sets / "made")
     return sets / "made"
 
