@@ -19,7 +19,7 @@ from kbnav.agents.common.answering import (
     settled,
 )
 from kbnav.agents.common.checks import with_doubts
-from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
+from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, spent, taken, used
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
@@ -294,7 +294,7 @@ def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: B
     None are left where the budget is used up.
     """
     kept: list[Call] = []
-    room_left = left = room(state, budget)
+    room_left, left = room(state, budget), budget.actions - spent(state)
     for call in calls:
         free = budget.free_finish and call.tool == FINISH and not call.problem
         if room_left > 0 and (free or left > 0):

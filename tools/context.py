@@ -97,7 +97,7 @@ class Shown:
     properties: int = 4
     rows: int = 5
     """Rows from the start, and as many from the end, of a result that is cut."""
-    whole_rows: int = 30
+    whole_rows: int = 50
     """Rows up to which a result is not cut; 0: the paper's way, which cuts any with more than twice ``rows``."""
     whole_bytes: int = 8_000
     """Bytes of text up to which it is not, about 2,000 tokens."""

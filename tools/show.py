@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell
+from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
     ClassProfile,
     Entity,
@@ -25,6 +26,8 @@ from kbnav.tools.context import Shown
 
 _COLUMNS = 20
 """Columns of a result that are shown at most."""
+_FEW_VALUES = 12
+"""Different values up to which a column of a cut result lists them."""
 _UNCUT = sys.maxsize
 _IDENTIFIERS = 8
 """Identifiers not shown that are named at most."""
@@ -190,6 +193,8 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
         return " ".join(filter(None, ("The query ran and returned no rows.", table.cut, table.note)))
     columns, total = table.columns[:_COLUMNS], len(table.rows)
     lines = ["\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS]) for row in table.rows]
+    if shown.whole_rows:
+        lines = _told_apart(lines, table.rows)
     size = sum(len(line.encode()) + 1 for line in lines[: shown.whole_rows + 1])
     few = 2 * shown.rows + bool(shown.whole_rows)
     if total > few and not (total <= shown.whole_rows and size <= shown.whole_bytes):
@@ -207,6 +212,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     if total > 1:
         distinct = (len({row[place] for row in table.rows} - {None}) for place in range(len(columns)))
         about += "; distinct: " + ", ".join(f"{one} {own}" for one, own in zip(columns, distinct, strict=True))
+        about += "".join(_few(table, place, shown.cell) for place in range(len(columns)) if len(seen) < total)
     empty = [sum(row[place] is None for row in table.rows) for place in range(len(columns))]
     if any(empty):
         about += "; empty: " + ", ".join(f"{one} {none}" for one, none in zip(columns, empty, strict=True) if none)
@@ -219,6 +225,38 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
         "Ids that stand alone have no label." if nameless else "",
     ]
     return "\n".join(["\t".join(columns), *lines, *filter(None, below)])
+
+
+def _few(table: AnswerTable, place: int, width: int) -> str:
+    """The values of a column that has few, each with its number of rows; empty where it has many, or but one."""
+    counts = Counter(row[place] for row in table.rows if row[place] is not None)
+    if not 1 < len(counts) <= _FEW_VALUES:
+        return ""
+    told = ", ".join(f"{cell_text(value, table, width)} ×{number:,}" for value, number in counts.most_common())
+    return f"; {table.columns[place]}: {told}"
+
+
+def _told_apart(lines: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """The lines of rows, those that read the same of different rows with the terms in which these differ."""
+    alike: dict[str, set[Sequence[Cell]]] = {}
+    for line, row in zip(lines, rows, strict=True):
+        alike.setdefault(line, set()).add(row)
+    told = []
+    for line, row in zip(lines, rows, strict=True):
+        same = alike[line]
+        differing = [cell for place, cell in enumerate(row) if len(same) > 1 and len({o[place] for o in same}) > 1]
+        terms = ", ".join(_term(cell) for cell in differing if cell is not None)
+        told.append(f"{line} [{terms}]" if terms else line)
+    return told
+
+
+def _term(cell: Term) -> str:
+    """A term as Turtle writes it, which tells its kind and datatype."""
+    if cell.type == "uri":
+        return f"<{cell.value}>"
+    if cell.type == "bnode":
+        return f"_:{cell.value}"
+    return f'"{cell.value}"' + (f"^^{re.split('[#/]', cell.datatype)[-1]}" if cell.datatype else "")
 
 
 def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:

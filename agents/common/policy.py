@@ -178,13 +178,14 @@ class ChatPolicy:
         told = self._budget.told and any(step.call.tool in own for step in (*state["path"], *state["discarded"]))
         if not dropped and not told:
             return ""
+        programmed = {step.call.turn for step in state["path"] if step.call.tool not in own}
         last, was = last_with_rows(state["path"]), last_with_rows(state["discarded"])
         return render(
             self._notice_file,
             dropped=defaultdict(list, dropped),
             arguments=_arguments,
-            used=used(state) if told else None,
-            steps=self._budget.steps,
+            used=used(state) - len(programmed) if told else None,
+            steps=self._budget.steps - len(programmed),
             spent=spent(state),
             actions=self._budget.actions,
             left=left if self._budget.told and left <= _WARN_LEFT else None,

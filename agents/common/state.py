@@ -105,13 +105,13 @@ def spent(state: State) -> int:
 
 
 def used(state: State) -> int:
-    """Actions on the path, counted so too."""
+    """Turns on the path, counted so too: what one asks for side by side is one of them."""
     first = min((step.number for step in (*state["path"], *state["discarded"]) if step.call.tool == NO_TOOL), default=0)
-    return sum(step.number != first for step in state["path"])
+    return len({step.call.turn or -step.number for step in state["path"] if step.number != first})
 
 
 def room(state: State, budget: Budget) -> int:
-    """Actions that the budget leaves; below 0 where a finish that cost none was not accepted."""
+    """Turns that the budget leaves; below 0 where a finish that cost none was not accepted."""
     return min(budget.steps - used(state), budget.actions - spent(state))
 
 

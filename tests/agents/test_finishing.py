@@ -108,15 +108,15 @@ def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
     texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=5)
     assert texts[0] == "How many?"
     assert texts[1].startswith(
-        "<result>\nseen: b\n</result>\n\n2 of 5 actions used.\nRun your best query, then call finish"
+        "<result>\nseen: b\n</result>\n\n2 of 5 turns used.\nRun your best query, then call finish"
     )
     assert (
-        "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 1, 2 rows of" in texts[3]
+        "4 of 5 turns used.\nCall finish when a result answers the question; it takes result 1, 2 rows of" in texts[3]
     )
     assert "`SELECT 2`, unless it names another, and costs no action." in texts[3]
     assert "Run your best query" not in texts[3]
     assert (
-        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 1, 2 rows of "
+        "5 of 5 turns used.\nOnly finish is left: call it now, and name a result if it is not result 1, 2 rows of "
         in texts[4]
     )
     assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "<result>\nseen: a\n</result>"
@@ -126,9 +126,9 @@ def test_a_rollback_says_what_came_back_and_which_result_is_the_last_now(tmp_pat
     lost = told([looks("a"), runs(4), looks("a"), runs(1), finishes()], tmp_path)[3]
     assert "Not carried out again" in lost
     assert '- execute_query {"query": "SELECT 4"}: 4 rows' in lost
-    assert "free again among the 15 actions, and counts only among the 30 in all." in lost
+    assert "free again among the 15 turns, and counts only among the 30 actions in all." in lost
     assert "No result with rows is left above; result 1, which was taken back, can still be named" in lost
-    assert "1 of 15 actions used; with those taken back, 3 of the 30 that there are in all." in lost
+    assert "1 of 15 turns used, and 3 of 30 actions, those taken back included." in lost
     kept = told([runs(2), runs(4), looks("a"), runs(0), looks("a"), finishes()], tmp_path)[5]
     assert "The last result with rows is result 2." in kept
 

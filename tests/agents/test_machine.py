@@ -124,7 +124,7 @@ def test_calls_of_one_turn_are_one_action_each_and_are_looked_at_before_a_finish
     assert run.outcome.status == "answered"
     said = agent.policy._model.seen[1][-1].text
     assert "finish was not carried out: look at the results above first, then call it alone." in said
-    assert "2 of 3 actions used." in said
+    assert "1 of 3 turns used, and 2 of 3 actions" in said
 
 
 def test_a_repeat_beside_a_fresh_call_is_dropped_alone(tmp_path):
@@ -135,15 +135,15 @@ def test_a_repeat_beside_a_fresh_call_is_dropped_alone(tmp_path):
 
 
 def test_calls_beyond_the_budget_of_a_turn_are_not_run(tmp_path):
-    many = says(*[("look", {"at": str(n)}) for n in range(17)])
+    many = says(*[("look", {"at": str(n)}) for n in range(32)])
     agent = agent_of([many, says(("finish", {"no_answer": True}))], tmp_path)
     run = ask(agent, "?")
-    assert len(run.path) == 15
-    assert len(agent.kb.ran) == 15
-    assert dropped(run) == [("look 15", "over budget"), ("look 16", "over budget")]
+    assert len(run.path) == 30
+    assert len(agent.kb.ran) == 30
+    assert dropped(run) == [("look 30", "over budget"), ("look 31", "over budget")]
     said = agent.policy._model.seen[1][-1].text
-    assert '2 calls were not run, for which no action was left: look {"at": "15"}; look {"at": "16"}\n' in said
-    assert "15 of 15 actions used." in said
+    assert '2 calls were not run, for which no action was left: look {"at": "30"}; look {"at": "31"}\n' in said
+    assert "1 of 15 turns used, and 30 of 30 actions" in said
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_reply_in_words_alone_is_asked_for_again_at_no_cost_and_counts_as_the_
     agent = agent_of([runs(2), words, AIMessage("There are two, as I said.")], tmp_path, steps=2, actions=2)
     run = ask(agent, "?")
     assert "said again alone they count as that" in run.path[1].observation
-    assert "1 of 2 actions used." in agent.policy._model.seen[2][-1].text
+    assert "1 of 2 turns used." in agent.policy._model.seen[2][-1].text
     assert (run.outcome.status, run.outcome.text) == ("answered", "There are two, as I said.")
     last = asked([runs(2), looks("a"), words], tmp_path, steps=2)
     assert (last.outcome.status, last.outcome.text) == ("answered", "There are two.")
@@ -365,7 +365,7 @@ def test_whatever_a_model_says_the_rules_hold(tmp_path, replies, budget):
     with_rows = {step.call.key for step in run.path if step.rows}
     assert all(keys[key] == 1 + (key in with_rows and keys[key] == 2) for key in keys), "the path holds a repeat"
     free = {step.number for step in run.steps if step.call.tool == "finish" and not step.call.problem}
-    assert len([step for step in run.path if step.number not in free]) <= rules.steps + 1
+    assert len({step.call.turn for step in run.path if step.number not in free}) <= rules.steps + 1
     uncounted = {step.number for step in run.steps if step.dropped in ("over budget", "not alone")}
     silent = any(step.call.tool == "(no tool)" for step in run.steps)
     assert len(run.steps) - len(free | uncounted) - silent <= rules.actions
@@ -393,3 +393,12 @@ def test_a_finish_beside_other_calls_costs_no_action(tmp_path):
     run = ask(agent_of([together, looks("b"), runs(2), finishes()], tmp_path, actions=3), "?")
     assert on_path(run) == ["look a", "look b", "execute_query SELECT 2", "finish"]
     assert run.outcome.status == "answered"
+
+
+def test_what_is_asked_side_by_side_is_one_turn_of_the_path_and_each_an_action(tmp_path):
+    two = [says(("look", {"at": f"{n}a"}), ("look", {"at": f"{n}b"})) for n in range(20)]
+    run = asked([runs(3), *two], tmp_path)
+    assert (len(run.path), run.outcome.stop) == (1 + 2 * 14, "step budget")
+    assert asked([runs(3), *two], tmp_path, actions=20).outcome.stop == "action budget"
+    one_a_turn = asked([runs(3), *two], tmp_path, steps=5, without=("parallel",))
+    assert len(one_a_turn.path) == 5

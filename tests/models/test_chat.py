@@ -173,7 +173,7 @@ def test_a_path_that_is_too_long_for_the_model_is_sent_again_with_less_of_its_ob
     shown = [message["content"] for message in last["messages"] if message["role"] == "tool"]
     assert [text[:12] for text in shown] == ["<result>\n1: ", "<result>\n2: ", "<result>\n3: "]
     assert all("… (8003 more characters are not shown again)" in text for text in shown)
-    assert shown[-1].endswith("3 of 15 actions used.")
+    assert shown[-1].endswith("3 of 15 turns used.")
     assert len(stub.requests) == 3  # whole, 4000 characters each, 1000
 
 

@@ -33,8 +33,8 @@ def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
     page = use(again, "show_rows", start=2).text.splitlines()
     assert page[:2] == ["Result 3:", "row\tn\tx"]
     assert page[2].startswith(f"2\t{rows[1][0].value}\t{rows[1][1].entity_id} (")
-    assert len(page) == 2 + 30 + 1
-    assert page[-1] == f"{len(rows)} rows; {len(rows) - 31} more after these."
+    assert len(page) == 2 + 50 + 1
+    assert page[-1] == f"{len(rows)} rows; {len(rows) - 51} more after these."
     found = use(again, "show_rows", contains="POLONIUM").text.splitlines()
     assert found[2].endswith("\t84\tQ979 (polonium)")
     assert found[-1] == f"1 of {len(rows)} rows contain “POLONIUM”."

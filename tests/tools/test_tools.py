@@ -188,8 +188,8 @@ def test_yes_and_no(context):
 Q = "http://www.wikidata.org/entity/"
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(12, 12), (30, 30), (31, 10), (500, 10)])
-def test_a_result_is_whole_up_to_thirty_rows(rows, shown):
+@pytest.mark.parametrize(("rows", "shown"), [(12, 12), (50, 50), (51, 10), (500, 10)])
+def test_a_result_is_whole_up_to_fifty_rows(rows, shown):
     text = table_text(table("n", *((number,) for number in range(rows))), Shown())
     assert len(text.splitlines()) == 1 + shown + (shown < rows) + 1
     assert text.endswith(f"{rows} rows; distinct: n {rows}.")
@@ -214,6 +214,19 @@ def test_below_a_result_stand_its_rows_different_values_and_empty_cells():
         "Ids that stand alone have no label.",
     ]
     assert table_text(table("x", (7,)), Shown()) == "x\n7\n1 row."
+
+
+def test_a_cut_result_lists_the_values_of_a_column_that_has_few():
+    kinds = [(number, "pump" if number % 3 else "valve") for number in range(60)]
+    assert table_text(table("n kind", *kinds), Shown()).endswith(
+        "60 rows; distinct: n 60, kind 2; kind: pump ×40, valve ×20."
+    )
+
+
+def test_rows_that_read_the_same_show_in_what_they_differ():
+    number, text = Term("literal", "7", "http://www.w3.org/2001/XMLSchema#integer"), Term("literal", "7")
+    shown = table_text(AnswerTable(("x",), ((number,), (text,), (Term("literal", "8"),))), Shown())
+    assert shown.splitlines()[1:4] == ['7 ["7"^^integer]', '7 ["7"]', "8"]
 
 
 def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):
