@@ -105,20 +105,16 @@ def test_with_no_action_left_anything_but_finish_ends_the_run(tmp_path):
 
 def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
     two = says(("look", {"at": "a"}), ("look", {"at": "b"}))
-    texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=5)
+    texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=4)
     assert texts[0] == "How many?"
-    assert texts[1].startswith(
-        "<result>\nseen: b\n</result>\n\n2 of 5 turns used.\nRun your best query, then call finish"
-    )
-    assert (
-        "4 of 5 turns used.\nCall finish when a result answers the question; it takes result 1, 2 rows of" in texts[3]
-    )
-    assert "`SELECT 2`, unless it names another, and costs no action." in texts[3]
+    assert texts[1].startswith("<result>\nseen: b\n</result>\n\n1 of 4 turns used, and 2 of 30 actions")
+    assert "Run your best query, then call finish" in texts[1]
+    assert "3 of 4 turns used" in texts[3]
+    assert "no_answer" in texts[3]
+    assert "It takes result 1, 2 rows of `SELECT 2`, unless it names another" in texts[3]
     assert "Run your best query" not in texts[3]
-    assert (
-        "5 of 5 turns used.\nOnly finish is left: call it now, and name a result if it is not result 1, 2 rows of "
-        in texts[4]
-    )
+    assert "4 of 4 turns used" in texts[4]
+    assert "Only finish is left: call it now, and name a result if it is not result 1, 2 rows of " in texts[4]
     assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "<result>\nseen: a\n</result>"
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.wikidata.entities import without_unknown
