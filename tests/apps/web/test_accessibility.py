@@ -58,7 +58,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     write(look, QUERY)
     look.click(".again")
     look.click(".sparql [data-view=map]")
-    look.wait_for_selector(".sparql .pin")
+    look.wait_for_selector(".sparql .cluster")
     look.click("text=Share")
     address = look.get_attribute(".shared-link", "href")
     look.evaluate("document.getElementById('sessions').open = true")
@@ -90,6 +90,7 @@ def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
     look.wait_for_selector("#about h2")
     assert faults(look) == []
     look.keyboard.press("Escape")
+    look.click("[data-view=table] >> nth=0")
     look.focus(".rows a >> nth=0")
     look.wait_for_selector(".card")
     write(look, "")

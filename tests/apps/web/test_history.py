@@ -81,11 +81,11 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             ask(page, MARIE)
             wait_for_the_end(page)
             address = page.url
+            page.click(".more > summary")
             page.click("text=Edit and ask")
             assert page.input_value("#question") == MARIE
             assert page.evaluate("document.activeElement.id") == "question"
             page.fill("#question", "")
-            page.click(".more > summary")
             page.click("text=Ask again")
             wait_for_the_end(page, 1)
             page.select_option(".other >> nth=0", label="spinach · stub")

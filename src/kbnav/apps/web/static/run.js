@@ -36,7 +36,7 @@ export class RunView {
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       h("h2", { class: "question", dir: "auto" }, run.question),
-      h("p", { class: "soft" }, [run.kb, run.system, run.model !== "offline" && run.model].filter(Boolean).join(" · "), offered.share && run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
+      h("p", { class: "soft" }, [run.kb, run.system, run.model !== "offline" && run.model].filter(Boolean).join(" · "), (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
     for (const event of run.events) this.apply(event);
   }
