@@ -6,14 +6,18 @@ What a model reads of a tool is its docstring. Other kinds of knowledge base use
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
+from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
+from kbnav.knowledge.sparql.remarks import remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -170,15 +174,19 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
+    begin = time.monotonic()
     try:
         table = context.kb.execute_query(query, language=context.language)
     except TellModel as error:
         return Observation.of_error(error)
+    took = time.monotonic() - begin
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     text = table_text(table, context.shown, name=name)
     if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
+    elif diagnose and context.shown.profiles and took < _QUICK:
+        text = "\n".join([text, *_remarks(context, query, table)])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
     return Observation(text, rows=rows, result=context.number if has_rows else 0)
@@ -204,6 +212,17 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     certain = not len(table) or table.boolean is not None
     found = diagnosis(query, holds, certain=certain, partial=is_mirror(context.kb.state()))
     return found.text if found else None
+
+
+_QUICK = 5.0
+"""Seconds up to which a query must have run for more to be asked about its result."""
+
+
+def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
+    """What the rows do not say of themselves."""
+    kb = asked_by(context.kb, query)
+    run = partial(kb.execute_query, language=context.language)
+    return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
