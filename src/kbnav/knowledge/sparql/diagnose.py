@@ -24,6 +24,7 @@ from kbnav.knowledge.sparql.syntax import (
     Query,
     Triples,
     is_literal,
+    is_variable,
     read_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
@@ -32,6 +33,7 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY
 _MAX_PROBES = 6
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
+_EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
 _VARIABLE = re.compile(r"[?$](\w+)")
 
 
@@ -80,7 +82,7 @@ def diagnosis(
 
     A pattern that is empty stays so whatever is joined to it, so the first part that empties it is found by bisection.
 
-    ``ask`` runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
+    ``ask`` runs an ASK query, at most eleven of them, and says whether it holds. Where it raises TellModel, as for a
     timeout, no more is said than what was found out before. ``certain``: the pattern has no match; else, as where a
     count is 0, that is asked first. ``partial``: the knowledge base is a part of another.
     """
@@ -131,7 +133,9 @@ class _Probes:
     def _explained(self, part: Part, before: Sequence[Part], elsewhere: str) -> Diagnosis:
         texts = tuple(one.text for one in before)
         if part.takes_away:
-            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it.{elsewhere}"
+            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it."
+            # To find no exception is what such a query may be for.
+            text += " There is no exception, then." if _EXCEPTS.match(part.text) else elsewhere
             return Diagnosis(text, part.text, texts, takes_away=True, prologue=self._prologue)
         alone = not before or not self._holds([part])
         found = Diagnosis("", part.text, texts, part.pattern, alone, prologue=self._prologue)
@@ -140,7 +144,7 @@ class _Probes:
             with suppress(TellModel):
                 hint, found = self._hinted(found, part.pattern, [] if alone else list(before))
         if alone:
-            text = f"No match: `{part.text}` matches nothing even by itself{hint}.{elsewhere}"
+            text = f"No match: `{part.text}` matches nothing even by itself{hint}.{'' if found.instead else elsewhere}"
         else:
             own = set(_VARIABLE.findall(part.text))
             partner = next((one for one in reversed(texts) if own & set(_VARIABLE.findall(one))), texts[-1])
@@ -162,9 +166,16 @@ class _Probes:
                 return hint, replace(found, instead=turned, turned=True)
         if not found.alone:
             return "", found
-        if self._holds([Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
-            return f"; {pattern.relation} is used here, but not so: check the direction and the ids beside it", found
-        return f"; nothing here has {pattern.relation}", found
+        if not self._holds([Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
+            return f"; nothing here has {pattern.relation}", found
+        named = [one for one in (pattern.subject, pattern.object) if not is_variable(one) and not is_literal(one)]
+        for one in named:
+            uses = f"{{ {one} ?{self._any} ?{self._any}2 }} UNION {{ ?{self._any} ?{self._any}2 {one} }}"
+            if not self._holds([Part(uses)]):
+                return f"; nothing is stated of {one} here", found
+        if len(named) == 1 and pattern.subject == named[0]:
+            return f"; {pattern.subject} has no {pattern.relation} here, others have", found
+        return f"; {pattern.relation} is used here, but not with {' and '.join(named) or 'this'}", found
 
     def _other_form(self, pattern: Pattern, before: list[Part]) -> tuple[str, list[Part]]:
         """The other form of the same statement, and the parts that it is to match with; empty where there is none."""
