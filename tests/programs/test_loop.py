@@ -120,6 +120,20 @@ def test_repairs_end_after_three_in_a_row():
     assert [brief.action for brief in writer.briefs] == ["write", "repair", "repair", "repair", "improve", "repair"]
 
 
+def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
+    class Adviser(ScriptedWriter):
+        def reflect(self, brief: Brief, *rest: Any) -> str:
+            return f"advice {brief.number}"
+
+    writer = Adviser([program("middling"), program("middling"), program("good")])
+    run(writer, plan(steps=4, batch=40))
+    assert writer.briefs[3].history.lessons() == {"advice 1": "tie", "advice 2": "better"}
+    leaders = writer.briefs[3].history.leaders()
+    assert next((step.number, step.source) for step in leaders) == (3, program("good"))
+    for step in leaders:  # numbers stand beside the program that got them
+        assert step.validation["mrr"] == pytest.approx(sum(step.validated) / 32, abs=1e-5)
+
+
 def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
     """A program is no worse on its batch, and then: crashes, ties, is worse in validation, or better."""
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.steps import History, Step
+from kbnav.programs.steps import Comparison, History, Step
 from kbnav.programs.train import Task, train_group
 from kbnav.programs.writer import Brief, ContrastText, ModelWriter, Rejected, Setting, program_in, split
 from kbnav.runs.trace import Trace
@@ -89,6 +89,25 @@ def test_what_is_wrong_before_a_run_is_told_with_its_source_and_the_last_program
     )
     assert program("good") not in told
     assert "Advice." in told
+
+
+def test_advice_is_told_apart_by_what_it_led_to():
+    author, model = writer("```python\nx\n```")
+    best = Step(1, "write", program("good"), "a", "Advice 1.", batch=("t1",), accepted=True)
+    steps = [
+        replace(best, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4), compared=Comparison(0.7, 0.5, 1.0))
+    ]
+    for number, (mean, failed) in enumerate([(0.7, 0), (0.6, 0), (0.8, 0), (0.7, 1)], 2):
+        more = {"compared": Comparison(mean, 0.7, 1.0), "accepted": False, "failed": failed}
+        steps.append(replace(best, number=number, instruction=f"Advice {number}.", **more))
+    author.write(Brief("improve", 6, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History(tuple(steps))), Trace())
+    (told,) = prompts(model)
+    for advice, led_to in enumerate(
+        ("the same", "worse", "higher, but by no more than chance may do", "a program that failed"), 1
+    ):
+        before, _, after = told.partition(f"Advice {advice}.")
+        assert led_to in before.rpartition("What was advised before")[2].splitlines()[0]
+        assert "Advice" not in after.splitlines()[0]
 
 
 def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():

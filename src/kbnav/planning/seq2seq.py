@@ -171,6 +171,11 @@ def device_of(name: str) -> str:
     return name
 
 
+def dtype_of(name: str, device: str) -> str:
+    """``auto``: bfloat16 on a GPU, float32 elsewhere."""
+    return ("bfloat16" if device.startswith("cuda") else "float32") if name == "auto" else name
+
+
 def require() -> None:
     """Raise UsageError where the extra is not installed."""
     absent = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
@@ -419,8 +424,7 @@ class Seq2Seq:
         if not examples:
             raise UsageError("no questions to train the planner on")
         device = device_of(options.device)
-        usual = "bfloat16" if options.base and device.startswith("cuda") else "float32"
-        dtype = options.dtype if options.base and options.dtype != "auto" else usual
+        dtype = dtype_of(options.dtype, device) if options.base else "float32"
         torch.manual_seed(options.seed)
         if options.base:
             model, tokenizer = with_lora(options.base, options.rank, dtype)
