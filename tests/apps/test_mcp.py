@@ -241,7 +241,10 @@ def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: K
     learned = Ranker.train(demo_kb.skb, encoder_of(demo_kb.skb), [Example("Who?", label={TEXT_PATH: 1.0})], epochs=1)
     learned.save(tmp_path / "ranker")
     settings = Settings(
-        home=tmp_path, options={"planner": "ranker", "trained": str(tmp_path / "ranker")}, model="small", base_url="http://127.0.0.1:9/v1"
+        home=tmp_path,
+        options={"planner": "ranker", "trained": str(tmp_path / "ranker")},
+        model="small",
+        base_url="http://127.0.0.1:9/v1",
     )
     agent = build_agent(demo_kb, settings, "pasemiqa")
 
