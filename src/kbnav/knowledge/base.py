@@ -260,6 +260,14 @@ class Shaped(Protocol):
 
 
 @runtime_checkable
+class Named(Protocol):
+    """A knowledge base whose service can be asked for names alone."""
+
+    def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
+        """What has a label or alias that begins with a text: as the service gives it, in its order."""
+
+
+@runtime_checkable
 class Profiled(Protocol):
     """A knowledge base that can say how its properties and classes are used, in one or two bounded queries each."""
 
