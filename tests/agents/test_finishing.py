@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,6 +181,28 @@ def test_the_papers_own_agent_has_five_actions_one_a_turn_and_is_told_nothing_mo
     assert agent.toolbox.validate("finish", {"thought": "t"}) == ("t", {})
     assert (agent.settings.pruning, agent.shown.whole_rows) == ("model", 0)
     assert "no_answer" not in str(agent.toolbox.schemas)
+
+
+def test_the_papers_own_agent_searches_as_the_service_does_and_has_no_arguments_beside(tmp_path, mini_kb):
+    replies = [says(("search_entities", {"query": "a"})), says(("get_entry", {"entity_id": "Q7186"}))]
+    run, agent, model = paper([*replies, says(("finish", {}))], tmp_path, mini_kb)
+    arguments = {tool.name: set(tool.arguments.model_fields) - {"thought"} for tool in agent.toolbox}
+    assert arguments["search_entities"] == {"query"}
+    assert arguments["get_entry"] == {"entity_id"}
+    found = mini_kb.named("a", items=8, properties=4)
+    assert (len(found.entities), len(found.properties)) == (8, 4)
+    ids = [one.id for one in (*found.entities, *found.properties)]
+    assert re.findall(r"\(([PQ]\d+)\)", run.steps[0].observation) == ids
+    prompt = model.seen[0][0].text
+    assert all(words in prompt for words in ("has an answer in", "ASK", "fetch it by a query"))
+    assert not any(words in str(agent.toolbox.schemas) for words in ("come in", "what its instances have", "counts"))
+
+
+def test_the_papers_own_agent_runs_no_call_without_a_thought(tmp_path, mini_kb):
+    bare = AIMessage("", tool_calls=[{"name": "execute_query", "args": {"thought": "", "query": "ASK {}"}, "id": "1"}])
+    run, _, _ = paper([bare, says(("finish", {}))], tmp_path, mini_kb)
+    assert (run.steps[0].ok, run.steps[0].rows) == (False, None)
+    assert "thought" in run.steps[0].observation
 
 
 def test_the_papers_own_agent_goes_back_by_two_each_time_and_says_nothing_of_it(tmp_path, mini_kb):

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
@@ -183,6 +183,10 @@ class AnswerTable:
                     record[f"{name}Label"] = self.label(cell)
             records.append(record)
         return records
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Its ``records``, so that ``pandas.DataFrame(table)`` has them."""
+        return iter(self.records())
 
     def to_csv(self) -> str:
         """Comma-separated values with a header, as SPARQL 1.1 CSV results give them (values without types)."""
