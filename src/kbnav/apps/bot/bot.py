@@ -91,21 +91,11 @@ class Bot:
         self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
-
-    @property
-    def task_page(self) -> str:
-        """The page that edit summaries name."""
-        return self._rules.task_page or f"User:{self._wiki.account}"
-
-    @property
-    def talk_page(self) -> str:
-        """The bot's own talk page."""
-        return f"User talk:{self._wiki.account}"
-
-    @property
-    def shutoff_page(self) -> str:
+        self.talk_page = f"User talk:{wiki.account}"
+        self.shutoff_page = f"User:{wiki.account}/shutoff"
         """The page that stops all edits while it holds any text."""
-        return f"User:{self._wiki.account}/shutoff"
+        self.task_page = rules.task_page or f"User:{wiki.account}"
+        """The page that edit summaries name."""
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
         """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
