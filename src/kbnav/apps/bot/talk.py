@@ -50,7 +50,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Comment:
-    """One signed comment; ``text`` is without signature and indentation, ``start`` and ``end`` are offsets in the page.
+    """One signed comment; ``text`` is without signature and indentation, ``start`` and ``end`` are offsets.
 
     ``marker`` is the id of the question that it answers, where the bot wrote it. ``mentions`` are the users linked.
     """
@@ -149,9 +149,10 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
             continue
         author, cut = signature
         raw = page[begin:cut]
-        stop = _line_end(page, time.end(), end)
+        stop = page.find("\n", time.end(), end) + 1 or end
         mark = _MARK.search(raw)
-        text = _without_marks(raw)
+        lines = _COMMENT.sub("", raw).strip().rstrip("-–— \t").split("\n")
+        text = "\n".join(_INDENT.sub("", line).strip() for line in lines).strip()
         yield Comment(
             author=author,
             time=time[0],
@@ -163,11 +164,6 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
             mentions=_mentions(text, names),
         )
         begin = stop
-
-
-def _line_end(page: str, at: int, end: int) -> int:
-    found = page.find("\n", at, end)
-    return end if found < 0 else found + 1
 
 
 def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int] | None:
@@ -182,12 +178,6 @@ def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int]
             break
         first = at
     return author, first
-
-
-def _without_marks(raw: str) -> str:
-    """A comment's text without hidden comments and without the indentation of its lines."""
-    lines = _COMMENT.sub("", raw).strip().rstrip("-–— \t").split("\n")
-    return "\n".join(_INDENT.sub("", line).strip() for line in lines).strip()
 
 
 def _depth(raw: str) -> int:

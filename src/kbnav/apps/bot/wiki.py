@@ -322,17 +322,13 @@ class Wiki:
             if self._logged_in:
                 sent["assertuser"] = self.account
             if token:
-                sent["token"] = self._csrf()
+                self._token = self._token or str(self._query(meta="tokens", type="csrf")["tokens"]["csrftoken"])
+                sent["token"] = self._token
             reply = self._http.fetch(Request("api", self._url, sent, post=post), _read)
             if not (self._logged_in and attempt == 0 and _error(reply)[0] in _LOGGED_OUT):
                 break
             self.login()
         return reply
-
-    def _csrf(self) -> str:
-        if not self._token:
-            self._token = str(self._query(meta="tokens", type="csrf")["tokens"]["csrftoken"])
-        return self._token
 
 
 def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:

@@ -120,20 +120,15 @@ def read(question: str, skb: SKB, language: str) -> Reading:
         for place, token in enumerate(tokens)
         if place not in taken and token.low not in function and token.low not in _ASKING
     ]
-    asked = types[0] if types and _is_asked(types[0], words, tokens) else None
+    # The first type is what is asked for, but not where an unknown noun stands there: in "which drug targets the genes"
+    # the words before the type and the type do not adjoin; in "which common genes" they do.
+    first = types[0].first if types else 0
+    before = [place for place in words if place < first]
+    between = range(min(before, default=first), first)
+    adjoin = all(place in before or tokens[place].low in _ASKING for place in between)
+    asked = types[0] if types and adjoin else None
     others = tuple(one for one in types if one is not asked)
     return Reading(tokens, tuple(mentions), asked.name if asked else "", others, tuple(words))
-
-
-def _is_asked(first: TypeWord, words: Sequence[int], tokens: Sequence[Token]) -> bool:
-    """Whether the first type is what is asked for: not where an unknown noun stands there.
-
-    In "which drug targets the genes" the words before the type and the type do not adjoin; in "which common genes" they
-    do.
-    """
-    before = [place for place in words if place < first.first]
-    between = range(min(before, default=first.first), first.first)
-    return all(place in before or tokens[place].low in _ASKING for place in between)
 
 
 def one_is_asked(reading: Reading) -> bool:
