@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -165,6 +165,18 @@ class Neighborhood:
     total: int = 0
     relations: tuple[Share, ...] = ()
     note: str = ""
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        """The edges as plain records: direction, relation and neighbour, each by id and label."""
+        for edge in self.edges:
+            relation, end = edge.relation, edge.neighbor
+            yield {
+                "direction": edge.direction,
+                "relation": relation.id,
+                "relationLabel": relation.label,
+                "neighbor": end.id or end.text,
+                "neighborLabel": end.text,
+            }
 
 
 @dataclass(frozen=True)

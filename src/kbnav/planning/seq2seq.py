@@ -259,15 +259,6 @@ def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
     return {path: share / total for path, share in best}
 
 
-def pairs_of(tokenizer: Any, examples: Sequence[Example]) -> list[Pair]:
-    """What is learned from examples, question by question."""
-    return [
-        (prompt_ids(tokenizer, one.question, one.starts), path_ids(tokenizer, path.hops), share)
-        for one in examples
-        for path, share in learnt(one.label).items()
-    ]
-
-
 def descend(
     model: Any,
     padding: int,
@@ -435,7 +426,12 @@ class Seq2Seq:
         read = [_read(tokenizer, one.question, one.starts, room) for one in examples]
         cut = sum(len(kept) < len(one.question) for kept, one in zip(read, examples, strict=True))
         shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
-        history = descend(model, tokenizer.pad_token_id, pairs_of(tokenizer, shown), options, out, listener)
+        pairs = [
+            (prompt_ids(tokenizer, one.question, one.starts), path_ids(tokenizer, path.hops), share)
+            for one in shown
+            for path, share in learnt(one.label).items()
+        ]
+        history = descend(model, tokenizer.pad_token_id, pairs, options, out, listener)
         model.eval()
         learned = {"dtype": dtype, "beams": options.beams, "losses": [one._asdict() for one in history]}
         out.mkdir(parents=True, exist_ok=True)

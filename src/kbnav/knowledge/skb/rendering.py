@@ -375,8 +375,9 @@ def _texts(fields: Fields, without: frozenset[str]) -> Iterator[tuple[str, str]]
     for key, value in _leaves(fields, ""):
         if key in without or _ASIDE.search(key):
             continue
-        said = [text for text in (" ".join(str(one).split()) for one in value) if _says(text)]
-        text = ", ".join(said)[:room]
+        said = (" ".join(str(one).split()) for one in value)
+        telling = (one for one in said if one and not _IDENTIFIER.fullmatch(one) and not _ADDRESS.fullmatch(one))
+        text = ", ".join(telling)[:room]
         if text:
             yield key.replace("_", " "), text
         room -= len(text)
@@ -399,10 +400,6 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, list[Any]]]:
                 yield from _leaves(one, key)
     else:
         yield key, [value]
-
-
-def _says(text: str) -> bool:
-    return bool(text) and not _IDENTIFIER.fullmatch(text) and not _ADDRESS.fullmatch(text)
 
 
 def _line(text: str) -> str:
