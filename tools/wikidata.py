@@ -17,7 +17,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import remarks
+from kbnav.knowledge.sparql.remarks import loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -183,6 +183,8 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     text = table_text(table, context.shown, name=name)
+    if context.shown.profiles:
+        text = loose_optional(query) + text
     if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
     elif diagnose and context.shown.profiles and took < _QUICK:

@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
-from kbnav.knowledge.sparql.remarks import remarks
+from kbnav.knowledge.sparql.remarks import loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA_VOCABULARY
 
 PEAKS = {1: (8848, "Q11573", True), 2: (8611, "Q11573", True), 3: (8516, "Q11573", False), 4: (29029, "Q3710", True)}
@@ -125,3 +125,12 @@ def test_nothing_is_said_where_the_service_gives_up(run):
     query = "SELECT ?x ?h { ?x wdt:P31 wd:Q8502 ; wdt:P2044 ?h } ORDER BY DESC(?h) LIMIT 1"
     assert remarks(query, run(query), late, WIKIDATA_VOCABULARY) == []
     assert remarks("no query", run(query), run, WIKIDATA_VOCABULARY) == []
+
+
+def test_an_optional_that_stands_before_what_binds_its_variable_is_warned_of():
+    placed = "SELECT * { ?x wdt:P31 wd:Q5 . %s ?y wdt:P40 ?x . %s }"
+    optional = "OPTIONAL { ?y wdt:P21 ?sex }"
+    assert "behind what binds ?y" in loose_optional(placed % (optional, ""))
+    assert loose_optional(placed % ("", optional)) == ""
+    assert loose_optional("SELECT * { OPTIONAL { ?y wdt:P21 ?sex } ?y wdt:P40 ?x }") == ""
+    assert loose_optional("no query") == ""

@@ -15,6 +15,7 @@ from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.diagnose import Part, parts_of
 from kbnav.knowledge.sparql.syntax import (
     Filter,
+    Nested,
     Path,
     Pattern,
     Query,
@@ -23,6 +24,7 @@ from kbnav.knowledge.sparql.syntax import (
     is_variable,
     parse_query,
     read_query,
+    visible,
 )
 from kbnav.knowledge.sparql.tokens import edited, tokenize
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, STANDARD_PREFIXES, SUBCLASS_OF, Terms, Vocabulary
@@ -64,6 +66,28 @@ def remarks(query: str, table: AnswerTable, run: Run, words: Vocabulary, *, part
         with suppress(TellModel):
             found += tell()
     return found
+
+
+def loose_optional(query: str) -> str:
+    """A warning of an OPTIONAL that shares no variable with what stands before it; empty where there is none.
+
+    It is joined to all of that, whatever stands behind it.
+    """
+    try:
+        groups = read_query(query).groups
+    except QuerySyntaxError:
+        return ""
+    for group in groups:
+        before = set[str]()
+        for element in group.elements:
+            inner = set(visible(element))
+            if isinstance(element, Nested) and element.kind == "OPTIONAL" and before and inner and not before & inner:
+                text = " ".join(element.place.of(query).split())
+                later = inner & {name for one in group.elements for name in visible(one) if one is not element}
+                move = f": put it behind what binds {', '.join(sorted(later))}" if later else ""
+                return f"(`{text}` shares no variable with what stands before it, and multiplies the rows{move}.)\n"
+            before |= inner
+    return ""
 
 
 def units_query(query: str, words: Vocabulary, shown: Sequence[str] = ()) -> str:
