@@ -28,8 +28,10 @@ async def awaited(question: str) -> str:
 
 def watched(question: str) -> Iterator[str]:
     for event in kbnav.stream(question):
-        if event.call is not None:
+        if event.kind == "call" and event.call:
             yield event.call.tool
+        elif event.answer:
+            yield event.answer.text
 
 
 def tools(kb: kbnav.KB) -> list[BaseTool]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 WIKIDATA_PROMPT = "spinach/prune.md"
 SHORT = 21
 """Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
+_WHOLE = 60_000
+"""Bytes of an entry that a prompt has room for, about 15,000 tokens."""
+_CHOSEN = re.compile(r"(?<![\w^])(P\d+)(?:#(\d+))?(?!\w)")
+"""A property of a reply, or the number of one of its values."""
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 
@@ -99,11 +103,10 @@ def prune_by_model(
             return entry, Usage()
         values: dict[tuple[str, str], list[str]] = {}
         for one in entry.statements:
-            told = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
-            text = one.value.text + (f" [{told}]" if told else "")
-            values.setdefault((one.property.id, one.property.label), []).append(text)
+            values.setdefault((one.property.id, one.property.label), []).append(_with_qualifiers(one))
         properties = [(owner, label, texts) for (owner, label), texts in values.items()]
-        text, usage = ask(model, render(prompt, question=question, entity=entry.entity, properties=properties))
+        told = {"question": question, "entity": entry.entity, "properties": properties, "whole": False}
+        text, usage = ask(model, render(prompt, **told))
         chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(always)
         kept = tuple(statement for statement in entry.statements if statement.property.id in chosen)
         if not kept:
@@ -111,6 +114,50 @@ def prune_by_model(
         return by_ranking(replace(entry, statements=kept), question)[0], usage
 
     return prune
+
+
+def prune_whole(model: BaseChatModel, shown: Shown) -> Pruner:
+    """Keep just what a model keeps, by property or value, of an entry that it sees whole (SPINACH, Table 13).
+
+    Entries beyond about 15,000 tokens are cut, which the prompt says. Only an unreadable reply leads to ranking.
+    """
+    from kbnav.models.chat import ask
+
+    by_ranking = prune_by_ranking(shown)
+
+    def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
+        if not entry.statements:
+            return entry, Usage()
+        seen: dict[tuple[str, int], Statement] = {}
+        properties: dict[str, tuple[str, str, list[str]]] = {}
+        room = _WHOLE
+        for one in entry.statements:
+            text = _with_qualifiers(one)
+            room -= len(text.encode())
+            if room < 0:
+                break
+            values = properties.setdefault(one.property.id, (one.property.id, one.property.label, []))[2]
+            values.append(text)
+            seen[one.property.id, len(values)] = one
+        left_out = len(entry.statements) - len(seen)
+        listed = [
+            (owner, label, [f"#{number} {text}" for number, text in enumerate(texts, 1)] if len(texts) > 1 else texts)
+            for owner, label, texts in properties.values()
+        ]
+        told = {"question": question, "entity": entry.entity, "properties": listed, "whole": True, "left_out": left_out}
+        text, usage = ask(model, render(WIKIDATA_PROMPT, **told))
+        chosen = {(owner, int(number or 0)) for owner, number in _CHOSEN.findall(text)}
+        if not chosen and "[]" not in text:
+            return by_ranking(entry, question)[0], usage
+        kept = [one for key, one in seen.items() if key in chosen or (key[0], 0) in chosen]
+        return replace(entry, statements=tuple(kept)), usage
+
+    return prune
+
+
+def _with_qualifiers(one: Statement) -> str:
+    told = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
+    return one.value.text + (f" [{told}]" if told else "")
 
 
 def what_it_is(words: Vocabulary) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
-from kbnav.errors import BadArguments, PromptTooLong
+from kbnav.errors import BadArguments, PromptTooLong, UsageError
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
@@ -71,13 +71,16 @@ class ChatPolicy:
         """``prompt`` names the system prompt's file, ``spinach/policy.md`` or a Path; ``values`` are for it.
 
         ``notice`` is the file of the hint on what was dropped and what is left; ``about`` gives more values for the
-        prompt, which depend on the question.
+        prompt, which depend on the question. Raises UsageError where the model cannot call tools.
         """
-        self._model = (
-            model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
-            if budget.parallel
-            else model.bind_tools(toolbox.schemas, parallel_tool_calls=False)
-        )
+        try:
+            self._model = (
+                model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
+                if budget.parallel
+                else model.bind_tools(toolbox.schemas, parallel_tool_calls=False)
+            )
+        except NotImplementedError as error:
+            raise UsageError(f"{type(model).__name__} cannot call tools. {_NEEDS_TOOLS}") from error
         self._toolbox = toolbox
         known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
         self._system = lru_cache(_PROMPTS)(

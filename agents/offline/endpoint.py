@@ -86,13 +86,10 @@ class Reading:
     target: str
     label: str
     anchors: tuple[Anchor, ...]
+    members: str
+    """That ?answer is of the class, as a pattern."""
     links: list[tuple[Anchor, Link]] = field(default_factory=list)
     number: Link | None = None
-
-    @property
-    def members(self) -> str:
-        """That ?answer is of the class."""
-        return f"?answer a {self.target} . " if self.target else ""
 
     @property
     def beyond(self) -> str:
@@ -140,7 +137,8 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
         one = searches.get(phrase.text, NOTHING).first("class")
-        if one and (_is_called(one, phrase) or (not phrase.named and _stems(_name(one)) <= _stems(phrase.text))):
+        called = one is not None and named_in(phrase.text, _name(one)) == len(_words(phrase.text))
+        if one and (called or (not phrase.named and _stems(_name(one)) <= _stems(phrase.text))):
             target, asked = one, phrase
             break
     for phrase in everything:
@@ -153,12 +151,10 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
             anchors[Anchor(text, thing.id, exact=True)] = None
         elif phrase.named and not search.first("class") and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
-    return Reading(question, target.id if target else "", _name(target) if target else "", tuple(anchors)[:_ANCHORS])
-
-
-def _is_called(one: SearchHit, phrase: Phrase) -> bool:
-    """Whether a phrase is the whole name of a class, in any case and number."""
-    return named_in(phrase.text, _name(one)) == len(_words(phrase.text))
+    found = tuple(anchors)[:_ANCHORS]
+    if target is None:
+        return Reading(question, "", "", found, "")
+    return Reading(question, target.id, _name(target), found, f"?answer a {target.id} . ")
 
 
 def _name(one: SearchHit) -> str:
@@ -187,7 +183,6 @@ class _Plan(Plan):
         self.length = len(state["path"])
 
     def turns(self) -> Iterator[Turn]:
-        """See ``Plan``."""
         seen = self.seen
         written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
         if written:

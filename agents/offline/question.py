@@ -65,11 +65,18 @@ def read_question(text: str, language: str) -> Question:
     code = language.split("-")[0]
     phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
-    asks = _asks(lowered, words, spaced=code not in _UNSPACED)
+    spaced = code not in _UNSPACED
+    # By the first question word; of those that begin at the same place, the longest.
+    places = []
+    for part in words.asks:
+        if _has(lowered, part, spaced=spaced):
+            at = f" {lowered} ".index(f" {part} ") if spaced else lowered.index(part)
+            places.append((at, -len(part), part))
+    asks: Asks = words.asks[min(places)[2]] if places else ""
     kind: Kind = "values"
     if any(lowered.startswith(opener + " ") for opener in words.openers) or (code == "zh" and "吗" in bare):
         kind = "yes-no"
-    elif any(_has(lowered, start, spaced=code not in _UNSPACED) for start in words.count):
+    elif any(_has(lowered, start, spaced=spaced) for start in words.count):
         kind = "count"
     tokens = lowered.split()
     adjective = next(
@@ -98,16 +105,6 @@ def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
 
 def _has(text: str, part: str, *, spaced: bool) -> bool:
     return f" {part} " in f" {text} " if spaced else part in text
-
-
-def _asks(text: str, words: Lexicon, *, spaced: bool) -> Asks:
-    """By the first question word; of those that begin at the same place, the longest."""
-    places = [
-        (f" {text} ".index(f" {part} ") if spaced else text.index(part), -len(part), part)
-        for part in words.asks
-        if _has(text, part, spaced=spaced)
-    ]
-    return words.asks[min(places)[2]] if places else ""
 
 
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:

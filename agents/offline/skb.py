@@ -58,7 +58,6 @@ class _Plan(Plan):
         self._reading: Reading = policy.read(state["question"], language)
 
     def turns(self) -> Iterator[Turn]:
-        """See ``Plan``."""
         reading, mentions = self._reading, self._reading.mentions
         if mentions:
             yield [(_SEARCH, f"“{one.text}” is a name here.", {"query": one.text}) for one in mentions[:_SEARCHES]]
@@ -75,8 +74,11 @@ class _Plan(Plan):
                 lost = sorted(wanted.difference(*(path.used for path in paths)))
                 words = " ".join(reading.tokens[one].text for one in lost)
                 fits = f"Nothing fits “{words}” too." if lost else "This fits the question best."
-                text = leftover(reading, paths)
-                found = self._as_fitting(found[:ANSWERS], text) if text and one_is_asked(reading) else found
+                text, found = leftover(reading, paths), found[:ANSWERS]
+                if text and one_is_asked(reading):  # the first, and of the others those whose documents say as much
+                    excerpts, terms = self._kb.excerpts(found, text), text.split()
+                    said = [sum(relevance(term, [excerpts.get(one, "")])[0] > 0 for term in terms) for one in found]
+                    found = [one for one, count in zip(found, said, strict=True) if count >= said[0]]
                 yield self._end(fits, found, mentions, paths)
         yield from self._by_text_alone()
         nothing = "Neither the named nodes nor the question's words lead to anything here."
@@ -167,12 +169,6 @@ class _Plan(Plan):
             yield among
             known |= set(self._shown(among))
         return [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
-
-    def _as_fitting(self, nodes: Sequence[str], text: str) -> list[str]:
-        """The first node, and of the others those whose document says as much of a text."""
-        excerpts = self._kb.excerpts(nodes, text)
-        said = {node: sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in text.split()) for node in nodes}
-        return [node for node in nodes if said[node] >= said[nodes[0]]]
 
     def _by_text_alone(self) -> Iterator[Turn]:
         """What a question without a usable name describes."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from rapidfuzz import fuzz
 
@@ -177,22 +178,16 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
             continue
         parts = search.matched if search.rung == "shorter" else (phrase.text,)
         several = len(parts) > 1
-
-        for part in parts:
-            items, properties = (
-                tuple(hit for hit in hits if _likeliest(parts, hit) == part)
-                for hits in (search.items, search.properties)
-            )
+        whose: dict[str, tuple[list[SearchHit], list[SearchHit]]] = {part: ([], []) for part in parts}
+        for hit in (*search.items, *search.properties):  # a hit belongs to the part whose words its label has
+            alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in parts]
+            whose[parts[alike.index(max(alike))]][hit.kind == "property"].append(hit)
+        for part, (items, properties) in whose.items():
             named = phrase.named and (not several or any(char.isupper() for char in part))
             noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
             if not several or fold(part) not in cut:
-                cut[fold(part)] = Segment(part, named, noun, search.rung, items, properties)
+                cut[fold(part)] = Segment(part, named, noun, search.rung, tuple(items), tuple(properties))
     return list(cut.values())
-
-
-def _likeliest(parts: Sequence[str], hit: SearchHit) -> str:
-    """The part of a phrase that a hit belongs to: that whose words its label has, else the first."""
-    return max(parts, key=lambda part: fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10)
 
 
 def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
@@ -257,7 +252,7 @@ class Reading:
                         return item.id
         return ""
 
-    @property
+    @cached_property
     def _of_kind(self) -> str:
         """Member of that class or of a subclass; people are members of their occupations."""
         return f"?answer {self._path(INSTANCE_OF, OCCUPATION)} wd:{self.kind}"
@@ -485,13 +480,12 @@ class Reading:
             labels |= {one.label for one in used}
             if any(one.id.startswith("Q") or segment.rung != "fulltext" for one in used):
                 named |= set(fold(segment.text).split())
-        for fact in (
-            fact for some in self.seen.edges.values() for edge in some for fact in (edge.fact, *edge.qualifiers)
-        ):
-            labels |= {fact.label} if fact.property_id in ids else set()
-            labels |= {fact.text} if fact.id in ids else set()
-        vocabulary = [fold(label) for label in labels if label]
-        spelled = {word for label in vocabulary for word in words(label)}
+        for edge in chain.from_iterable(self.seen.edges.values()):
+            for fact in (edge.fact, *edge.qualifiers):
+                labels |= {fact.label} if fact.property_id in ids else set()
+                labels |= {fact.text} if fact.id in ids else set()
+        vocabulary = list(map(fold, filter(None, labels)))
+        spelled = set(chain.from_iterable(map(words, vocabulary)))
 
         def known(word: str) -> bool:
             one = fold(word)
@@ -567,7 +561,6 @@ class _Plan(Plan):
         self.note = why_unread(state["question"], language)
 
     def turns(self) -> Iterator[Calls]:
-        """See ``Plan``."""
         refused = yield from self._tried()
         if refused:
             self.understood = refused

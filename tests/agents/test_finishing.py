@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +179,28 @@ def test_the_papers_own_agent_has_five_actions_one_a_turn_and_is_told_nothing_mo
     assert "no_answer" not in str(agent.toolbox.schemas)
 
 
+def test_the_papers_own_agent_searches_as_the_service_does_and_has_no_arguments_beside(tmp_path, mini_kb):
+    replies = [says(("search_entities", {"query": "a"})), says(("get_entry", {"entity_id": "Q7186"}))]
+    run, agent, model = paper([*replies, says(("finish", {}))], tmp_path, mini_kb)
+    arguments = {tool.name: set(tool.arguments.model_fields) - {"thought"} for tool in agent.toolbox}
+    assert arguments["search_entities"] == {"query"}
+    assert arguments["get_entry"] == {"entity_id"}
+    found = mini_kb.named("a", items=8, properties=4)
+    assert (len(found.entities), len(found.properties)) == (8, 4)
+    ids = [one.id for one in (*found.entities, *found.properties)]
+    assert re.findall(r"\(([PQ]\d+)\)", run.steps[0].observation) == ids
+    prompt = model.seen[0][0].text
+    assert all(words in prompt for words in ("has an answer in", "ASK", "fetch it by a query"))
+    assert not any(words in str(agent.toolbox.schemas) for words in ("come in", "what its instances have", "counts"))
+
+
+def test_the_papers_own_agent_runs_no_call_without_a_thought(tmp_path, mini_kb):
+    bare = AIMessage("", tool_calls=[{"name": "execute_query", "args": {"thought": "", "query": "ASK {}"}, "id": "1"}])
+    run, _, _ = paper([bare, says(("finish", {}))], tmp_path, mini_kb)
+    assert (run.steps[0].ok, run.steps[0].rows) == (False, None)
+    assert "thought" in run.steps[0].observation
+
+
 def test_the_papers_own_agent_goes_back_by_two_each_time_and_says_nothing_of_it(tmp_path, mini_kb):
     searches = [says(("search_entities", {"query": name})) for name in "abcd"]
     run, _, model = paper([*searches, searches[0], searches[1]], tmp_path, mini_kb)
@@ -197,3 +220,18 @@ def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothin
     assert [step.dropped for step in run.discarded] == ["rolled back", "premature finish"]
     assert run.outcome.query == good
     assert shown[0].endswith("\n2 rows.\n</result>")
+
+
+def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(mini_kb, tmp_path):
+    query = "SELECT ?element ?person { ?element wdt:P61 ?person . VALUES ?person { wd:Q7186 wd:Q37463 } }"
+    replies = [
+        says(("execute_query", {"query": query})),
+        says(("finish", {"columns": "who"})),
+        says(("finish", {"columns": "element", "answer": "Polonium and radium."})),
+    ]
+    agent = spinach_with(ScriptedModel(replies=replies), None, mini_kb, Settings(home=tmp_path, model="s"))
+    run = ask(agent, "Which elements did the Curies discover?")
+    assert run.path[-2].observation.endswith("The result has no column who; it has element, person.")
+    table = run.outcome.table
+    assert table.columns == ("element",)
+    assert sorted(table.entity(row[0]) for row in table.rows) == ["Q1128", "Q979"]

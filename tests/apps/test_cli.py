@@ -75,14 +75,11 @@ def test_no_answer_is_exit_code_1(kbnav):
     ("arguments", "said"),
     [
         (["ask", ""], "the question is empty"),
-        (["ask", "x" * 102_400], "102,400 characters"),
         (["ask", "--kb", "nowhere", "What?"], "no knowledge base 'nowhere'"),
         (["ask", "--kb", ".", "What?"], "neither an SKB nor a mirror: the meta.json that either has is not in it"),
         (["retrieve", "--kb", "mini", "--system", "bm25", "radium"], "name an SKB, as in --kb demo, or ask this one"),
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["show", "last"], "no saved runs match 'last'"),
-        (["chat", "--session", "chat-of-yesterday"], "there is no session 'chat-of-yesterday'"),
-        (["sparql", "serve", "."], "no mirror in ."),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):

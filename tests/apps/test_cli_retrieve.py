@@ -62,8 +62,6 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
         (("--system", "bm26"), "no retriever .bm26.; did you mean .bm25."),
         (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
         (("--system", "kar", "--set", "without=rollback"), "kar: without"),
-        (("--system", "bm25", "--set", "candidates=boat"), "no node type 'boat'"),
-        (("--system", "rrf", "--set", "of=bm25,best"), "no retriever 'best'"),
         (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),
     ],
 )

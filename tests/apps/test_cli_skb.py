@@ -114,15 +114,12 @@ def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_
     ("arguments", "message"),
     [
         (["build", "--out", "v.skb"], "give records with --nodes"),
-        (["build", "--from", "rdf", "lakes.ttl", "--nodes", "n", "--out", "v.skb"], "do not go with --from rdf"),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
-        (["build", "--from", "amazon", ".", "..", "--out", "v.skb"], "give the one folder that the files of amazon"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
         (
             ["build", "--nodes", "torn.jsonl", "--encoder", "none", "--out", "v.skb"],
             "torn.jsonl, line 2, character 8: ",
         ),
-        (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf"),
         (["info", "."], "is not an SKB: it has no meta.json"),
     ],
 )

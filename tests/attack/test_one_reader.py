@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -56,6 +57,25 @@ def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy:
             job.cancellation.stop()
 
 
+@pytest.mark.parametrize("kbs", [("mini", "demo")])
+def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_base(fresh_home: Path, kbs):
+    settings = web_settings(fresh_home, *kbs, limits=Limits(query_timeout=20.0))
+    with Server(settings) as server:
+        greedy, other = Visit(server.url), Visit(server.url)
+        jobs = server.app.state.parts.service.queries._jobs
+        with ThreadPoolExecutor(8) as threads:
+            heavy = [threads.submit(query, greedy, HEAVY, secrets.token_hex(8), kb) for kb in kbs * 4]
+            until(lambda: len(jobs) == len(heavy))
+            for kb in kbs:
+                began = time.monotonic()
+                told = query(other, "SELECT * { ?a ?b ?c } LIMIT 3", kb=kb)
+                assert told.json()["result"]["rows"] == 3
+                assert time.monotonic() - began < 10  # less than one of the others' may take
+            for job in list(jobs.values()):
+                job.cancellation.stop()
+            wait(heavy, timeout=30)
+
+
 def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_query(busy: Server):
     visit, other = Visit(busy.url), Visit(busy.url)
     names = [secrets.token_hex(8) for _ in range(3)]
@@ -83,6 +103,29 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert told["before"] == 1
         model.go_on.set()
         assert second.ended(runs[2]["id"])["status"] == "done"
+
+
+def test_exports_hold_up_nothing_else(fresh_home: Path):
+    with Server(web_settings(fresh_home)) as server, ThreadPoolExecutor(30) as threads:
+        visit, other, go_on = Visit(server.url), Visit(server.url), threading.Event()
+        session = visit.session()
+        store = server.app.state.parts.store
+        at_work, runs = [], store.runs
+
+        def slow(session_id: str):
+            at_work.append(session_id)
+            go_on.wait(30)
+            return runs(session_id)
+
+        object.__setattr__(store, "runs", slow)
+        exports = [threads.submit(visit, "GET", f"/api/sessions/{session}/json") for _ in range(30)]
+        until(lambda: at_work)
+        began = time.monotonic()
+        assert other("POST", "/api/ask", {"question": POLONIUM}).json()["text"] == "Marie Curie, Pierre Curie"
+        assert time.monotonic() - began < 15
+        assert len(at_work) <= 2
+        go_on.set()
+        assert {one.result().status_code for one in exports} == {200}
 
 
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):

@@ -128,10 +128,11 @@ def test_spinach_is_counted_from_a_real_parse(shared_data):
     assert row(statistics) == (7.92, 2.5, 4.64, 1.86, 3.76, 4.96, 0.61)
 
 
-def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "tried"), [("dataset-statistics", 6), ("metrics", 11)])
+def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatch, page, tried):
     monkeypatch.chdir(tmp_path)
-    page = str(ROOT / "docs" / "dataset-statistics.md")
-    assert doctest.testfile(page, module_relative=False, encoding="utf-8") == (0, 6)
+    path = str(ROOT / "docs" / f"{page}.md")
+    assert doctest.testfile(path, module_relative=False, encoding="utf-8") == (0, tried)
 
 
 def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatch, capsys):

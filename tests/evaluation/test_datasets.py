@@ -51,14 +51,6 @@ def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_dat
     assert questions["6517"].nodes == ("56241", "55842", "56174", "56263")
     assert questions["6517"].meta["mor_plan"]["Restriction"] == {"drug": ["Travoprost"]}
     assert max(len(q.nodes) for q in questions.values()) == 20
-    amazon = {
-        s: load_dataset(f"stark-amazon-{s}", shared_data / "benchmarks").questions for s in ("train", "val", "test")
-    }
-    assert {name: max(len(q.nodes) for q in found) for name, found in amazon.items()} == {
-        "train": 100,
-        "val": 20,
-        "test": 20,
-    }
 
 
 @pytest.fixture
@@ -170,10 +162,8 @@ GOOD = '{"id": "1", "question": "Q?", "sparql": "ASK { }"}'
 WRONG = [
     ("jsonl", GOOD + "\n{", r"record 2: not JSON"),
     ("jsonl", GOOD + "\n" + GOOD, r"record 2: the id '1' was used before"),
-    ("jsonl", '{"id": true, "question": "Q?"}', r"record 1: 'id' is bool, expected str or int"),
     ("jsonl", '{"id": "1", "question": "Q?", "answers": [{"x": 1}]}', r"record 1: the stored answer is not a SPARQL"),
     ("jsonl", '{"id": "1", "question": "Q?", "nodes": [1.5]}', r"record 1: 'nodes' must be ids"),
-    ("jsonl", "", r"no questions"),
     ("spinach", f"[{GOOD}, {{}}]", r"record 2: no field 'id'"),
     ("qald-10", "{}", r"expected an object with 'questions'"),
     ("qald-10", '{"questions": [{"id": 1, "question": []}]}', r"record 1: a question without a text"),

@@ -9,13 +9,14 @@ import json
 import re
 import runpy
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from kbnav.answers.tables import AnswerTable, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import GOLD as GOLD_FILE
@@ -30,6 +31,7 @@ from kbnav.evaluation.report import (
 )
 from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
+from kbnav.evaluation.scoring import score_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
 from tests.conftest import ROOT
@@ -319,3 +321,17 @@ def test_the_example_of_the_page_on_reports_runs(tmp_path, monkeypatch):
     runpy.run_path("example.py")
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if "runs" not in path.parts}
     assert {"report.html", "report.md"} < written
+
+
+def test_nodes_only_seen_earn_a_wrong_answer_nothing_but_their_own_figure():
+    def values(*nodes: Ranked) -> Mapping[str, float]:
+        step = Step(1, Call("finish", {}), "Finished.")
+        outcome = Outcome("answered", "finish", ranking=Ranking(nodes))
+        record = QuestionRecord("q", Run("q", "?", "gog", "m", "en", (step,), (), outcome), "")
+        return score_run(saved([record], [GoldAnswer("q", "?", "stored", nodes=("b", "c"))])).all.values
+
+    seen = (Ranked("b", 0.5, "B", "", "seen"), Ranked("c", 0.3, "C", "", "seen"))
+    wrong = values(Ranked("a", 1.0, "A"), *seen)
+    assert wrong == {"hit@1": 0, "hit@5": 0, "recall@20": 0, "mrr": 0, "f1": 0, "trail@20": 1}
+    right = values(Ranked("a", 1.0, "A"), Ranked("c", 0.5, "C"), seen[0])
+    assert (right["mrr"], right["recall@20"], right["trail@20"]) == (0.5, 0.5, 1)

@@ -114,9 +114,7 @@ def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
         ({"questions": ("q1",)}, "questions"),
         ({"dataset_sha256": "11"}, "dataset_sha256"),
         ({"prompts": {"policy.md": "22"}}, "prompts"),
-        ({"kb": {"kind": "other"}}, "kb"),
         ({"gold_sha256": "33"}, "gold_sha256"),
-        ({"versions": {"kbnav": "0"}}, "versions"),
     ],
 )
 def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, named):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 
 import kbnav
@@ -190,3 +195,44 @@ def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path: Path)
     empty = kbnav.Answer(replace(run, outcome=Outcome("answered", "finish", table=AnswerTable(("a",)))))
     assert list(empty.to_dataframe().columns) == ["a"]
     assert isinstance(kbnav.Answer(run).to_dataframe(), pandas.DataFrame)
+
+
+def greet(context: Any, thought: str, name: str) -> str:
+    """Greet somebody.
+
+    Args:
+        thought: why.
+        name: who.
+    """
+    return f"Hello, {name}"
+
+
+def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb: kbnav.KB):
+    answer = kbnav.ask(MARIE, kb=kb, model="offline")
+    assert copy.deepcopy(answer).evidence == kb.evidence(answer)
+    sent = pickle.loads(pickle.dumps(answer))
+    assert (sent, sent.rows) == (answer, ROWS)
+    with pytest.raises(UsageError, match="was pickled without"):
+        _ = sent.evidence
+    app = FastAPI()
+    app.get("/bare")(lambda: answer)
+    app.get("/typed", response_model=kbnav.Answer)(lambda: answer)
+    for path in ("/bare", "/typed"):
+        assert TestClient(app).get(path).json()["run"]["question"] == MARIE
+
+
+def test_results_are_looped_over_and_become_data_frames(kb: kbnav.KB):
+    pandas = pytest.importorskip("pandas")
+    assert list(pandas.DataFrame(kb.query(POLONIUM))["whoLabel"]) == ["Marie Curie", "Pierre Curie"]
+    links = pandas.DataFrame(kb.neighbors("Q979", relation="P61", direction="out"))
+    assert set(links["neighborLabel"]) == {"Marie Curie", "Pierre Curie"}
+
+
+def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb: kbnav.KB):
+    calls = [says(("greet", {"name": "Ann"})), says(("execute_query", {"query": POLONIUM})), says(("finish", {}))]
+    answer = kbnav.ask("Who?", kb=kb, model=ScriptedModel(replies=[*calls, AIMessage("Them.")]), tools=[greet])
+    assert answer.steps[0].observation == "Hello, Ann"
+    with pytest.raises(UsageError, match="top of a module"):
+        kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
+    with pytest.raises(kbnav.KbnavError, match="FakeListChatModel cannot call tools"):
+        kbnav.ask("Who?", kb=kb, model=FakeListChatModel(responses=["x"]))

@@ -21,7 +21,7 @@ from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.base import Edge as KbEdge
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.open import open_kb
-from kbnav.runs.trajectory import Call, Run, Step, Turn
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn, Understood
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
@@ -138,16 +138,6 @@ def test_the_same_state_gives_the_same_calls(agent: Agent) -> None:
     assert [call.id for call in one.calls] == ["call-1-1"]
 
 
-def test_a_question_is_taken_apart_into_names_relations_class_and_kind() -> None:
-    question = read_question("How many elements did Humphry Davy discover before 1809?", "en")
-    assert [(phrase.text, phrase.named, phrase.noun) for phrase in question.phrases] == [
-        ("elements", False, True),
-        ("Humphry Davy", True, False),
-        ("discover", False, False),
-    ]
-    assert (question.kind, question.asks, question.years) == ("count", "number", (("<", 1809),))
-
-
 @pytest.mark.parametrize(
     ("text", "language", "phrases"),
     [
@@ -220,3 +210,61 @@ def test_a_search_is_read_back_as_it_is_shown(items: list[Entity], properties: l
 def test_a_failed_query_counts_as_one_without_rows() -> None:
     step = Step(1, Call("execute_query", {"query": "SELECT"}), "syntax error", ok=False)
     assert Evidence.of([step]).rows == {"SELECT": 0}
+
+
+def reading(agent: Agent, question: str) -> tuple[Outcome, Understood]:
+    outcome = ask(agent, question).outcome
+    assert outcome.understood
+    return outcome, outcome.understood
+
+
+def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
+    for question, unused in (("Wer entdeckte Polonium?", ()), ("Which gas did Marie Curie discover?", ("gas",))):
+        outcome, understood = reading(agent, question)
+        assert (outcome.status, understood.unused) == ("answered", unused)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is the husband of Marie Curie's favourite former colleague?",
+        "Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?",
+    ],
+)
+def test_too_many_words_left_over_are_refused(agent: Agent, question: str):
+    outcome, understood = reading(agent, question)
+    assert (outcome.status, outcome.table) == ("no answer", None)
+    assert understood.unused
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Wer hat eigentlich heute wirklich genau Polonium entdeckt?", "Marie Curie, Pierre Curie"),
+        ("Quel est actuellement vraiment exactement le lieu de naissance connu de Marie Curie ?", "Varsovie"),
+        ("¿Cuál es realmente actualmente exactamente el lugar de nacimiento conocido de Marie Curie?", "Varsovia"),
+        ("目前究竟著名的玛丽·居里的出生地到底是什么？", "华沙"),
+    ],
+)
+def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent: Agent, question: str, answer: str):
+    assert ask(agent, question).outcome.text == answer
+
+
+def test_a_misspelled_name_is_offered_as_it_is_written(agent: Agent):
+    outcome, understood = reading(agent, "Who discovered polonum?")
+    assert outcome.status == "no answer"
+    assert understood.unused == ("polonum",)
+    assert understood.instead == ("Who discovered polonium?",)
+
+
+def test_what_a_name_stands_for_can_be_said(agent: Agent):
+    assert ask(agent, "Who discovered polonium? (polonium: Q1128)").outcome.query == (
+        "SELECT DISTINCT ?answer WHERE { wd:Q1128 wdt:P61 ?answer . }"
+    )
+
+
+def test_a_question_about_what_is_not_stated_is_not_answered_with_false(agent: Agent):
+    outcome, _ = reading(agent, "Did Marie Curie discover oxygen?")
+    assert outcome.text == "✗ (no such statement here)"
+    assert outcome.table is not None
+    assert outcome.table.boolean is False

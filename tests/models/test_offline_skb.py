@@ -130,22 +130,13 @@ def test_the_first_type_is_asked_for_unless_another_noun_is(village):
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_read_and_no_place_is_taken_twice(village_once, text):
-    reading = read(text, village_once, "en")
+def test_any_text_is_read_and_no_place_is_taken_twice(village, text):
+    reading = read(text, village.skb, "en")
     taken = [place for one in (*reading.mentions, *reading.types) for place in range(one.first, one.end)]
     places = [*taken, *reading.words]
     assert len(places) == len(set(places))
     assert all(0 <= place < len(reading.tokens) for place in places)
     assert all(text[token.start : token.end].startswith(token.text) for token in reading.tokens)
-
-
-@pytest.fixture(scope="module")
-def village_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SKB]:
-    folder = tmp_path_factory.mktemp("village")
-    (folder / "n.jsonl").write_text(NODES)
-    build(TableSource([folder / "n.jsonl"]), folder / "v.skb", Options(vectors=False, sparql=False))
-    with SKB.open(folder / "v.skb") as skb:
-        yield skb
 
 
 def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):

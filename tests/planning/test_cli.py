@@ -102,26 +102,3 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     _, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "exact")
     assert (error, "nodes matched by exact" in out) == ("", True)  # judged as it was trained
     assert "6 by text alone: first path right 1.000" in out
-    _, out, _ = kbnav("ask", "--kb", "shelf.skb", "--system", "pasemiqa", "--set", "trained=exact", f"On {TOPICS[0]}?")
-    assert "The planner was trained with matching=exact, and these nodes are matched by hybrid." in " ".join(
-        out.split()
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--kb", "mini", "train.jsonl"], "needs an SKB"),
-        (
-            ["--kb", "clinic.skb", "no-nodes.jsonl", "--planner", "in-context", "--model", "offline"],
-            "no question of no-nodes has gold",
-        ),
-        (["--kb", "clinic.skb", "train.jsonl", "--planner", "seq2seq"], "must be trained first"),
-        (["--kb", "clinic.skb", "train.jsonl"], "the planner ranker must be trained first"),
-        (["--kb", "clinic.skb", "train.jsonl", "--trained", "clinic.skb"], "no trained planner"),
-    ],
-)
-def test_wrong_use_is_one_line(kbnav: Cli, arguments: list[str], message: str) -> None:
-    code, _, error = kbnav("eval", "planner", *arguments)
-    assert code == 2
-    assert message in " ".join(error.split())

@@ -53,14 +53,11 @@ def test_no_reply_is_too_odd_to_read(parts: list[str]) -> None:
     [
         ("<PATH>a<SEP>^b</PATH>", ["a ^b"]),
         ("1. <path> a <sep> b </path>\n2. <PATH>text</PATH>", ["a b", ""]),
-        ("```\n<PATH>`a`</PATH> <PATH>a</PATH>\n```", ["a"]),  # once
         ("<PATH>a -> ^b", ["a ^b"]),
         ("<PATH>a<SEP>b\nBecause …", ["a b"]),
         ("<PATH>a<PATH>b</PATH>", ["a", "b"]),
-        ("<PATH>Gr>G</PATH>", ["Gr>G"]),
         ("<PATH></PATH><PATH><SEP></PATH>", []),
         ("I would follow a, then b.", []),
-        ("", []),
     ],
 )
 def test_replies_of_models(reply: str, expected: list[str]) -> None:
@@ -79,7 +76,6 @@ def test_replies_of_models(reply: str, expected: list[str]) -> None:
         ("part_of", "disease", None, "dropped part_of: the schema has no such path from disease"),
         ("treats", "", "treats", ""),  # no node was matched: from anywhere
         ("cures", "drug", None, "dropped cures: there is no relation cures"),
-        ("treats", "pathway", None, "dropped treats: the schema has no such path from pathway"),
         ("ppi ppi ppi ppi", "gene", None, "dropped ppi / ppi / ppi / ppi: 4 hops, where 3 are allowed"),
         ("", "drug", "", ""),
     ],

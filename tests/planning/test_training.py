@@ -30,7 +30,6 @@ def path(text: str) -> RelationPath:
     ("nodes", "answers", "expected"),
     [
         (["x1"], ["dA"], ["disease ^treats drug"]),
-        (["dA"], ["x1"], ["drug treats disease"]),
         (["dA"], ["g1"], ["drug binds gene", "drug blocks gene"]),  # and not the longer one by the disease
         # by the disease, and by g1, which it binds and blocks
         (
@@ -39,9 +38,7 @@ def path(text: str) -> RelationPath:
             ["drug binds gene ppi gene", "drug blocks gene ppi gene", "drug treats disease associated gene"],
         ),
         (["g1"], ["g2"], ["gene ppi gene"]),  # stored both ways: not ^ppi as well
-        (["g1", "x1"], ["g2"], ["disease associated gene", "gene ppi gene"]),
         (["p1"], ["x1"], ["pathway ^part_of gene ^associated disease"]),  # over two genes: one relation path
-        (["x1"], ["x2"], ["disease associated gene ^associated disease"]),
         (["x1"], ["dA", "p1"], ["disease ^treats drug", "disease associated gene part_of pathway"]),
         (["x1"], ["x1", "dA"], ["disease ^treats drug"]),  # a node that is itself an answer adds nothing
         # associated links two matched nodes with the answer, ^treats one: they count the same

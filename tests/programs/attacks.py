@@ -280,51 +280,6 @@ PROCESSES = [
 ]
 
 
-def _forged(data: str, after: str = "", *, without_end: bool = False) -> str:
-    """Write bytes to every pipe there may be."""
-    return f"""
-import os
-data = {data}
-for i in range(20):
-    try:
-        os.write(i, data)
-        while {without_end}: os.write(i, data)
-    except OSError:
-        pass
-{after}
-"""
-
-
-def _framed(message: str) -> str:
-    return f"len({message}).to_bytes(4, 'big') + {message}"
-
-
-CRASH = ("crash", "raised", "program")
-_MANY = _framed("""b'{"call": "debug", "args": [[' + b'[],' * 190000 + b'1]], "kwargs": {}}'""")
-FRAMES = [
-    Attack("garbage on every pipe", _forged("b'x' * 100")),
-    Attack("a giant frame announced", _forged("b'\\xff\\xff\\xff\\xff'")),
-    Attack("half a frame", _forged("b'\\x00\\x00\\x00\\x10{'", "while True: pass")),
-    Attack("pipes closed", "import os\nos.closerange(0, 100)\nwhile True: pass"),
-    Attack(
-        "replies never read",
-        _forged(
-            _framed("""b'{"call": "ids_by_type", "args": ["place"], "kwargs": {}}'""") + " * 1000", "while True: pass"
-        ),
-    ),
-    Attack(
-        "a frame that calls what is not there",
-        _forged(_framed("""b'{"call": "__class__", "args": [], "kwargs": {}}'""")),
-    ),
-    Attack("a frame of a million values", _forged(_framed("""b'{"done": [' + b'[],' * 10**6 + b'1]}'""")), CRASH),
-    Attack("frames of many values without end", _forged(_MANY, without_end=True), ("time", "raised", "program")),
-    Attack("a frame of deep JSON", _forged(_framed("b'[' * 100000"))),
-    Attack("a frame with a giant number", _forged(_framed("b'9' * 100000"))),
-    Attack(
-        "a frame with a false failure", _forged(_framed("""b'{"failed": {"line": [], "type": {}, "message": 3}}'"""))
-    ),
-    Attack("a frame with forged scores", _forged(_framed("""b'{"done": {"nowhere": 1, "truth": 2}}'"""))),
-]
 ATTACKS = {
     "loops": LOOPS,
     "memory": MEMORIES,
@@ -334,5 +289,4 @@ ATTACKS = {
     "calls": CALLS,
     "escapes": ESCAPES,
     "processes": PROCESSES,
-    "frames": FRAMES,
 }

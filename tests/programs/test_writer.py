@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.steps import Comparison, History, Step, means
+from kbnav.programs.steps import Comparison, History, Step
 from kbnav.programs.train import Task, train_group
 from kbnav.programs.writer import Brief, ContrastText, ModelWriter, Rejected, Setting, program_in, split
 from kbnav.runs.trace import Trace
@@ -110,12 +110,6 @@ def test_advice_is_told_apart_by_what_it_led_to():
         assert "Advice" not in after.splitlines()[0]
 
 
-def test_the_sandbox_is_told_with_its_language():
-    author, model = writer("```python\nx\n```")
-    author.write(Brief("write", 1, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History()), Trace())
-    assert "It runs in Basic. What is wrong before a run is told at once" in prompts(model)[0]
-
-
 def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
     author, model = writer("Well done.")
     brief = Brief("improve", 2, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, History())
@@ -134,10 +128,3 @@ def test_a_fresh_start_does_not_show_the_last_program_but_the_best():
     assert program("good") in told
     assert program("bad") not in told
     assert "in another way" in told
-
-
-def test_metrics_of_a_contrast_are_those_of_its_own_trials():
-    bench = workshop(ScriptedWriter([])).bench
-    trials = bench.baseline(queries(8))
-    assert split(trials).went_well == 2
-    assert means(trials)["hit@5"] == 0.25

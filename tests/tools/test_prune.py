@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_model, prune_by_ranking
+from kbnav.tools.prune import prune_by_model, prune_by_ranking, prune_whole
 
 LABELS = {
     "P31": "instance of",
@@ -75,3 +75,24 @@ def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_befor
     only = ScriptedModel(replies=[AIMessage("[]")])
     prune_by_model(only, Shown(values=0))(Entry(Entity("Q1", "someone"), (married,)), QUESTION)
     assert "P26 spouse: Pierre Curie [start time: 1895]" in only.seen[0][0].text
+
+
+def test_the_papers_pruning_sees_the_whole_entry_and_keeps_what_the_model_keeps_by_value_too():
+    model = ScriptedModel(replies=[AIMessage('["P166", "P69#59"]')] * 2)
+    asked = entry(values=60)
+    pruned, _ = prune_whole(model, Shown())(asked, QUESTION)
+    (prompt,) = model.seen[0]
+    assert all(f"{label} value {number}" in prompt.text for label in LABELS.values() for number in range(60))
+    assert [one.value.text for one in pruned.statements if one.property.id == "P69"] == ["educated at value 58"]
+    assert (kept(pruned), len(pruned.statements)) == (["P69", "P166"], 61)
+    long = Statement(Entity("P1", "text", kind="property"), Value("x" * 100_000))
+    prune_whole(model, Shown())(Entry(Entity("Q1", "one"), (*asked.statements, long)), QUESTION)
+    assert "(1 more statements are not shown: the entry is too long.)" in model.seen[1][0].text
+
+
+@pytest.mark.parametrize(("said", "properties"), [("[]", []), ("No idea.", ["P31", "P19"])])
+def test_the_papers_pruning_ranks_only_where_the_reply_cannot_be_read(said, properties):
+    pruned, _ = prune_whole(ScriptedModel(replies=[AIMessage(said)]), Shown(statements=6))(
+        entry(), "What is her place of birth?"
+    )
+    assert kept(pruned) == properties

@@ -90,11 +90,6 @@ class EvaluationPlan:
         """That in which the questions are asked."""
         return "en" if self.settings.language == "auto" else self.settings.language
 
-    @property
-    def candidates(self) -> list[Question]:
-        """The questions named, or all, and of these the sample, in their order. Raises UsageError."""
-        return draw(choose(self.dataset, self.only), self.sample, self.seed)
-
 
 def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
     """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL, CSV or TSV. Raises UsageError, DataError."""
@@ -156,7 +151,7 @@ def evaluate(
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
     check_limits(plan.limits, settings.model, list(known_prices(settings)))
-    candidates = plan.candidates
+    candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
     with shared_run(settings.database.get_secret_value(), folder) as opened, open_kb(settings) as kb:
         name = plan.system or usual_agent(kb)
         # What the paper of a dataset sets otherwise for it.

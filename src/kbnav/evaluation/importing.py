@@ -29,6 +29,8 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
+_ANSWER = (list, bool, type(None))
+"""Types of its answers."""
 
 
 def import_table(
@@ -211,18 +213,14 @@ def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectori
             if record is None:
                 gold.append(GoldAnswer(question.id, text, "stored", question.query, question.answers))
                 continue
-            answer = _recorded_answer(record, "gold_answer_tuple")
+            answer = stored_answer(record, record.get("gold_answer_tuple", *_ANSWER))
             gold.append(GoldAnswer(question.id, text, "stored", record.text("gold_sparql"), answer))
             questions.append(QuestionRecord(question.id, _recorded_run(record, acted.get(text), info)))
     return info
 
 
-def _recorded_answer(record: Record, name: str) -> AnswerTable | None:
-    return stored_answer(record, record.get(name, list, bool, type(None)))
-
-
 def _recorded_run(record: Record, acted: Record | None, info: RunInfo) -> Run:
-    table = _recorded_answer(record, "predicted_answer_tuple")
+    table = stored_answer(record, record.get("predicted_answer_tuple", *_ANSWER))
     steps = tuple(_recorded_steps(acted)) if acted else ()
     stopped = not steps or steps[-1].call.tool == FINISH
     outcome = Outcome(

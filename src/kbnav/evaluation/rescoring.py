@@ -44,7 +44,8 @@ def by_labels(folder: Path, run: SavedRun, settings: Settings, kb: str = "") -> 
     def labelled(record: QuestionRecord) -> QuestionRecord:
         table, wanted = _with_labels(record.run.outcome.table, labels), gold.get(record.id)
         if table and wanted and wanted.table and wanted.table.boolean is not None:
-            table = _truth(table)
+            cells = [cell.value for row in table.rows for cell in row if cell]
+            table = AnswerTable(boolean=_TRUTH[cells[0]]) if len(cells) == 1 and cells[0] in _TRUTH else table
         return replace(record, run=replace(record.run, outcome=replace(record.run.outcome, table=table)))
 
     return replace(run, gold=gold, records={name: labelled(one) for name, one in run.records.items()}, by="labels")
@@ -90,11 +91,6 @@ def _with_labels(table: AnswerTable | None, labels: Mapping[str, str]) -> Answer
         return Term("literal", normalised(labels.get(name) or name if name else cell.value))
 
     return AnswerTable(table.columns, tuple(tuple(cell and term(cell) for cell in row) for row in table.rows))
-
-
-def _truth(table: AnswerTable) -> AnswerTable:
-    cells = [cell.value for row in table.rows for cell in row if cell]
-    return AnswerTable(boolean=_TRUTH[cells[0]]) if len(cells) == 1 and cells[0] in _TRUTH else table
 
 
 def stark_compat(run: SavedRun, settings: Settings, kb: str = "") -> SavedRun:

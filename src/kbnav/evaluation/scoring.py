@@ -14,6 +14,7 @@ from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
+    TRAIL_METRIC,
     Mode,
     ranking_scores,
     ranks_in_lists,
@@ -92,7 +93,8 @@ class Scores:
 def score_run(run: SavedRun) -> Scores:
     """Score every question of a run: F1 and EM of tables (SPINACH, section 5.1), or ranking metrics of rankings.
 
-    Rankings of agents, which name the nodes of their answer, have the F1 of these beside; its mean is the macro F1.
+    Of agents, which name the nodes of their answer, only these are ranked. Beside stand their F1, whose mean is the
+    macro F1, and ``trail@20``, which counts what was only seen on the way too.
 
     Raises DataError where gold tables and gold nodes are mixed, and UsageError where no question has a gold answer.
     """
@@ -147,7 +149,7 @@ def _ranking_metrics(dataset: str, records: Sequence[QuestionRecord | None]) -> 
     """STaRK's, less what it does not report of questions that people wrote; of agents, which name nodes, F1 as well."""
     metrics = [name for name in STARK_METRICS if not (is_human(dataset) and name in HUMAN_LEFT_OUT)]
     named = any(record and record.run.path and record.run.path[-1].call.tool == FINISH for record in records)
-    return (*metrics, SET_METRIC) if named else tuple(metrics)
+    return (*metrics, SET_METRIC, TRAIL_METRIC) if named else tuple(metrics)
 
 
 def _ranking_values(
@@ -158,11 +160,11 @@ def _ranking_values(
 ) -> list[dict[str, float]]:
     rankings = [record.run.outcome.ranking if record else None for record in records]
     answers = [one.nodes for one in gold]
-    lists = [list(ranking.ids) if ranking else [] for ranking in rankings]
+    lists = [[node.id for node in ranking.chosen] if ranking else [] for ranking in rankings]
     if candidates:
         places = {node: place for place, node in enumerate(candidates)}
         for place, ranking in enumerate(rankings):
-            nodes = [node for node in ranking.nodes if node.id in places] if ranking else []
+            nodes = [node for node in ranking.chosen if node.id in places] if ranking else []
             lists[place] = [node.id for node in sorted(nodes, key=lambda node: (-node.score, places[node.id]))]
         ranks = ranks_in_lists(lists, answers, candidates, mode="stark-compat")
     else:
@@ -172,6 +174,8 @@ def _ranking_values(
     if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):
             own[SET_METRIC] = set_f1([node.id for node in ranking.chosen] if ranking else [], one.nodes)
+            trail = {*ranking.ids[:20]} if ranking else set()
+            own[TRAIL_METRIC] = len(trail & set(one.nodes)) / len(set(one.nodes))
     return values
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -166,6 +166,18 @@ class Neighborhood:
     relations: tuple[Share, ...] = ()
     note: str = ""
 
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        """The edges as plain records: direction, relation and neighbour, each by id and label."""
+        for edge in self.edges:
+            relation, end = edge.relation, edge.neighbor
+            yield {
+                "direction": edge.direction,
+                "relation": relation.id,
+                "relationLabel": relation.label,
+                "neighbor": end.id or end.text,
+                "neighborLabel": end.text,
+            }
+
 
 @dataclass(frozen=True)
 class Stated:
@@ -257,6 +269,14 @@ class Shaped(Protocol):
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
         """What the members of a class have. Raises UnknownId, QueryTimeout."""
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A knowledge base whose service can be asked for names alone."""
+
+    def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
+        """What has a label or alias that begins with a text: as the service gives it, in its order."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from queue import SimpleQueue
 from types import TracebackType
@@ -29,7 +29,7 @@ from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
-from kbnav.settings.plugins import needs
+from kbnav.settings.plugins import needs, reference
 
 if TYPE_CHECKING:
     import pandas
@@ -152,8 +152,11 @@ class Answer:
     run: Run
     query_page: str = ""
     """Where a person can open the query."""
-    look: Callable[[Run], Provenance] | None = field(default=None, repr=False, compare=False)
+    look: InitVar[Callable[[Run], Provenance] | None] = None
     """Looks up what makes the rows true; ``evidence`` calls it."""
+
+    def __post_init__(self, look: Callable[[Run], Provenance] | None) -> None:
+        object.__setattr__(self, "_look", look)  # no field: a knowledge base that is open is no part of the record
 
     @property
     def text(self) -> str:
@@ -215,7 +218,17 @@ class Answer:
         A knowledge base that was opened for this answer alone is opened again. As ``KB.evidence``, which takes others
         than the first rows.
         """
-        return self.look(self.run) if self.look else Provenance()
+        look: Callable[[Run], Provenance] | None = vars(self)["_look"]
+        return look(self.run) if look else Provenance()
+
+    def __copy__(self) -> Answer:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: object) -> Answer:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Answer, (self.run, self.query_page, _elsewhere)
 
     @property
     def citation(self) -> str:
@@ -244,6 +257,10 @@ class Answer:
         return self.text or self.note or self.status
 
 
+def _elsewhere(run: Run) -> Provenance:
+    raise UsageError(f"{run.id} was pickled without its knowledge base: open that, and call kb.evidence(answer)")
+
+
 AnyKB = KB | KnowledgeBase | str | os.PathLike[str]
 """An open knowledge base, one of your own making, or what ``kbnav.open`` opens."""
 
@@ -270,6 +287,7 @@ class AskOptions(TypedDict, total=False):
     language: str | None
     base_url: str | None
     options: Mapping[str, Any] | None
+    tools: Sequence[Callable[..., Any] | str]
     settings: Settings | None
 
 
@@ -310,6 +328,9 @@ class How:
             if name in ("language", "base_url", "options") and value is not None
         }
         settings = (self._settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
+        if tools := options.get("tools"):
+            named = (tool if isinstance(tool, str) else reference(tool) for tool in tools)
+            settings = settings.model_copy(update={"with_tools": (*settings.with_tools, *named)})
         if (model := options.get("model")) is not None:
             settings = settings.asking(model)
         return build_agent(kb.base, settings, options.get("system", ""))
@@ -335,6 +356,7 @@ def ask(
         language: language code of labels and answer; None: that of the question.
         base_url: an OpenAI-compatible endpoint; None: that of the settings, or OpenAI's.
         options: options of the system, as ``--set`` gives them.
+        tools: tools of your own that are offered besides: functions of a module, or their names (docs/new-agent.md).
         on_step: called with every step when it is done, and once more where it is taken back (``dropped`` is set).
         after: the answer that this question follows up.
         config: LangChain's: callbacks, tags and metadata, for the run and for every call of a model in it.

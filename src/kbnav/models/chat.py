@@ -144,7 +144,12 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except ValidationError as error:
         if any(item["loc"][:1] != ("tool_calls",) for item in error.errors()):
             raise BadResponse(f"the model's endpoint answered with an odd message: {_line(error)}") from error
-        return _odd_calls(error)
+        from langchain_core.messages import AIMessage
+        from langchain_core.messages.tool import invalid_tool_call
+
+        # Tool calls whose arguments are JSON but no object become calls that could not be read.
+        odd_calls = [invalid_tool_call(args=json.dumps(item["input"])) for item in error.errors()]
+        return AIMessage("", invalid_tool_calls=odd_calls)
     except (AttributeError, TypeError, LookupError, ValueError, RecursionError) as error:
         # The client libraries parse a body that is not a completion (HTML, cut-off JSON) into these.
         raise BadResponse(
@@ -219,16 +224,6 @@ async def _streamed(
         invalid_tool_calls=odd,
         usage_metadata=whole.usage_metadata,
         response_metadata=whole.response_metadata,
-    )
-
-
-def _odd_calls(error: ValidationError) -> AIMessage:
-    """A reply whose tool calls have arguments that are JSON but no object, as calls that could not be read."""
-    from langchain_core.messages import AIMessage
-    from langchain_core.messages.tool import invalid_tool_call
-
-    return AIMessage(
-        "", invalid_tool_calls=[invalid_tool_call(args=json.dumps(item["input"])) for item in error.errors()]
     )
 
 

@@ -52,7 +52,6 @@ from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking,
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
-from kbnav.settings.model import Settings
 from kbnav.settings.plugins import needs
 
 BEFORE, BEHIND = 6, 4
@@ -575,8 +574,3 @@ class PlanFuse:
 def _describe(query: str, clause: Clause, plan: Plan) -> str:
     best = [f"{path.probability:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path in plan.paths[:3]]
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"
-
-
-def build_plan_fuse(kb: SkbKB, _: Settings, options: PlanFuseOptions) -> PlanFuse:
-    """See ``PlanFuse``."""
-    return PlanFuse(kb, options)

@@ -24,7 +24,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
-from kbnav.planning.training import describe, fits, read_description, write_description
+from kbnav.planning.training import fits, read_description, write_description
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example
@@ -267,7 +267,8 @@ class Ranker:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, weights=self._scorer.weights, rarity=self._scorer.rarity)
         (folder / WEIGHTS).write_bytes(buffer.getvalue())
-        description = describe(
+        write_description(
+            folder,
             self.name,
             self._skb,
             matching,
@@ -278,7 +279,6 @@ class Ranker:
             parts=self._scorer.parts,
             paths=[[path.hops, path.types] for path in self._paths],
         )
-        write_description(folder, description)
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, encoder: Encoder, notes: Sequence[str] = ()) -> Ranker:

@@ -38,7 +38,7 @@ from kbnav.planning.paths import (
     parse_paths,
     path_text,
 )
-from kbnav.planning.training import PlannerOptions, describe, fits, read_description, write_description
+from kbnav.planning.training import PlannerOptions, fits, read_description, write_description
 from kbnav.prompts import render
 from kbnav.settings.plugins import missing
 
@@ -95,7 +95,10 @@ def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
 
     model, tokenizer = pretrained(base, dtype)
     new = add_marks(model, tokenizer)
-    rows = {_name_of(model, layer): new for layer in _ends(model)} if new else None
+    first, last = model.get_input_embeddings(), model.get_output_embeddings()
+    ends = [first] if last is None or last.weight is first.weight else [first, last]
+    names = {module: str(name).rpartition(".")[2] for name, module in model.named_modules()}
+    rows = {names[layer]: new for layer in ends} if new else None
     config = LoraConfig(
         task_type="CAUSAL_LM",
         r=rank,
@@ -120,16 +123,6 @@ def add_marks(model: Any, tokenizer: Any) -> list[int]:
     return [tokenizer.convert_tokens_to_ids(mark) for mark in marks if mark not in before]
 
 
-def _ends(model: Any) -> list[Any]:
-    first, last = model.get_input_embeddings(), model.get_output_embeddings()
-    tied = last is None or last.weight is first.weight
-    return [first] if tied else [first, last]
-
-
-def _name_of(model: Any, layer: Any) -> str:
-    return next(str(name) for name, module in model.named_modules() if module is layer).rpartition(".")[2]
-
-
 def pretrained(name: str, dtype: str = "float32") -> tuple[Any, Any]:
     """A causal model and its tokenizer by name, folder or GGUF file. Raises UsageError where they cannot be had."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -150,7 +143,7 @@ def pretrained(name: str, dtype: str = "float32") -> tuple[Any, Any]:
 
 
 def trained(folder: Path, base: str, dtype: str = "float32") -> tuple[Any, Any]:
-    """What ``save`` wrote, in evaluation mode. Raises UsageError where the base cannot be had."""
+    """What was trained, in evaluation mode. Raises UsageError where the base cannot be had."""
     if not base:
         model, tokenizer = pretrained(str(folder / MODEL), dtype)
     else:
@@ -163,15 +156,6 @@ def trained(folder: Path, base: str, dtype: str = "float32") -> tuple[Any, Any]:
             plain.resize_token_embeddings(len(tokenizer))
         model = PeftModel.from_pretrained(plain, str(folder / MODEL))
     return model.eval(), tokenizer
-
-
-def save(out: Path, description: dict[str, Any], model: Any, tokenizer: Any) -> None:
-    """Write a planner: of a base only what LoRA and the new tokens add."""
-    out.mkdir(parents=True, exist_ok=True)
-    given = {"save_embedding_layers": False} if description["base"] else {}
-    model.save_pretrained(str(out / MODEL), **given)
-    tokenizer.save_pretrained(str(out / MODEL))
-    write_description(out, {**description, "files": digests(out / MODEL)})
 
 
 def device_of(name: str) -> str:
@@ -273,15 +257,6 @@ def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
     best = sorted(label.items(), key=lambda pair: -pair[1])[: round(1 / _LEAST)]
     total = sum(share for _, share in best)
     return {path: share / total for path, share in best}
-
-
-def pairs_of(tokenizer: Any, examples: Sequence[Example]) -> list[Pair]:
-    """What is learned from examples, question by question."""
-    return [
-        (prompt_ids(tokenizer, one.question, one.starts), path_ids(tokenizer, path.hops), share)
-        for one in examples
-        for path, share in learnt(one.label).items()
-    ]
 
 
 def descend(
@@ -451,10 +426,20 @@ class Seq2Seq:
         read = [_read(tokenizer, one.question, one.starts, room) for one in examples]
         cut = sum(len(kept) < len(one.question) for kept, one in zip(read, examples, strict=True))
         shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
-        history = descend(model, tokenizer.pad_token_id, pairs_of(tokenizer, shown), options, out, listener)
+        pairs = [
+            (prompt_ids(tokenizer, one.question, one.starts), path_ids(tokenizer, path.hops), share)
+            for one in shown
+            for path, share in learnt(one.label).items()
+        ]
+        history = descend(model, tokenizer.pad_token_id, pairs, options, out, listener)
         model.eval()
         learned = {"dtype": dtype, "beams": options.beams, "losses": [one._asdict() for one in history]}
-        save(out, describe(cls.name, skb, options.matching, base=options.base, **learned), model, tokenizer)
+        out.mkdir(parents=True, exist_ok=True)
+        given = {"save_embedding_layers": False} if options.base else {}  # of a base only what LoRA and new tokens add
+        model.save_pretrained(str(out / MODEL), **given)
+        tokenizer.save_pretrained(str(out / MODEL))
+        files = digests(out / MODEL)
+        write_description(out, cls.name, skb, options.matching, base=options.base, **learned, files=files)
         (out / CHECKPOINT).unlink(missing_ok=True)
         return cls(skb, model, tokenizer, beams=options.beams), cut
 

@@ -211,21 +211,11 @@ DESCRIPTION = "planner.json"
 FORMAT = 1
 
 
-def describe(planner: str, skb: SKB, matching: Variant, **more: Any) -> dict[str, Any]:
-    """What ``planner.json`` says of any planner, and more."""
-    return {
-        "planner": planner,
-        "format": FORMAT,
-        "skb": skb.meta.name,
-        "schema": PathSchema.of(skb).sha256,
-        "matching": matching,
-        **more,
-    }
-
-
-def write_description(folder: Path, description: dict[str, Any]) -> None:
-    """Write ``planner.json``."""
-    (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+def write_description(folder: Path, planner: str, skb: SKB, matching: Variant, **more: Any) -> None:
+    """Write ``planner.json``: what it says of any planner, and more."""
+    about = {"planner": planner, "format": FORMAT, "skb": skb.meta.name, "schema": PathSchema.of(skb).sha256}
+    text = json.dumps({**about, "matching": matching, **more}, ensure_ascii=False)
+    (folder / DESCRIPTION).write_text(text, encoding="utf-8")
 
 
 def read_description(folder: Path, planner: str = "") -> dict[str, Any]:

@@ -74,11 +74,6 @@ class BM25:
         return as_ranking(self._skb, hits)
 
 
-def build_bm25(kb: SkbKB, settings: Settings, options: BM25Options) -> BM25:  # noqa: ARG001 - no setting concerns it
-    """See ``BM25``."""
-    return BM25(kb, options)
-
-
 class VSSOptions(RetrievalOptions):
     """Options of ``vss``."""
 
@@ -132,11 +127,6 @@ def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[Vecto
         what = "vectors of documents with relations: build it with --relations" if relations else "vectors"
         raise UsageError(f"{kb.name} was built without {what}")
     return kb.skb.vectors, False
-
-
-def build_vss(kb: SkbKB, settings: Settings, options: VSSOptions) -> VSS:  # noqa: ARG001 - no setting concerns it
-    """See ``VSS``."""
-    return VSS(kb, options)
 
 
 FILE = "chunk-vectors.sqlite"

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
@@ -379,11 +380,4 @@ def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions, kind: typ
     return ExpandedRetriever(kind(kb.skb, base, open_calls(settings), options), base, options)
 
 
-def build_rar(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
-    """See ``RAR``."""
-    return build_hyde(kb, settings, options, RAR)
-
-
-def build_agr(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
-    """See ``AGR``."""
-    return build_hyde(kb, settings, options, AGR)
+build_rar, build_agr = partial(build_hyde, kind=RAR), partial(build_hyde, kind=AGR)

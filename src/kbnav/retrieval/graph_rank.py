@@ -28,7 +28,6 @@ from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.runs.trace import Trace
-from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float64]
 """A score for each node, shape [nodes]."""
@@ -196,8 +195,3 @@ class GraphRank:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
         return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
-
-
-def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001
-    """See ``GraphRank``; no setting concerns it."""
-    return GraphRank(kb, options)

@@ -125,7 +125,8 @@ class PostgresTables:
         self._pool = _pool(url)
         with self._failures(), alone(self._pool):
             for statement in (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *tables):
-                self._pool_run(statement)
+                with self.transaction() as run:
+                    run(statement)
 
     @contextmanager
     def transaction(self, *, lock: bool = False) -> Iterator[Run]:
@@ -140,10 +141,6 @@ class PostgresTables:
         """As the protocol says: the clock of the database."""
         with self.transaction() as run:
             return float(run("SELECT extract(epoch FROM clock_timestamp())")[0][0])
-
-    def _pool_run(self, statement: str) -> None:
-        with self.transaction() as run:
-            run(statement)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -7,8 +7,8 @@ module of one's own is named on the command line, as ``module:attribute``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,15 @@ def load(reference: str) -> Any:
             raise UsageError(f"{reference}: {module_name} has no {path!r}{did_you_mean(path, known)}")
         found = getattr(found, part)
     return found
+
+
+def reference(function: Callable[..., Any]) -> str:
+    """The name by which ``load`` finds a function. Raises UsageError where it stands in no module."""
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    with suppress(UsageError):
+        if load(name) is function:
+            return name
+    raise UsageError(f"{function!r} cannot be found by name: define it by def at the top of a module")
 
 
 def named(name: str, group: str) -> Any:

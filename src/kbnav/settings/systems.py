@@ -317,8 +317,8 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
         ("model",),
     ),
-    _retriever("bm25", "Ranks documents by the words of the query.", "documents:build_bm25", "BM25Options"),
-    _retriever("vss", "Ranks documents by likeness in meaning.", "documents:build_vss", "VSSOptions", "vectors"),
+    _retriever("bm25", "Ranks documents by the words of the query.", "documents:BM25", "BM25Options"),
+    _retriever("vss", "Ranks documents by likeness in meaning.", "documents:VSS", "VSSOptions", "vectors"),
     _retriever(
         "multi-vss", "As vss, then by the best chunks of a document.", "documents:build_multi_vss", "MultiVSSOptions",
         "vectors",
@@ -355,7 +355,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     ),
     SystemEntry(
         "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",
-        "kbnav.planning.plan_fuse:build_plan_fuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
+        "kbnav.planning.plan_fuse:PlanFuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
         ("training",),
     ),
     SystemEntry(
@@ -364,7 +364,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "kbnav.programs.retriever:AgentRetrieverOptions", ("skb",), ("training",), ("model",),
     ),
     _retriever(
-        "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:build_graph_rank",
+        "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:GraphRank",
         "GraphRankOptions", uses=("vectors",),
     ),
 )  # fmt: skip
@@ -427,7 +427,9 @@ def build(name: str, kb: AnyKB, settings: Settings, kind: Kind | None = None) ->
         raise UsageError(NEEDS_SKB.format(who=f"the system {name}"))
     settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     builder = entry.builder()
-    built = builder(kb, settings, options) if _takes_options(builder) else builder(kb, settings)
+    names = list(inspect.signature(builder).parameters)
+    given = (options,) if names[1:2] == ["options"] else (settings, options) if "options" in names else (settings,)
+    built = builder(kb, *given)
     _check_kind(name, built_kind(name, built), kind)
     return built
 

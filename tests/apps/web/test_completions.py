@@ -117,3 +117,13 @@ def test_errors_come_in_openais_form(client: openai.OpenAI, model: str, messages
     with pytest.raises(openai.APIStatusError, match=said) as raised:
         client.chat.completions.create(model=model, messages=messages)
     assert raised.value.status_code == status
+
+
+@pytest.mark.parametrize(
+    "asked", [{"n": 2}, {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}]
+)
+def test_what_is_not_served_is_refused_by_name(client: openai.OpenAI, asked: dict):
+    with pytest.raises(openai.BadRequestError, match=next(iter(asked))):
+        client.chat.completions.create(
+            model="mini", messages=[{"role": "user", "content": "Who discovered polonium?"}], **asked
+        )

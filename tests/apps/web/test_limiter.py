@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.apps.web import limiter
-from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter
+from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
 
 
@@ -54,6 +54,52 @@ def test_everybody_has_a_turn_and_nobody_twice(owners, size, share):
     assert before == list(range(len(places)))
     assert sorted(everybody(line)) == sorted(owners)
     assert line.begin() is None
+
+
+def simulated(kbs: int, seconds: float) -> list[float]:
+    """Three slots, a greedy reader whose queries take a minute each, and another who asks now and then: his waits."""
+    now, ends, waits, asked = 0.0, dict[Ticket, float](), list[float](), dict[Ticket, float]()
+    line = FairQueue(3, of_owner=1, of_kb=2 if kbs > 1 else 3, clock=lambda: now)
+    for number in range(200):
+        line.join("greedy", f"kb{number % kbs}")
+        line.join("second", f"kb{number % kbs}")
+    while now < seconds:
+        if now % 30 == 0:
+            asked[line.join("light", "kb0")] = now
+        for ticket in [ticket for ticket, end in ends.items() if end <= now]:
+            line.leave(ticket)
+            del ends[ticket]
+        while (ticket := line.begin()) is not None:
+            ends[ticket] = now + (1 if ticket.owner == "light" else 60)
+            if ticket in asked:
+                waits.append(now - asked.pop(ticket))
+        now += 1
+    assert not [since for since in asked.values() if now - since > 61]
+    return waits
+
+
+@pytest.mark.parametrize("kbs", [1, 2, 5])
+def test_nobody_waits_longer_than_another_runs_whoever_asks_much(kbs: int):
+    waits = simulated(kbs, 3600)
+    assert len(waits) >= 118
+    assert max(waits) <= 60
+
+
+def test_among_those_who_take_turns_the_one_who_has_had_least_comes_first_and_it_is_forgotten():
+    now = 0.0
+    line = FairQueue(1, of_owner=1, of_kb=1, clock=lambda: now)
+    first, *_ = [line.join("greedy") for _ in range(3)]
+    assert line.begin() is first
+    now = 60.0
+    line.join("light")
+    line.leave(first)
+    second = line.begin()
+    assert second is not None
+    assert second.owner == "light"
+    line.leave(second)
+    now = 120_000.0
+    third = line.join("newcomer")
+    assert line.before(third) == 1  # behind the first of the greedy one, whose minute is long forgotten
 
 
 def test_a_line_has_an_end():

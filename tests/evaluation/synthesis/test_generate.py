@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 
 from kbnav.encoders import Encoder, Vectors, normalised
-from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.text import is_content, is_literal
 from kbnav.evaluation.synthesis.wording import Wording
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
@@ -201,13 +198,6 @@ def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
     assert [question.id for question in train.questions] == ["small-train-0001", "small-train-0002", "small-train-0003"]
     assert all(question.meta["paths"] and question.meta["gold"] in question.nodes for question in test.questions)
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
-
-
-def test_an_skb_without_indexes_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "n.jsonl").write_text('{"id": "a", "type": "t", "name": "A"}\n')
-    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "bare.skb", Options(text=False, vectors=False, sparql=False))
-    with SKB.open(tmp_path / "bare.skb") as skb, pytest.raises(UsageError, match="without indexes"):
-        synthesize(skb, SplitSizes(1))
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

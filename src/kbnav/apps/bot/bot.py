@@ -91,21 +91,11 @@ class Bot:
         self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
-
-    @property
-    def task_page(self) -> str:
-        """The page that edit summaries name."""
-        return self._rules.task_page or f"User:{self._wiki.account}"
-
-    @property
-    def talk_page(self) -> str:
-        """The bot's own talk page."""
-        return f"User talk:{self._wiki.account}"
-
-    @property
-    def shutoff_page(self) -> str:
+        self.talk_page = f"User talk:{wiki.account}"
+        self.shutoff_page = f"User:{wiki.account}/shutoff"
         """The page that stops all edits while it holds any text."""
-        return f"User:{self._wiki.account}/shutoff"
+        self.task_page = rules.task_page or f"User:{wiki.account}"
+        """The page that edit summaries name."""
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
         """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
@@ -158,15 +148,12 @@ class Bot:
                 yield from self._read(title, own=True, old=not mark and title != self.talk_page)
         if self._known.echo:
             mentions = self._wiki.mentions()
-            yield from self._read_changed([title for _, title in mentions if title and title not in own])
+            titles = dict.fromkeys(title for _, title in mentions if title and title not in own)
+            for title, revision in self._wiki.revisions(list(titles)).items():
+                if self._ledger.mark(f"mentions {title}") != str(revision):
+                    yield from self._read(title, own=False)
             if self._edits:
                 self._wiki.mark_read([number for number, _ in mentions])
-
-    def _read_changed(self, titles: Sequence[str]) -> Iterator[Said]:
-        """Look for mentions on those of the pages that have changed since that was done."""
-        for title, revision in self._wiki.revisions(list(dict.fromkeys(titles))).items():
-            if self._ledger.mark(f"mentions {title}") != str(revision):
-                yield from self._read(title, own=False)
 
     def _read(self, title: str, *, own: bool, old: bool = False) -> Iterator[Said]:
         """Remember the questions of a page that are not known yet; ``old``: as such, not to be answered."""
@@ -281,7 +268,9 @@ class Bot:
                 self._ledger.update(question.id, self._clock(), due=0)
                 return f"shut off by {self.shutoff_page}"
             if not self._edits:
-                return self._end(question, "shown", _diff(page, text))
+                old, new, name = page.text.splitlines(), text.splitlines(), page.title
+                lines = difflib.unified_diff(old, new, name, f"{name} with the reply", lineterm="", n=2)
+                return self._end(question, "shown", "dry run, would be saved:\n" + "\n".join(lines))
             done = self._wiki.edit(page, text, summary)
             if done.status == "saved":
                 return self._end(question, "posted", f"posted as revision {done.revision}", revision=done.revision)
@@ -302,11 +291,3 @@ class Bot:
         if self._site is None:
             self._site = self._wiki.site()
         return self._site
-
-
-def _diff(page: Page, text: str) -> str:
-    """What an edit would change."""
-    lines = difflib.unified_diff(
-        page.text.splitlines(), text.splitlines(), page.title, f"{page.title} with the reply", lineterm="", n=2
-    )
-    return "dry run, would be saved:\n" + "\n".join(lines)

@@ -98,24 +98,16 @@ def _wiki(settings: Settings) -> Wiki:
     # Wikimedia counts no requests of accounts with the bot flag.
     throttle = None if rules.flagged else Throttle(settings.kept("limits.sqlite"))
     http = HttpClient(settings, cache=None, throttle=throttle, urls=[rules.api])
-    wiki = Wiki(
-        rules.api,
-        http,
-        user=rules.user,
-        password=rules.password.get_secret_value(),
-        flagged=rules.flagged,
-    )
+    wiki = Wiki(rules.api, http, user=rules.user, password=rules.password.get_secret_value(), flagged=rules.flagged)
     wiki.login()
     return wiki
 
 
-@contextmanager
-def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> Iterator[Ledger]:
+def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> closing[Ledger]:
     """The bot's state; that of dry runs is kept apart."""
     from kbnav.apps.bot.ledger import Ledger
 
-    with closing(Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"), alone=alone)) as ledger:
-        yield ledger
+    return closing(Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"), alone=alone))
 
 
 def _say(text: str) -> None:

@@ -93,6 +93,7 @@ def show(
     """Print frozen programs with their numbers, and how they came about."""
     from kbnav.programs.evaluate import write_curve
     from kbnav.programs.retriever import read_frozen
+    from kbnav.programs.train import read_groups, read_steps
 
     found = read_frozen(folder)
     if curve:
@@ -102,8 +103,15 @@ def show(
         return
     print_frozen(folder)
     for one in found.groups:
-        if steps:
-            _print_steps(folder, one.record.id)
+        for group in read_groups(folder).groups if steps else ():
+            for step in read_steps(folder, group) if group.id == one.record.id else ():
+                used = step.usage + step.api_usage
+                mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
+                print(
+                    f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; {used.calls} calls, "
+                    f"{used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
+                    f"{step.cost:.4f} $, {step.seconds:.1f} s"
+                )
         if one.program is not None:
             print(f"\n# {one.record.id}: {one.record.pattern}\n")
             print(one.program.source)
@@ -164,20 +172,6 @@ def print_frozen(folder: Path) -> None:
             print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")
         else:
             print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
-
-
-def _print_steps(folder: Path, group: str) -> None:
-    from kbnav.programs.train import read_groups, read_steps
-
-    for one in read_groups(folder).groups:
-        for step in read_steps(folder, one) if one.id == group else ():
-            used = step.usage + step.api_usage
-            mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
-            print(
-                f"  step {step.number} {step.action}: validation MRR {mrr}, {ended(step)}; "
-                f"{used.calls} calls, {used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
-                f"{step.cost:.4f} $, {step.seconds:.1f} s"
-            )
 
 
 def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:

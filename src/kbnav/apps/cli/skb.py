@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.errors import UsageError
+from kbnav.knowledge.skb.importers.files import Duplicates, Format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
+    from kbnav.knowledge.skb.importers.recipe import Recipe
     from kbnav.knowledge.skb.maintenance import Info
-    from kbnav.knowledge.skb.schema import Meta, Source
+    from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
 _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
-_MEMORY = 2 << 30
-"""Bytes that one record, pickle or tensor may take while an SKB is built."""
 
 Nodes = Annotated[
     list[Path] | None,
@@ -36,19 +35,20 @@ Nodes = Annotated[
 Edges = Annotated[
     list[Path] | None, typer.Option("--edges", metavar="FILE", help="Edge records, as for nodes; repeatable.")
 ]
+Tables = Annotated[
+    Path | None,
+    typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of your tables are what."),
+]
+Repeated = Annotated[
+    Duplicates,
+    typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
+]
+Bad = Literal["stop", "skip"]
+BadLines = Annotated[
+    Bad, typer.Option("--bad", help="A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")
+]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
-
-
-class Format(StrEnum):
-    """What an SKB is built from."""
-
-    records = "records"
-    stark = "stark"
-    rdf = "rdf"
-    primekg = "primekg"
-    ogbn_mag = "ogbn-mag"
-    amazon = "amazon"
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,9 @@ def build(
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
     nodes: Nodes = None,
     edges: Edges = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of your tables are what."),
-    ] = None,
+    tables: Tables = None,
+    duplicates: Repeated = Duplicates.first,
+    bad: BadLines = "stop",
     encoder: Annotated[
         str,
         typer.Option(
@@ -138,70 +137,47 @@ def build(
     For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
     from kbnav.knowledge.skb.build import Options
+    from kbnav.knowledge.skb.importers.recipe import Recipe
 
     console = stderr()
     if label_property and source_format is not Format.rdf:
         raise UsageError("--label-property goes with --from rdf only")
     if language and source_format not in (Format.rdf, Format.ogbn_mag):
         raise UsageError("--language goes with --from rdf and --from ogbn-mag only")
-    if source_format is Format.records:
-        source = _records(sources or [], nodes or [], edges or [], tables)
-    elif nodes or edges or tables:
-        raise UsageError(f"--nodes, --edges and --tables do not go with --from {source_format}")
-    else:
-        source = _published(source_format, sources or [], language or "en", label_property or [])
+    recipe = Recipe(
+        format=source_format,
+        sources=tuple(sources or ()),
+        nodes=tuple(nodes or ()),
+        edges=tuple(edges or ()),
+        tables=tables,
+        language=language or "en",
+        labels=tuple(label_property or ()),
+        duplicates=duplicates,
+        bad=_rejected(Path(out), bad),
+    )
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
     with by.join(options, base_url) as options:
-        meta = _build(source, out, options, console)
+        meta = _build(recipe, out, options, console)
     _print_left_out(console, meta)
     _print_built(out, meta, as_json)
 
 
-def _records(sources: Sequence[Path], nodes: Sequence[Path], edges: Sequence[Path], tables: Path | None) -> Source:
-    from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file
-
-    if sources or not (nodes or edges or tables):
-        others = ", ".join(other for other in Format if other is not Format.records)
-        raise UsageError(f"give records with --nodes and --edges; for other input say --from {others}")
-    if tables and (nodes or edges):
-        raise UsageError("--tables names the files itself: leave out --nodes and --edges")
-    return mapped_from_file(tables, _MEMORY) if tables else TableSource(nodes, edges, memory=_MEMORY)
+def _rejected(out: Path, bad: Bad) -> Path | None:
+    return out.with_name(f"{out.name}.bad.jsonl") if bad == "skip" else None
 
 
-def _published(kind: Format, sources: Sequence[Path], language: str, labels: Sequence[str]) -> Source:
-    """RDF files, or the files of a folder as somebody publishes them."""
-    from kbnav.knowledge.skb.importers.amazon import AmazonSource
-    from kbnav.knowledge.skb.importers.mag import MagSource
-    from kbnav.knowledge.skb.importers.rdf import RdfSource
-    from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
-
-    if kind is Format.rdf:
-        if not sources:
-            raise UsageError("give the RDF files")
-        return RdfSource(sources, language, labels)
-    if len(sources) != 1:
-        raise UsageError(f"give the one folder that the files of {kind} are in")
-    if kind is Format.ogbn_mag:
-        return MagSource(sources[0], _MEMORY, language=language)
-    readers: dict[Format, Callable[[Path, int], Source]] = {
-        Format.stark: StarkSource,
-        Format.primekg: PrimeKGSource,
-        Format.amazon: AmazonSource,
-    }
-    return readers[kind](sources[0], _MEMORY)
-
-
-def _build(source: Source, out: str, options: Options, console: Console) -> Meta:
+def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build
     from kbnav.knowledge.skb.lance.tables import is_lance
 
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
     with _resumable(console), StageProgress(console) as progress:
-        return build(source, Path(out), options, progress=progress)
+        kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
+        return build(recipe.source(), Path(out), options, recipe=kept, progress=progress)
 
 
 def copy(
@@ -273,19 +249,36 @@ def update(
     skb: Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")],
     nodes: Nodes = None,
     edges: Edges = None,
+    tables: Tables = None,
+    bad: BadLines = "stop",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Add, replace or delete ("deleted": true) nodes and edges, by id.
+    """Add, replace or delete ("deleted": true) nodes and edges, by id; with no files, read those of the build again.
 
-    For example: kbnav skb update people.skb --nodes new.csv
+    For example: kbnav skb update people.skb --dry-run
     """
+    from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.maintenance import update as update_skb
+    from kbnav.knowledge.skb.importers.recipe import Recipe
     from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
-    source = _records([], nodes or [], edges or [], None)
+    records = None
+    if nodes or edges or tables:
+        records = Recipe(
+            nodes=tuple(nodes or ()),
+            edges=tuple(edges or ()),
+            tables=tables,
+            duplicates=Duplicates.last,
+            bad=_rejected(skb, bad),
+        )
+    if dry_run:
+        changes = maintenance.difference(skb, records)
+        value = {reason: one.model_dump() for reason, one in changes.items()}
+        emit(as_json, value, "\n".join(_counted(changes)) or "nothing changes")
+        return
     options = Options(
         text=any(name.startswith("text/") for name in meta.files),
         vectors=bool(meta.encoder),
@@ -294,7 +287,10 @@ def update(
         relations=any(name.startswith("relational-") for name in meta.files),
     )
     with _resumable(console), StageProgress(console) as progress:
-        updated = update_skb(skb, source, options, progress=progress)
+        if records:
+            updated = maintenance.update(skb, records, options, progress=progress)
+        else:
+            updated = maintenance.update_again(skb, options, progress=progress)
     _print_left_out(console, updated)
     _print_built(str(skb), updated, as_json)
 
@@ -342,13 +338,13 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
 def _print_left_out(console: Console, meta: Meta) -> None:
     from kbnav.apps.console import printable
 
-    for line in _left_out(meta):
+    for line in _counted(meta.dropped):
         console.print(printable(line), style="yellow", highlight=False, markup=False)
 
 
-def _left_out(meta: Meta) -> Iterator[str]:
-    """What a build left out: each reason with its count and first cases."""
-    for reason, dropped in meta.dropped.items():
+def _counted(cases_by_reason: Mapping[str, Dropped]) -> Iterator[str]:
+    """Each reason with its count and first cases."""
+    for reason, dropped in cases_by_reason.items():
         cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
         yield f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else "")
 
@@ -373,7 +369,7 @@ def _print_info(found: Info) -> None:
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
-    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _left_out(meta))]
+    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _counted(meta.dropped))]
     lines = [
         f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",

@@ -175,7 +175,8 @@ def _show(done: int, total: int) -> None:
 
 
 def _report_lines(report: SynthesisReport, files: Sequence[Path]) -> Iterator[str]:
-    yield from _pipeline_lines(report.pipeline)
+    if report.pipeline:
+        yield from _pipeline_lines(report.pipeline)
     kept = ", ".join(f"{count} {split}" for split, count in report.kept.items() if count)
     yield f"{report.sampled} sampled, {sum(report.kept.values())} kept: {kept or 'none'}"
     for reason, count in sorted(report.dropped.items(), key=lambda item: -item[1]):
@@ -184,9 +185,7 @@ def _report_lines(report: SynthesisReport, files: Sequence[Path]) -> Iterator[st
 
 
 def _pipeline_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What a report says of the models' part; nothing where there is none."""
-    if not found:
-        return
+    """What a report says of the models' part."""
     gold, candidates = found["gold"], found["candidates"]
     if gold["verified"]:
         by_model = ", ".join(f"{model} {count}" for model, count in gold["passed_by_model"].items())

@@ -159,7 +159,10 @@ def _user_name(given: Sequence[str]) -> str:
 
 
 class WrongTokens:
-    """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds."""
+    """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds.
+
+    A right token always passes, so that nobody locks out others who come from the same address.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, float]] = {}
@@ -183,10 +186,6 @@ class WrongTokens:
             self._since.pop(next(iter(self._since)))
         self._since.pop(client, None)
         self._since[client] = (tries + 1, time.monotonic())
-
-    def forget(self, client: str) -> None:
-        """A right one."""
-        self._since.pop(client, None)
 
 
 def _cookie(headers: Headers) -> str:
@@ -265,14 +264,14 @@ class Gate:
             return None, refusal(request, 411, "give the length of the body")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return None, refusal(request, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
-        client = self._client(scope)
-        if (wait := self._wrong.wait(client)) and "authorization" in headers:
-            refused = refusal(request, 429, f"too many wrong tokens; try again in {wait:.0f} s")
-            refused.headers["Retry-After"] = str(round(wait) + 1)
-            return None, refused
-        visitor = self._identities.of(headers, client)
-        if self._identities.closed and "authorization" in headers:
-            self._wrong.forget(client) if visitor else self._wrong.count(client)
+        visitor = self._identities.of(headers, self._connected(scope))
+        if self._identities.closed and not visitor and "authorization" in headers:
+            client = self._client(scope)
+            if wait := self._wrong.wait(client):
+                refused = refusal(request, 429, f"too many wrong tokens; try again in {wait:.0f} s")
+                refused.headers["Retry-After"] = str(round(wait) + 1)
+                return None, refused
+            self._wrong.count(client)
         if visitor or path.startswith(_OPEN):
             return visitor, None
         if self._identities.by_token and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -310,11 +309,21 @@ class Gate:
             return False
         return usual and (site.hostname or "") in self._public
 
-    def _client(self, scope: Scope) -> str:
+    def _connected(self, scope: Scope) -> str:
         return scope["client"][0] if scope.get("client") else ""
 
+    def _client(self, scope: Scope) -> str:
+        """The address that a request comes from: as the proxy says, the last of its header that is none of a proxy."""
+        connected = self._connected(scope)
+        if not self._identities.is_proxy(connected):
+            return connected
+        named = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        return next(
+            (one for name in reversed(named) if (one := name.strip()) and not self._identities.is_proxy(one)), connected
+        )
+
     def _is_secure(self, scope: Scope, headers: Headers) -> bool:
-        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._client(scope)) else ""
+        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._connected(scope)) else ""
         return (forwarded or scope["scheme"]) == "https"
 
 

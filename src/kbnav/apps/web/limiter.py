@@ -30,6 +30,8 @@ PAUSE = 30.0
 """Seconds for which it is, until one request tries it again."""
 SOUND_FOR = 600.0
 """Seconds for which files that were found whole are not read through again."""
+HALF_LIFE = 60.0
+"""Seconds after which what a user has had counts half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +46,27 @@ class Ticket:
 class FairQueue:
     """So much at once, and of that so much of one user and on one knowledge base; threads may share it.
 
-    Of those that may begin, whoever has least at work comes first, and among equals who came first. So a user who asks
-    for much waits behind one who asks for little, and a knowledge base that hangs holds up none of the others.
+    Of those that may begin, whoever has least at work comes first, among equals who has had least time of late (as
+    schedulers by least attained service do), then who came first. So a user who asks for much waits behind one who asks
+    for little, also where they take turns, and a knowledge base that hangs holds up none of the others.
     """
 
-    def __init__(self, size: int, *, of_owner: int, of_kb: int, most_of_owner: int = LONGEST) -> None:
+    def __init__(
+        self, size: int, *, of_owner: int, of_kb: int, most_of_owner: int = LONGEST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         """``size`` at once, ``of_owner`` of one user, ``of_kb`` on one knowledge base; each 1 or more.
 
-        One user may have ``most_of_owner`` tickets, at work or waiting.
+        One user may have ``most_of_owner`` tickets, at work or waiting. ``clock`` counts seconds.
         """
+        self._clock = clock
         self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
         self._lock, self._numbers = threading.Lock(), count(1)
         self._waiting: list[Ticket] = []
-        self._at_work: set[Ticket] = set()
+        self._at_work: dict[Ticket, float] = {}
+        """When each began."""
+        self._had: dict[str, tuple[float, float]] = {}
+        """Seconds that a user has had, and until when they were counted."""
 
     def join(self, owner: str, kb: str = "") -> Ticket:
         """A ticket behind all others. Raises LimitReached."""
@@ -79,14 +89,20 @@ class FairQueue:
             for ticket in self._order(owners):
                 if owners[ticket.owner] < self._of_owner and kbs[ticket.kb] < self._of_kb:
                     self._waiting.remove(ticket)
-                    self._at_work.add(ticket)
+                    self._at_work[ticket] = self._clock()
                     return ticket
             return None
 
     def leave(self, ticket: Ticket) -> None:
         """The work is over, or is waited for no longer."""
         with self._lock:
-            self._at_work.discard(ticket)
+            began = self._at_work.pop(ticket, None)
+            if began is not None:
+                now = self._clock()
+                had = self._used(ticket.owner, now) + now - began
+                if len(self._had) >= LONGEST:
+                    self._had = {one: kept for one, kept in self._had.items() if now - kept[1] < HALF_LIFE}
+                self._had[ticket.owner] = (had, now)
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
 
@@ -97,11 +113,21 @@ class FairQueue:
             return order.index(ticket) if ticket in order else 0
 
     def _order(self, owners: Counter[str]) -> list[Ticket]:
-        ahead, ranked = Counter(owners), []
+        ahead, now = Counter(owners), self._clock()
+        used = {owner: self._used(owner, now) for owner in {one.owner for one in self._waiting}}
+        for ticket, began in self._at_work.items():
+            if ticket.owner in used:
+                used[ticket.owner] += now - began
+        ranked = []
         for ticket in self._waiting:
-            ranked.append((ahead[ticket.owner], ticket.number, ticket))
+            ranked.append((ahead[ticket.owner], used[ticket.owner], ticket.number, ticket))
             ahead[ticket.owner] += 1
-        return [ticket for _, _, ticket in sorted(ranked, key=lambda one: one[:2])]
+        return [one[-1] for one in sorted(ranked, key=lambda one: one[:3])]
+
+    def _used(self, owner: str, now: float) -> float:
+        """Seconds that a user has had of late, without what is at work."""
+        seconds, until = self._had.get(owner, (0.0, now))
+        return float(seconds * 0.5 ** ((now - until) / HALF_LIFE))
 
 
 def fair_queue(size: int, many: bool, *, of_owner: int | None = None) -> FairQueue:

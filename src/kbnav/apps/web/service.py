@@ -29,8 +29,10 @@ from kbnav.settings.model import SEPARATOR, Settings, kb_names
 from kbnav.settings.systems import SystemEntry, kb_kind
 
 _LOG = logging.getLogger("kbnav.web")
-QUERIES, PAGES, DOWNLOADS = 2, 8, 4
-"""Queries typed by hand, pages of entities and downloads that one process works on at once."""
+QUERIES, PAGES, DOWNLOADS, EXPORTS = 3, 8, 4, 2
+"""Queries typed by hand, pages of entities, downloads and exports of sessions that one process works on at once.
+
+Three queries: two of two readers on one knowledge base, and one on another."""
 PAGE_SECONDS = 20.0
 """Longest wait for what a knowledge base says of one entity."""
 PATIENCE = 10.0
@@ -186,6 +188,7 @@ class Service:
         self.queries = Limiter(fair_queue(QUERIES, self.many))
         self.pages = Limiter(fair_queue(PAGES, self.many))
         self.downloads = Limiter(fair_queue(DOWNLOADS, False))
+        self.exports = Limiter(fair_queue(EXPORTS, False))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self.examples: dict[str, list[str]] = {}

@@ -16,6 +16,10 @@ SET_METRIC = "f1"
 """Of the nodes that a system names as the answer, whatever their order; only agents name any."""
 
 
+TRAIL_METRIC = "trail@20"
+"""Share of the answers among the first 20 nodes when those that an agent only saw on the way follow its answer."""
+
+
 def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
     """The harmonic mean of precision and recall of a set of nodes.
 

@@ -30,8 +30,6 @@ _Pairs = Counter[tuple[int, int]]
 """Pairs of a matching, counted by common cells and size of the gold row."""
 _EDGE_LIMIT = 50_000_000
 """Pairs of rows with a common cell that are matched row by row; beyond, kinds of rows are."""
-_DENSE_SHARE = 0.1
-"""Share of pairs with a common cell above which a dense assignment is the faster one."""
 
 
 @dataclass(frozen=True)
@@ -274,26 +272,18 @@ def _assignment(
     of_column = np.repeat(np.arange(len(demand)), demand)
     expanded = common[np.repeat(np.arange(len(supply)), supply)][:, of_column]
     costs = 1 - expanded.data * steps[of_column[expanded.indices]]
-    matrix = _scipy("sparse").csr_array((costs, expanded.indices, expanded.indptr), shape=expanded.shape)
-    if expanded.nnz > _DENSE_SHARE * math.prod(expanded.shape):
-        rows, columns = _scipy("optimize").linear_sum_assignment(matrix.toarray())
-    else:
-        rows, columns = _sparse_assignment(matrix)
+    sparse = _scipy("sparse")
+    # The solver takes costs above 0 only and assigns every row: each has a place of its own to stay unassigned at 0.
+    lift = 1 - costs.min()
+    lifted = sparse.csr_array((costs + lift, expanded.indices, expanded.indptr), shape=expanded.shape)
+    places = sparse.hstack([lifted, sparse.eye_array(expanded.shape[0]) * lift], format="csr")
+    rows, columns = _scipy("sparse.csgraph").min_weight_full_bipartite_matching(places)
+    assigned = columns < expanded.shape[1]
+    rows, columns = rows[assigned], columns[assigned]
     pairs = zip(expanded[rows, columns].astype(int).tolist(), of_column[columns].tolist(), strict=True)
     for (cells, j), count in Counter(pairs).items():
         if cells:
             yield cells, j, count
-
-
-def _sparse_assignment(costs: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The assignment of least cost, all costs below 0; each row has a place of its own to stay unassigned at cost 0."""
-    sparse = _scipy("sparse")
-    lift = 1 - costs.data.min()  # the solver takes costs above 0 only, and every row is assigned once
-    lifted = sparse.csr_array((costs.data + lift, costs.indices, costs.indptr), shape=costs.shape)
-    places = sparse.hstack([lifted, sparse.eye_array(costs.shape[0]) * lift], format="csr")
-    rows, columns = _scipy("sparse.csgraph").min_weight_full_bipartite_matching(places)
-    assigned = columns < costs.shape[1]
-    return rows[assigned], columns[assigned]
 
 
 def _linear_program(

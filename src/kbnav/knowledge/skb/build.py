@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -135,11 +135,13 @@ def build(
     *,
     name: str = "",
     previous: Path | None = None,
+    recipe: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
 ) -> Meta:
     """Build an SKB in the folder ``out``, or replace the one that is there; readers of that one are not disturbed.
 
-    ``previous`` is a folder of data whose vectors are taken over for texts that did not change.
+    ``previous`` is a folder of data whose vectors are taken over for texts that did not change, ``recipe`` what
+    ``Meta.recipe`` will say.
 
     Raises UsageError where ``out`` is something else or is being built by another process, or where a package that the
     options need is not installed, DataError where the input cannot be read.
@@ -156,7 +158,7 @@ def build(
                 if GRAPH not in state.done and not isinstance(error.__cause__, (OSError, MemoryError)):
                     forget(out, made=made)  # the input must be mended, and is another one then
                 raise
-            meta = job.put_in_place(out, name or out.name.removesuffix(".skb"))
+            meta = job.put_in_place(out, name or out.name.removesuffix(".skb"), recipe or {})
             remove_unused(out, meta.data)
             return meta
     except OSError as error:  # a full disk, no right to write
@@ -225,7 +227,7 @@ class _Job:
                 self._stopped.set()
                 raise
 
-    def put_in_place(self, out: Path, name: str) -> Meta:
+    def put_in_place(self, out: Path, name: str, recipe: Mapping[str, Any]) -> Meta:
         """Checksum everything, rename ``build/`` to its final name, and let ``meta.json`` name it."""
         leftovers = (POSITIONS, STATE)
         paths = sorted(path for path in self._work.rglob("*") if path.is_file() and path.name not in leftovers)
@@ -233,7 +235,7 @@ class _Job:
         for done, path in enumerate(paths, 1):
             files[path.relative_to(self._work).as_posix()] = file_info(path, sync=True)
             self._progress("checksums", done, len(paths))
-        meta = self._meta(name, files, f"data-{os.urandom(6).hex()}")
+        meta = self._meta(name, files, f"data-{os.urandom(6).hex()}").model_copy(update={"recipe": recipe})
         self._work.rename(out / meta.data)
         write_meta(out, meta)
         for leftover in leftovers:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, Updated, build
-from kbnav.knowledge.skb.files import file_info, only_builder, remove_unused
+from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
+from kbnav.knowledge.skb.importers.recipe import Recipe
 from kbnav.knowledge.skb.lance.tables import is_lance
-from kbnav.knowledge.skb.schema import Meta, Progress, Source, no_progress, read_meta
+from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB, open_store
+
+_BARE = Options(text=False, vectors=False, sparql=False)
 
 
 @dataclass(frozen=True)
@@ -97,8 +104,90 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
-def update(path: Path, source: Source, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Add the nodes and edges of ``source`` to an SKB, and take away those that it marks as deleted.
+@contextmanager
+def _read_again(path: Path, meta: Meta) -> Iterator[Source]:
+    """What an SKB's files say now, with its updates over it."""
+    if not meta.recipe:
+        raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
+    here = Recipe.model_validate(meta.recipe).moved(path, Path())
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
+        source = here.source()
+        for number, layer in enumerate(here.updates):
+            build(source, folder / str(number), _BARE)
+            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source())
+        yield source
+
+
+def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
+    """Read the files that an SKB was built from again, in the same way; what is in them no more goes.
+
+    Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
+    know its files or they are gone.
+    """
+    meta = read_meta(path)
+    _refuse_other_encoder(path, meta, options)
+    previous = path / meta.data
+    with _read_again(path, meta) as source:
+        return build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
+
+
+def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
+    """What an update would change, with examples: ``records``, or else the files of the SKB read again.
+
+    Nothing is written. Raises as ``update_again``.
+    """
+    losses = Losses()
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
+        old = opened.enter_context(SKB.open(path))
+        over = Updated(old, records.source()) if records else None
+        source: Source = over or opened.enter_context(_read_again(path, old.meta))
+        build(source, folder / "new", _BARE)
+        new = opened.enter_context(SKB.open(folder / "new"))
+        place = np.array([new.nodes.ids.find(node_id) for node_id in old.nodes.ids], np.int64)
+        for number, other in enumerate(place.tolist()):
+            if other < 0:
+                losses.add("nodes that go", old.id(number))
+            elif _all_of(old, number) != _all_of(new, other):
+                losses.add("nodes that change", old.id(number))
+        for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
+            losses.add("nodes that come", new.id(other))
+        gone = place < 0
+        place[gone] = new.meta.nodes + np.arange(gone.sum())
+        names = list(dict.fromkeys((*new.relation_names, *old.relation_names)))
+        size = new.meta.nodes + int(gone.sum())
+        before = _edge_keys(old, place, names, size)
+        after = _edge_keys(new, np.arange(new.meta.nodes), names, size)
+        ids = [*new.nodes.ids, *(old.id(number) for number in np.flatnonzero(gone).tolist())]
+        for what, keys in (("go", np.setdiff1d(before, after)), ("come", np.setdiff1d(after, before))):
+            for key in keys.tolist():
+                both, target = divmod(key, size)
+                source_number, relation = divmod(both, len(names))
+                losses.add(f"edges that {what}", f"{ids[source_number]} {names[relation]} {ids[target]}")
+    return {reason: Dropped.model_validate(found) for reason, found in losses.report().items()}
+
+
+def _all_of(skb: SKB, number: int) -> tuple[object, ...]:
+    return skb.type_name(number), skb.nodes.names[number], skb.documents[number]
+
+
+def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:
+    """A number for each edge, the same for the same edge; ``place`` has the numbers of the nodes, shape [nodes]."""
+    _, targets, relations = skb.graph.arrays("out")
+    sources = np.repeat(np.arange(skb.graph.nodes), skb.graph.degrees("out"))
+    known = np.array([names.index(name) for name in skb.relation_names], np.int64)
+    return (place[sources] * len(names) + known[relations]) * size + place[targets]
+
+
+def _refuse_other_encoder(path: Path, meta: Meta, options: Options) -> None:
+    if options.encoder_name != meta.encoder:
+        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
+        raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
+
+
+def update(path: Path, records: Source | Recipe, options: Options, *, progress: Progress = no_progress) -> Meta:
+    """Add the nodes and edges of ``records`` to an SKB, and take away those that it marks as deleted.
 
     The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
     edges of a node that is deleted go with it.
@@ -107,12 +196,17 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
-        if options.encoder_name != skb.meta.encoder:
-            has, wanted = (name or "no vectors" for name in (skb.meta.encoder, options.encoder_name))
-            raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
-        source = Updated(skb, source)
+        _refuse_other_encoder(path, skb.meta, options)
+        recipe: dict[str, Any] = {}
+        if isinstance(records, Recipe):
+            source = Updated(skb, records.source())
+            if skb.meta.recipe:
+                moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
+                recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
+        else:
+            source = Updated(skb, records)
         previous = path / skb.meta.data
-        meta = build(source, path, options, name=skb.meta.name, previous=previous, progress=progress)
+        meta = build(source, path, options, name=skb.meta.name, previous=previous, recipe=recipe, progress=progress)
     with suppress(UsageError), only_builder(path):  # another build under way will
         remove_unused(path, read_meta(path).data)  # the data that was read from
     return meta

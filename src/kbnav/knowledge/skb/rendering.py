@@ -305,12 +305,18 @@ def _prime_detail(kind: str, key: str, value: Any) -> str:
     if kind != "gene/protein" or key not in _GENE_FIELDS:
         return f"  - {key}: {value}\n"
     if key == "interpro":
-        value = [item["desc"] for item in ([value] if isinstance(value, Mapping) else value)]
+        value = _each(value, "desc")
     elif key == "generif":
-        value = " ".join("; ".join(item["text"] for item in value).split(" ")[:PRIME_WORDS])
-    elif key == "genomic_pos" and isinstance(value, list):
+        value = " ".join("; ".join(map(str, _each(value, "text"))).split(" ")[:PRIME_WORDS])
+    elif key == "genomic_pos" and isinstance(value, list) and value:
         value = value[0]
     return f"  - {key} ({_GENE_FIELDS[key]}): {value}\n"
+
+
+def _each(value: Any, field: str) -> list[Any]:
+    """A field of each entry of a list, or of the only one; what is no table stands for itself."""
+    entries = value if isinstance(value, list) else [value]
+    return [entry.get(field, "") if isinstance(entry, Mapping) else entry for entry in entries]
 
 
 def _prime_relations(skb: SKB, node: int, n_rel: int) -> str:
@@ -375,8 +381,9 @@ def _texts(fields: Fields, without: frozenset[str]) -> Iterator[tuple[str, str]]
     for key, value in _leaves(fields, ""):
         if key in without or _ASIDE.search(key):
             continue
-        said = [text for text in (" ".join(str(one).split()) for one in value) if _says(text)]
-        text = ", ".join(said)[:room]
+        said = (" ".join(str(one).split()) for one in value)
+        telling = (one for one in said if one and not _IDENTIFIER.fullmatch(one) and not _ADDRESS.fullmatch(one))
+        text = ", ".join(telling)[:room]
         if text:
             yield key.replace("_", " "), text
         room -= len(text)
@@ -399,10 +406,6 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, list[Any]]]:
                 yield from _leaves(one, key)
     else:
         yield key, [value]
-
-
-def _says(text: str) -> bool:
-    return bool(text) and not _IDENTIFIER.fullmatch(text) and not _ADDRESS.fullmatch(text)
 
 
 def _line(text: str) -> str:

@@ -139,6 +139,8 @@ class Meta(_Frozen):
     sparql: bool = False
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Words, between white space, of all documents as they are indexed without relations; None: not counted."""
+    recipe: Mapping[str, Any] = {}
+    """What ``importers.recipe.Recipe`` says of it, with paths relative to the SKB's folder; empty: not known."""
     files: Mapping[Annotated[str, Field(pattern=r"^\.?[\w-][\w.-]*(/\.?[\w-][\w.-]*)*$")], FileInfo]
 
     @property

@@ -306,17 +306,13 @@ def build(
 def encode(nodes: Sequence[NodeText], window: Window, encoder: Encoder, old: Reused) -> Made:
     """The vectors of a window's ``nodes`` that are not written, those of texts that are known among the ``old``."""
     texts = [node.document for node in nodes]
-    hashes = np.array([text_hash(text) for text in texts], dtype="S16")
+    digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
+    hashes = np.array(digests, dtype="S16")
     lacking = np.arange(len(nodes)) if window.written is None else np.flatnonzero(window.written != hashes)
     made = np.zeros((0, 0), np.float32)
     if len(lacking):
         made = old.encode([texts[place] for place in lacking.tolist()], hashes[lacking], encoder)
     return Made(len(nodes), lacking + window.nodes.start, hashes[lacking], made)
-
-
-def text_hash(text: str) -> bytes:
-    """Of a text that is encoded."""
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class _Writer:

@@ -33,6 +33,7 @@ from kbnav.knowledge.wikidata import queries
 from kbnav.knowledge.wikidata.api import ActionApi, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.search import (
+    LONGEST,
     VALUES_SHOWN,
     as_written,
     mentioning,
@@ -150,6 +151,15 @@ class WikidataKB:
             texts = as_written(self.select, query, languages(code), self._words)
             found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
+
+    def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
+        """See ``Named``: two calls of wbsearchentities."""
+        phrase, code = " ".join(text.split())[:LONGEST], _code(language)
+        if not phrase:
+            return SearchResult()
+        entities = self._api.search(phrase, kind="item", language=code, limit=items)
+        relations = self._api.search(phrase, kind="property", language=code, limit=properties)
+        return SearchResult(tuple(entities), tuple(relations), "exact", phrase)
 
     def _values(self, query: str, code: str, limit: int) -> SearchResult:
         """Statements and qualifiers with a text, those that are just it first."""

@@ -6,11 +6,11 @@ import inspect
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import chain, islice
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import FailFast, Field, ValidationError, validate_call
 
@@ -119,8 +119,6 @@ def _typed(parameter: inspect.Parameter) -> str:
     return f"{name}: {annotation} = {default}" if equals else f"{name}: {annotation}"
 
 
-Item = TypeVar("Item")
-
 MOST_ITEMS, MOST_CHARACTERS = 200_000, 10_000_000
 """In the arguments of one call, or a result, however they are nested; what is shared counts as often as it is met."""
 _DEEPEST = 6
@@ -140,14 +138,16 @@ def short_text(value: object) -> str:
 def _short_text(value: object, depth: int, room: list[int]) -> str:
     if room[0] <= 0 or depth < 0:
         return "…"
+    count = len(value) if isinstance(value, Mapping | list | tuple | set | frozenset) else 0
+    more = f", … {count - _ITEMS} more" if count > _ITEMS else ""
     if isinstance(value, Mapping):
         inner = ", ".join(
             f"{_short_text(key, depth - 1, room)}: {_short_text(one, depth - 1, room)}"
-            for key, one in _first(value.items())
+            for key, one in islice(value.items(), _ITEMS)
         )
-        text = f"{{{inner}{_more(len(value))}}}"
+        text = f"{{{inner}{more}}}"
     elif isinstance(value, list | tuple | set | frozenset):
-        text = f"[{', '.join(_short_text(one, depth - 1, room) for one in _first(value))}{_more(len(value))}]"
+        text = f"[{', '.join(_short_text(one, depth - 1, room) for one in islice(value, _ITEMS))}{more}]"
     elif isinstance(value, str):
         text = repr(value[: room[0]])
     elif isinstance(value, int) and value.bit_length() > 256:
@@ -158,14 +158,6 @@ def _short_text(value: object, depth: int, room: list[int]) -> str:
         text = f"<{type(value).__name__}>"
     room[0] -= len(text)
     return text
-
-
-def _first(values: Iterable[Item]) -> Iterable[Item]:
-    return islice(values, _ITEMS)
-
-
-def _more(count: int) -> str:
-    return f", … {count - _ITEMS} more" if count > _ITEMS else ""
 
 
 def excess(value: object) -> str | None:

@@ -79,6 +79,19 @@ class Conversation(BaseModel):
     messages: list[Message] = Field(min_length=1, max_length=1000)
     stream: bool = False
     stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+
+    @property
+    def unserved(self) -> list[str]:
+        """Parameters that ask for what an answer here cannot be."""
+        text_only = (self.response_format or {}).get("type", "text") == "text"
+        served = {"n": self.n in (None, 1), "response_format": text_only}
+        served |= {name: not getattr(self, name) for name in ("tools", "functions", "logprobs")}
+        return [name for name, fine in served.items() if not fine]
 
 
 @router.get("/models")
@@ -96,6 +109,8 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
 
     In a stream, the steps come as ``reasoning_content``, then the answer. Hanging up stops the run.
     """
+    if asked.unserved:
+        raise HTTPException(400, f"not served here: {', '.join(asked.unserved)}; an answer is one text")
     question, history = _conversation(asked.messages)
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
     if choice is None:

@@ -36,12 +36,11 @@ async def login(request: Request) -> Response:
     state = request.state
     identities: Identities = state.identities
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
-    state.wrong.check(state.client)
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
+        state.wrong.check(state.client)
         state.wrong.count(state.client)
         return page(request, "login.html", 403, wrong=True)
-    state.wrong.forget(state.client)
     response = RedirectResponse("/", 303)
     response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=state.secure))
     return response
@@ -129,6 +128,9 @@ def _front_page(
                     "systems": [one.name for one in systems],
                     "about": {one.name: one.about for one in systems},
                     "rankings": [one.name for one in systems if one.kind == "retriever"],
+                    "name": "Wikidata" if kb.link("Q1").startswith("https://www.wikidata.org/") else kb.key,
+                    "entities": kb.kb.state().get("mirror", {}).get("entities", 0),
+                    "wikibase": not kb.has_pages,
                     "seconds": kb.settings.limits.query_timeout,
                 }
             )

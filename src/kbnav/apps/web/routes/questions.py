@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
@@ -35,6 +36,7 @@ from kbnav.apps.web.store import Session, Status, StoredRun, unguessable
 from kbnav.errors import DataError
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
+EXPORT_SECONDS = 60.0
 _FILES: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind.partition(";")[0]: {} for kind in SESSION_MEDIA.values()}}
 }
@@ -186,8 +188,16 @@ def delete_session(found: OwnSession, parts: ChatOf) -> Response:
 
 
 @router.get("/sessions/{session_id}/{form}", responses=_FILES)
-def export(found: OwnSession, form: SessionForm, parts: ChatOf) -> Response:
+async def export(found: OwnSession, form: SessionForm, request: Request, parts: ChatOf) -> Response:
     """A session as a file: all of it as JSON, or as one page of HTML that fetches nothing."""
+    text = await parts.service.exports.run(
+        found.owner, "", partial(_exported, parts, found, form), gone=request.is_disconnected, seconds=EXPORT_SECONDS
+    )
+    headers = {"Content-Disposition": attachment(found.title, form)}
+    return Response(text, media_type=SESSION_MEDIA[form], headers=headers)
+
+
+def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
     if form == "json":
         text = _session_page(parts, found).model_dump_json(indent=1, exclude={"runs": {"__all__": {"now"}}})
     else:
@@ -197,8 +207,7 @@ def export(found: OwnSession, form: SessionForm, parts: ChatOf) -> Response:
         if not answers:
             raise HTTPException(404, "no answer of this session is kept any more")
         text = parts.hide.hidden(shared_page(answers, parts.settings.endpoints.query_page))
-    headers = {"Content-Disposition": attachment(found.title, form)}
-    return Response(text.encode("utf-8", "replace"), media_type=SESSION_MEDIA[form], headers=headers)
+    return text.encode("utf-8", "replace")
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -22,6 +23,29 @@ _DELIMITERS = ",;\t|"
 _PARSED = 32
 """How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
 _GZIP = b"\x1f\x8b"
+
+Reject = Callable[[DataError, str], None]
+"""Told of a line that cannot be read, and its text."""
+
+
+class Format(StrEnum):
+    """What an SKB is built from."""
+
+    records = "records"
+    stark = "stark"
+    rdf = "rdf"
+    primekg = "primekg"
+    ogbn_mag = "ogbn-mag"
+    amazon = "amazon"
+
+
+class Duplicates(StrEnum):
+    """What is done with rows of one id: one of them is taken whole, or all are made one node, or the build stops."""
+
+    first = "first"
+    last = "last"
+    merge = "merge"
+    stop = "stop"
 
 
 def suffix_of(path: Path) -> str:
@@ -68,30 +92,50 @@ def bounded_lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
         yield line
 
 
-def cells(path: Path, memory: int) -> Iterator[tuple[int, list[str]]]:
+def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tuple[int, list[str]]]:
     """The lines of a CSV or TSV file, the header first, all of one length; TSV has no quoting.
 
-    Raises UsageError, DataError.
+    Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it; the lines that an open
+    quotation mark drew into it are read again.
     """
     csv.field_size_limit(memory // _PARSED)  # a cell may have many lines
     with opened(path) as file:
         lines = bounded_lines(path, file, memory)
         header = next(lines, "")
         if suffix_of(path) == ".tsv":
-            reader: Any = csv.reader(chain([header], lines), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+            style: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
         else:
             unquoted = "".join(header.split('"')[::2])
-            delimiter = max(_DELIMITERS, key=unquoted.count)
-            reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
-        width = 0
-        try:
-            for line in filter(None, reader):
-                width = width or len(line)
-                if len(line) != width:
-                    raise DataError(f"{at(path, reader.line_num)}: {len(line)} columns where the header has {width}")
-                yield reader.line_num, line
-        except csv.Error as error:
-            raise DataError(f"{at(path, reader.line_num)}: {error}") from error
+            style = {"delimiter": max(_DELIMITERS, key=unquoted.count)}
+        waiting, taken, width, number = deque([header]), list[str](), 0, 0
+
+        def following() -> Iterator[str]:
+            while waiting or (line := next(lines, "")):
+                taken.append(waiting.popleft() if waiting else line)
+                yield taken[-1]
+
+        reader = csv.reader(following(), strict=True, **style)
+        while True:
+            taken.clear()
+            try:
+                line, wrong = next(reader, None), ""
+            except csv.Error as error:
+                line, wrong = [], str(error)
+            if line is None:
+                return
+            number, width = number + len(taken), width or len(line)
+            if line and len(line) != width:
+                wrong = f"{len(line)} columns where the header has {width}"
+            if wrong:
+                problem = DataError(f"{at(path, number)}: {wrong}")
+                if not reject or not width:
+                    raise problem
+                reject(problem, taken[0])
+                number -= len(taken) - 1
+                waiting.extendleft(reversed(taken[1:]))
+                reader = csv.reader(following(), strict=True, **style)
+            elif line:
+                yield number, line
 
 
 PARTS = 128

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
@@ -19,7 +21,16 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import DELIMITED, at, bounded_lines, cells, opened, suffix_of
+from kbnav.knowledge.skb.importers.files import (
+    DELIMITED,
+    Duplicates,
+    Reject,
+    at,
+    bounded_lines,
+    cells,
+    opened,
+    suffix_of,
+)
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     DEEPEST,
@@ -166,6 +177,9 @@ class TableSource:
     relations: Sequence[str] = ()
     memory: int = MEMORY
     """Bytes that one record may take; a line is refused that could take more."""
+    duplicates: Duplicates = Duplicates.first
+    bad: Path | None = None
+    """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
 
     @property
     def _tables(self) -> list[Table]:
@@ -185,32 +199,37 @@ class TableSource:
         """Of the files' names, sizes and times, and of the mapping."""
         files = (*self._tables, *self._links)
         return files_fingerprint(
-            [one.file for one in files], *(one.model_dump_json() for one in files), *self.alias_fields
+            [one.file for one in files],
+            *(one.model_dump_json() for one in files),
+            *self.alias_fields,
+            *([self.duplicates, str(self.bad)] if self.bad or self.duplicates is not Duplicates.first else []),
         )
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Every row as a node, then the nodes that are made of columns. Raises UsageError, DataError with the line."""
+        if self.bad:
+            self.bad.unlink(missing_ok=True)
         prefixes = self._prefixes()
-        owners: dict[str, Table] = {}
         made: dict[tuple[str, str], None] = {}
-        for given, table in zip(self.node_files, self._tables, strict=True):
-            for record in self._rows(table, losses):
-                node = table.node(record)
-                if isinstance(given, Table) and (owner := owners.setdefault(node.id, table)) is not table:
-                    both = f"{owner.file} and {table.file}"
-                    raise UsageError(f"{both} both have the id {node.id}: give one of them a prefix")
+        merged: dict[str, NodeRecord] = {}
+        for table, record, repeated in self._taken(losses):
+            node = table.node(record)
+            if repeated and self.duplicates is Duplicates.merge:
+                merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
+            else:
                 yield node
-                for edge in table.edges:
-                    if edge.type not in prefixes:
-                        made.update(((edge.type, value), None) for value in table.values(record, edge))
+            for edge in table.edges:
+                if edge.type not in prefixes:
+                    made.update(((edge.type, value), None) for value in table.values(record, edge))
+        yield from merged.values()
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes = self._prefixes()
-        for table in self._tables:
-            for record in self._rows(table, Losses()) if table.edges else ():  # losses were counted with the nodes
+        if any(table.edges for table in self._tables):
+            for table, record, _ in self._taken(None):
                 source = table.prefix + cell_text(record[table.id])
                 for edge in table.edges:
                     before = prefixes.get(edge.type, f"{edge.type}:")
@@ -228,6 +247,34 @@ class TableSource:
                 deleted = cell_text(record.get(DELETED)).lower() == "true"
                 yield EdgeRecord(before + source, relation, behind + target, deleted)
 
+    def _taken(self, losses: Losses | None) -> Iterator[tuple[Table, Record, bool]]:
+        """The rows that become nodes: table, row, whether others have its id.
+
+        Losses are counted once: None where they were. Raises UsageError where mapped tables share an id, DataError at
+        a repeated one where that is to stop.
+        """
+        pairs = list(zip(self._tables, (isinstance(one, Table) for one in self.node_files), strict=True))
+        counts = Counter[str]()
+        if self.duplicates in (Duplicates.last, Duplicates.merge):
+            counts.update(one.prefix + cell_text(row[one.id]) for one, _ in pairs for row in self._rows(one, None))
+        seen, owners = Counter[str](), dict[str, Table]()
+        for table, mapped in pairs:
+            for record in self._rows(table, losses):
+                node_id = table.prefix + cell_text(record[table.id])
+                seen[node_id] += bool(node_id)
+                if mapped and (owner := owners.setdefault(node_id, table)) is not table:
+                    both = f"{owner.file} and {table.file}"
+                    raise UsageError(f"{both} both have the id {node_id}: give one of them a prefix")
+                if seen[node_id] > 1 and self.duplicates is Duplicates.stop:
+                    raise DataError(f"{table.file}: the id {node_id} is given twice: mend it, or say --duplicates")
+                left = seen[node_id] > 1 if self.duplicates is Duplicates.first else seen[node_id] < counts[node_id]
+                merge = self.duplicates is Duplicates.merge
+                if node_id and left and losses:
+                    reason = "rows merged with others of their id" if merge else "node id given twice"
+                    losses.add(reason, f"{node_id} {table.node(record).name}".strip())
+                if not node_id or not left or merge:
+                    yield table, record, counts[node_id] > 1
+
     def _prefixes(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for table in self._tables:
@@ -235,11 +282,24 @@ class TableSource:
                 raise UsageError(f"the tables of type {table.type} have different prefixes")
         return found
 
-    def _rows(self, table: Table | Links, losses: Losses) -> Iterator[Record]:
+    def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
+        with ExitStack() as files:
+            kept = (
+                files.enter_context(self.bad.open("a", encoding="utf-8")) if self.bad and losses is not None else None
+            )
+
+            def reject(error: DataError, line: str) -> None:
+                if losses is not None and kept:
+                    losses.add(f"line that cannot be read (all are in {self.bad})", str(error))
+                    kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
+
+            yield from self._read(table, losses or Losses(), reject if self.bad else None)
+
+    def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns
-        for number, record in records(table.file, self.memory):
+        for number, record in records(table.file, self.memory, reject):
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
                 missing, needed = set(table.named), [table.id] if isinstance(table, Table) else table.named
@@ -248,10 +308,14 @@ class TableSource:
                 known.update(dict.fromkeys(record))
                 if same and missing:
                     break
-            for column in needed:
-                if column not in record:
-                    what = "a node" if isinstance(table, Table) else "an edge"
-                    raise DataError(f"{at(table.file, number)}: {what} without {column}; it has {', '.join(record)}")
+            if lacking := [column for column in needed if column not in record]:
+                what = "a node" if isinstance(table, Table) else "an edge"
+                has = ", ".join(record)
+                error = DataError(f"{at(table.file, number)}: {what} without {lacking[0]}; it has {has}")
+                if same or not reject:
+                    raise error
+                reject(error, json.dumps(record, default=str))
+                continue
             yield record
         if missing and known:
             column = min(missing, key=table.named.index)
@@ -262,7 +326,22 @@ class TableSource:
                 losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
 
 
-def mapped_from_file(path: Path, memory: int = MEMORY) -> TableSource:
+def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
+    """One node of two: of each field all values that differ, without empty ones."""
+    fields = {}
+    for key in {**first.fields, **second.fields}:
+        values: list[Any] = []
+        for value in (first.fields.get(key), second.fields.get(key)):
+            several = value if isinstance(value, list) else [value]
+            values += [one for one in several if one not in (None, "", *values)]
+        fields[key] = values if len(values) > 1 else values[0] if values else first.fields.get(key)
+    deleted = first.deleted or second.deleted
+    return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, deleted)
+
+
+def mapped_from_file(
+    path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
+) -> TableSource:
     """The tables that a TOML file maps (``[[table]]``, ``[[links]]``), with files named from its own folder.
 
     Raises UsageError where it cannot be opened, DataError where it is not such a file.
@@ -279,7 +358,7 @@ def mapped_from_file(path: Path, memory: int = MEMORY) -> TableSource:
         raise DataError(f"{path}: {error}") from error
     tables = [one.model_copy(update={"file": path.parent / one.file}) for one in found.table]
     links = [one.model_copy(update={"file": path.parent / one.file}) for one in found.links]
-    return TableSource(tables, links, memory=memory)
+    return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
 
 
 def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
@@ -294,37 +373,53 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def records(path: Path, memory: int = MEMORY) -> Iterator[tuple[int, Record]]:
-    """The records of a file with their lines, by the format its name says. Raises UsageError or DataError."""
+def records(path: Path, memory: int = MEMORY, reject: Reject | None = None) -> Iterator[tuple[int, Record]]:
+    """The records of a file with their lines, by the format its name says.
+
+    Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it.
+    """
     suffix = suffix_of(path)
     if suffix == ".parquet":
         yield from _parquet(path)
     elif suffix in DELIMITED:
-        lines = cells(path, memory)
+        lines = cells(path, memory, reject)
         _, header = next(lines, (0, []))
         for number, line in lines:
             yield number, dict(zip(header, line, strict=True))
     else:
-        yield from objects(path, memory)
+        yield from objects(path, memory, reject=reject)
 
 
-def objects(path: Path, memory: int, parse: Callable[[str], Any] = json.loads) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file, a line each, with their line. Raises UsageError, DataError."""
+def objects(
+    path: Path, memory: int, parse: Callable[[str], Any] = json.loads, reject: Reject | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file, a line each, with their line. Raises as ``records``."""
     with opened(path) as file:
         for number, line in enumerate(bounded_lines(path, file, memory), 1):
             if line.isspace():
                 continue
             try:
-                record = parse(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{at(path, number)}, character {error.pos + 1}: {error.msg}") from error
-            except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
-                raise DataError(f"{at(path, number)}: {error}") from error
-            if not isinstance(record, dict):
-                raise DataError(f"{at(path, number)}: not a JSON object")
-            if line.count("[") + line.count("{") > DEEPEST:
-                refuse_unbounded(record, memory, at(path, number))
+                record = _object(line, at(path, number), memory, parse)
+            except DataError as error:
+                if not reject:
+                    raise
+                reject(error, line)
+                continue
             yield number, record
+
+
+def _object(line: str, place: str, memory: int, parse: Callable[[str], Any]) -> dict[str, Any]:
+    try:
+        record = parse(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{place}, character {error.pos + 1}: {error.msg}") from error
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
+        raise DataError(f"{place}: {error}") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{place}: not a JSON object")
+    if line.count("[") + line.count("{") > DEEPEST:
+        refuse_unbounded(record, memory, place)
+    return record
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Record]]:

@@ -134,7 +134,12 @@ class QueryPool:
                 try:
                     return child.ask(request, self.timeout, unwanted)
                 finally:
-                    self._give_back(child)
+                    with self._lock:
+                        self._busy.discard(child)
+                        if kept := child.usable() and not self._closed:
+                            self._idle.append(child)
+                    if not kept:
+                        child.end()
             finally:
                 self._turns.release()
 
@@ -174,14 +179,6 @@ class QueryPool:
                 raise QueryError("broken", f"no process can be started for the query: {error}") from error
             self._busy.add(child)
             return child
-
-    def _give_back(self, child: _Child) -> None:
-        with self._lock:
-            self._busy.discard(child)
-            if kept := child.usable() and not self._closed:
-                self._idle.append(child)
-        if not kept:
-            child.end()
 
     def close(self) -> None:
         """End all children; a query that one of them runs fails."""

@@ -113,7 +113,8 @@ def _decode_time(lexical: str, node: Node) -> dict[str, Any]:
     whole_year = (month, day, match[5]) == (1, 1, "00:00:00")
     precision = int(_value(node, "timePrecision") or (_YEAR if whole_year else _DAY))
     if calendar == JULIAN and precision >= _DAY:
-        year, month, day = _julian_from_days(_days_from_gregorian(year, month, day))
+        cycles, year = divmod(year - 1, 400)
+        year, month, day = _julian_from_days(cycles * 146_097 + date(year + 1, month, 1).toordinal() + day - 1)
     month, day = month if precision > _YEAR else 0, day if precision > _MONTH else 0
     sign, year = ("+", year) if year > 0 else ("-", 1 - year)
     return {
@@ -157,11 +158,6 @@ def _decode_coordinate(lexical: str, node: Node) -> dict[str, Any]:
 def _value(node: Node, name: str) -> str:
     term = node.get(name)
     return term.value if isinstance(term, NamedNode | Literal) else ""
-
-
-def _days_from_gregorian(year: int, month: int, day: int) -> int:
-    cycles, year = divmod(year - 1, 400)
-    return cycles * 146_097 + date(year + 1, month, 1).toordinal() + day - 1
 
 
 def _julian_from_days(days: int) -> tuple[int, int, int]:

@@ -138,7 +138,9 @@ def _serve(path: str, memory_limit: int) -> None:
         try:
             if store is None:
                 store = Store.read_only(path)
-                _limit_memory(memory_limit)
+                if memory_limit:
+                    resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+                    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # out of memory, a signal ends the process
             _answer(pool, store, request)
         except BaseException as error:  # a panic of the engine's is no Exception
             if _out_of_memory(error, memory_limit):
@@ -170,12 +172,6 @@ def _answer(pool: Connection, store: Store, request: dict[str, Any]) -> None:
         pool.send_bytes(out.getbuffer())
         return
     pool.send_bytes(said.encode(errors="replace"))
-
-
-def _limit_memory(limit: int) -> None:
-    if limit:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # running out of memory ends the process by a signal
 
 
 def _out_of_memory(error: BaseException, limit: int) -> bool:

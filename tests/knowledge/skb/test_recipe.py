@@ -1,0 +1,100 @@
+"""An SKB knows its files and reads them again; rows of one id and bad lines do not mix things up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import DataError
+from kbnav.knowledge.skb.importers.tables import Duplicates, Table, TableSource
+from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord
+from kbnav.knowledge.skb.store import SKB
+from tests.apps.parts import Cli
+
+PUMPS = "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n1;Pump XL;Coyote\n"
+MAP = '[[table]]\nfile = "pumps.csv"\ntype = "product"\nedges = ["supplier"]\n'
+
+
+def shop(folder: Path, rows: str = PUMPS) -> Path:
+    (folder / "pumps.csv").write_text(rows)
+    (folder / "shop.toml").write_text(MAP)
+    return folder / "pumps.csv"
+
+
+def ran(kbnav: Cli, *arguments: object) -> str:
+    code, out, error = kbnav(*map(str, arguments))
+    assert code == 0, error
+    return out
+
+
+def edges_of(path: Path) -> set[tuple[str, str]]:
+    with SKB.open(path) as skb:
+        return {
+            (skb.id(n), skb.id(int(o))) for n in range(skb.graph.nodes) for o in skb.graph.neighbors(n, None, "out")
+        }
+
+
+def test_an_update_without_files_reads_those_of_the_build_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kbnav = Cli(monkeypatch, capsys)
+    rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n"), tmp_path / "shop.skb"
+    bare = ("--no-text", "--no-sparql", "--encoder", "none")
+    ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
+    assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
+    (tmp_path / "more.csv").write_text("id,name,type\n9,Hose,product\n")
+    ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "more.csv")
+    rows.write_text("id;name;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n")
+    changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
+    assert {what: one["examples"] for what, one in changes.items()} == {
+        "nodes that change": ["1"],
+        "nodes that go": ["3"],
+        "nodes that come": ["4"],
+        "edges that go": ["2 supplier supplier:Bolt", "3 supplier supplier:Bolt"],
+        "edges that come": ["2 supplier supplier:Acme", "4 supplier supplier:Bolt"],
+    }
+    ran(kbnav, "skb", "update", out)
+    assert edges_of(out) == {("1", "supplier:Acme"), ("2", "supplier:Acme"), ("4", "supplier:Bolt")}
+    with SKB.open(out) as skb:
+        assert "9" in skb.nodes.ids  # the record of the earlier update is not lost
+    assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "name", "suppliers"),
+    [("first", "Pump", ["Acme"]), ("last", "Pump XL", ["Coyote"]), ("merge", "Pump", ["Acme", "Coyote"])],
+)
+def test_rows_of_one_id_are_taken_or_left_with_their_edges(
+    tmp_path: Path, duplicates: str, name: str, suppliers: list[str]
+) -> None:
+    table = Table.model_validate({"file": shop(tmp_path), "type": "product", "edges": ["supplier"]})
+    source, losses = TableSource([table], duplicates=Duplicates(duplicates)), Losses()
+    nodes = {node.id: node.name for node in source.nodes(losses) if node.type == "product"}
+    assert nodes == {"1": name, "2": "Valve"}
+    ends = [edge.target for edge in source.edges(losses) if isinstance(edge, EdgeRecord) and edge.source == "1"]
+    assert ends == [f"supplier:{one}" for one in suppliers]
+    assert sum(losses.counts.values()) == 1
+
+
+def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,name,colour,size\n1,Lamp,red,\n1,,blue,7\n")
+    source = TableSource([tmp_path / "n.csv"], duplicates=Duplicates.merge)
+    assert [*source.nodes(Losses())] == [NodeRecord("1", "", "Lamp", {"colour": ["red", "blue"], "size": "7"})]
+    with pytest.raises(DataError, match="the id 1 is given twice"):
+        list(TableSource([tmp_path / "n.csv"], duplicates=Duplicates.stop).nodes(Losses()))
+
+
+def test_lines_that_cannot_be_read_are_put_aside_and_the_others_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text('id,name\n1,A\n2,"B\n3,C\n4,D,x\n5,E\n6,"F\nG"\n')
+    (tmp_path / "n.jsonl").write_text('{"id": "7", "name": "H"}\n{broken\n{"name": "no id"}\n[1]\n{"id": "8"}\n')
+    files, bad = [tmp_path / "n.csv", tmp_path / "n.jsonl"], tmp_path / "bad.jsonl"
+    losses, source = Losses(), TableSource(files, bad=bad)
+    assert [node.id for node in source.nodes(losses)] == ["1", "3", "5", "6", "7", "8"]
+    assert list(source.edges(losses)) == []
+    lines = [json.loads(line)["line"] for line in bad.read_text().splitlines()]
+    assert lines == ['2,"B', "4,D,x", "{broken", '{"name": "no id"}', "[1]"]
+    assert sum(losses.counts.values()) == 5
+    with pytest.raises(DataError, match=r"n\.csv, line"):
+        list(TableSource(files).nodes(Losses()))
