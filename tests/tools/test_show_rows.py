@@ -29,12 +29,12 @@ def numbered(context: Context, query: str) -> Context:
 def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
     again = numbered(context, "SELECT ?n ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x")
     rows = again.tables[again.ran[3].call.arguments["query"]].rows
-    again = replace(again, kb=Labels(context.kb))
+    again = replace(again, kb=Labels(context.kb), shown=replace(again.shown, whole_rows=30))
     page = use(again, "show_rows", start=2).text.splitlines()
     assert page[:2] == ["Result 3:", "row\tn\tx"]
     assert page[2].startswith(f"2\t{rows[1][0].value}\t{rows[1][1].entity_id} (")
-    assert len(page) == 2 + 50 + 1
-    assert page[-1] == f"{len(rows)} rows; {len(rows) - 51} more after these."
+    assert len(page) == 2 + 30 + 1
+    assert page[-1] == f"{len(rows)} rows; {len(rows) - 31} more after these."
     found = use(again, "show_rows", contains="POLONIUM").text.splitlines()
     assert found[2].endswith("\t84\tQ979 (polonium)")
     assert found[-1] == f"1 of {len(rows)} rows contain “POLONIUM”."
@@ -52,6 +52,6 @@ def test_a_text_is_looked_for_in_whole_rows_and_not_in_what_is_shown_of_them():
 
 def test_a_query_run_once_more_is_not_sent_but_makes_its_result_the_last(context):
     again = numbered(context, "SELECT ?x { ?x wdt:P61 wd:Q7186 }")
-    again = replace(again, kb=Labels(context.kb))
+    again = replace(again, kb=Labels(context.kb), shown=replace(again.shown, whole_rows=30))
     told = use(again, "execute_query", query=" SELECT ?x  { ?x wdt:P61 wd:Q7186 }")
     assert (told.rows, told.text.split(". ")[0]) == (2, "This is result 3 again")
