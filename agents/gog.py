@@ -40,6 +40,7 @@ TRIED = (GENERATE, FURTHER)
 """What must have been tried before an answer may be unknown."""
 ROUNDS = 3
 """How often a generation that did not lead to an answer is taken back (GoG, section 3)."""
+_KNOWN_AS = {"shown": "a graph of nodes, each with a type and a document", "none": "a graph of nodes, each with a type"}
 _WIDE = 3
 """Nodes that a search further out looks at."""
 
@@ -102,6 +103,8 @@ def gog_with(
 ) -> Agent:
     """GoG on any chat model that can call tools; without a ``writer`` answers are plain."""
     options = read_options(GogOptions, settings.options, NAME)
+    if isinstance(kb, SkbKB) and options.documents == "none":
+        kb = kb.without_documents()
     skb = kb if isinstance(kb, SkbKB) else None
     walking, generating = WalkingTools(ask, options.k, options.short), GeneratingTools(ask, options.samples)
     first = (find_relations,) if skb else (search_entities,)
@@ -118,7 +121,7 @@ def gog_with(
         notice="gog/notice.md",
         about=demonstrations.about(Schema(skb) if skb else None),
         skb=skb is not None,
-        what="a graph of nodes, each with a type and a document" if skb else "Wikidata",
+        what=_KNOWN_AS[options.documents] if skb else "Wikidata",
         keep=options.k,
         answers=ANSWERS,
     )

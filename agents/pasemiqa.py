@@ -62,6 +62,8 @@ def pasemiqa_with(
     """
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
+    if options.preset == "paper":  # one call a round, finish among them
+        budget = budget.model_copy(update={"without": (*budget.without, "parallel", "free_finish")})
     settings = settings.model_copy(update={"budget": budget})
     walking = WalkingTools(ask, options.k, options.short)
     query = TextQuery(kb, options.k, cosine=options.query == "cosine")
@@ -83,6 +85,7 @@ def pasemiqa_with(
         keep=options.k,
         answers=ANSWERS,
         steps=budget.steps - 1,
+        free_finish=budget.free_finish,
     )
     return Agent(
         name=NAME,

@@ -152,9 +152,9 @@ def rog_with(
     """RoG on any model; without a ``writer`` answers are plain. ``planner`` is used in place of the options'."""
     options = read_options(RogOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
-    planning = PlanningTools(kb)
-    query = TextQuery(kb, BY_TEXT)
-    tools = (planning.follow_path, query.vector_query, finish)
+    planning, query = PlanningTools(kb), TextQuery(kb, BY_TEXT)
+    texts = (query.vector_query,) if options.documents == "shown" else ()
+    tools = (planning.follow_path, *texts, finish)
     toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)
     policy = RogPolicy(ask, toolbox, settings.budget, options, kb)

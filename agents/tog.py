@@ -237,7 +237,7 @@ _KINDS = 3
 _SAID = 3
 """Links that the last step names."""
 _DOCUMENTS = 10
-"""Nodes whose documents are shown before it is asked whether the links suffice."""
+"""Nodes of the last depth whose documents are shown before it is asked whether the links suffice."""
 _LOW = 0.1
 """Where the model scores nothing so much or more, the question is linked anew, once."""
 _FLOOR = 0.01
@@ -418,7 +418,8 @@ class TogPolicy:
         known = [*earlier, *kept]
         chained = self.options.reasoning == "relations"
         names = names_of(known)
-        ends = list(dict.fromkeys(fact.target for fact in kept))[:_DOCUMENTS]
+        new = list(dict.fromkeys(fact.target for fact in kept))[:_DOCUMENTS]
+        ends = list(dict.fromkeys([*(end for fact in earlier for end in (fact.source, fact.target)), *new]))
         about = excerpts(self.kb, ends, state["question"])
         prompt = render(
             "tog/enough.md",
@@ -435,7 +436,9 @@ class TogPolicy:
 
     def _recall(self, state: State, usage: Usage, why: str = "") -> Reply:
         """What the model knows itself, said to be that; without it, no answer."""
-        known = kept_facts(state["path"])
+        last = [step for step in last_turn(state["path"]) if step.call.tool == "follow_relations"]
+        found = [fact for step in last for fact in step.facts][:_LINKS]
+        known = fresh([*kept_facts(state["path"]), *found], ())
         if room(state, self.budget) < 1:
             return Reply(usage=usage)
         prompt = render("tog/recall.md", question=question_in_chat(state), known=[fact_text(fact) for fact in known])
@@ -491,6 +494,8 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     """ToG on any model; without a ``writer`` answers are plain."""
     options = read_options(TogOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
+    if isinstance(kb, SkbKB) and options.documents == "none":
+        kb = kb.without_documents()
     skb = kb if isinstance(kb, SkbKB) else None
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))

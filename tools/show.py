@@ -71,7 +71,8 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
         if values:
             return "\n".join(values)
         meant = f'Did you mean "{cut(result.suggestion, shown.cell)}"?'
-        other = "It may be written otherwise here, or have no name: try another word for it, or a part of one."
+        other = "It may be written otherwise here: try another word for it, or a part of one. What has no label"
+        other += " is found from a neighbour only, by search_neighbors or a query for what points to that."
         return f'The search found nothing for "{asked}". {meant if result.suggestion else other}'
     lines = []
     without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""

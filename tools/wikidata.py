@@ -6,14 +6,18 @@ What a model reads of a tool is its docstring. Other kinds of knowledge base use
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
+from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
+from kbnav.knowledge.sparql.remarks import loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
@@ -170,15 +174,21 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
+    begin = time.monotonic()
     try:
         table = context.kb.execute_query(query, language=context.language)
     except TellModel as error:
         return Observation.of_error(error)
+    took = time.monotonic() - begin
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     text = table_text(table, context.shown, name=name)
+    if context.shown.profiles:
+        text = loose_optional(query) + text
     if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
+    elif diagnose and context.shown.profiles and took < _QUICK:
+        text = "\n".join([text, *_remarks(context, query, table), *_not_asked_for(context, table)])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
     return Observation(text, rows=rows, result=context.number if has_rows else 0)
@@ -204,6 +214,17 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     certain = not len(table) or table.boolean is not None
     found = diagnosis(query, holds, certain=certain, partial=is_mirror(context.kb.state()))
     return found.text if found else None
+
+
+_QUICK = 5.0
+"""Seconds up to which a query must have run for more to be asked about its result."""
+
+
+def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
+    """What the rows do not say of themselves."""
+    kb = asked_by(context.kb, query)
+    run = partial(kb.execute_query, language=context.language)
+    return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
@@ -316,7 +337,9 @@ _MOST = 6
 """Results that are named where finish names none of them."""
 
 
-def finish(context: Context, thought: str, result: int = 0, answer: str = "", no_answer: bool = False) -> Observation:
+def finish(
+    context: Context, thought: str, result: int = 0, columns: str = "", answer: str = "", no_answer: bool = False
+) -> Observation:
     """End the work: the result named is the answer, whole, also the rows that were not shown.
 
     Call it alone, once you have seen a result that answers the whole question.
@@ -324,18 +347,43 @@ def finish(context: Context, thought: str, result: int = 0, answer: str = "", no
     Args:
         thought: Why it answers the question, or why nothing does; what a reader should know of it.
         result: Its number; 0: the last one with rows.
+        columns: Those that were asked for, such as "city population", if it has others too.
         answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
             Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer.
     """
-    if not result or no_answer:
-        return Observation("Finished.")
     with_rows = {number: step for number, step in sorted(context.ran.items()) if step.rows}
-    if result not in with_rows:
+    if no_answer or not (result or with_rows):
+        return Observation("Finished.")
+    if result and result not in with_rows:
         lines = [f"{number}: {described(step)}" for number, step in with_rows.items()][-_MOST:]
         known = "\n".join(["Results with rows:", *lines]) if lines else "No result has rows."
         raise BadArguments(f"There is no result {result} with rows. {known}")
-    return Observation(f"Finished: result {result} is the answer, {described(with_rows[result])}.")
+    step = with_rows[result or max(with_rows)]
+    table = context.tables.get(step.call.query)
+    unknown = [one for one in named_columns(columns) if table and one not in table.columns]
+    if table and unknown:
+        raise BadArguments(f"The result has no column {', '.join(unknown)}; it has {', '.join(table.columns)}.")
+    return Observation(f"Finished: result {result} is the answer, {described(step)}." if result else "Finished.")
+
+
+def named_columns(columns: str) -> list[str]:
+    """The names of columns in what finish was given."""
+    return list(dict.fromkeys(re.findall(r"\w+", columns)))
+
+
+def _not_asked_for(context: Context, table: AnswerTable) -> list[str]:
+    """A hint at columns behind the first of which the question does not speak."""
+    if len(table.columns) < 2:
+        return []
+    spoken = relevance(context.asked, [" ".join(_WORDS.findall(one)) for one in table.columns])
+    probes = [one for one, score in zip(table.columns[1:], spoken[1:], strict=True) if not score]
+    told = f"Perhaps not asked for: {', '.join(probes)} (finish takes `columns`)."
+    return [told] if probes and told not in context.seen else []
+
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+"""Words of a variable's name, as in ``birthPlace``."""
 
 
 def described(step: Step) -> str:

@@ -27,6 +27,7 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
+from kbnav.tools.wikidata import named_columns
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -172,6 +173,8 @@ class QueryEnding:
         except TellModel as error:  # it ran before; only a session that was killed asks again
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
+        if outcome.stop == "finish":
+            table = table.projected(named_columns(str(path[-1].call.arguments.get("columns", ""))))
         runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))

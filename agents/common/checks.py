@@ -19,10 +19,11 @@ from kbnav.agents.offline.question import read_question
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
+from kbnav.knowledge.sparql.remarks import units_query, values_query
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
-from kbnav.knowledge.sparql.syntax import Filter, Query, Triples, parse_query
+from kbnav.knowledge.sparql.syntax import parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
-from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.runs.trajectory import Doubt, Kind, Outcome
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context
@@ -31,10 +32,7 @@ _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bl
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_COMPARED = ("ORDER BY", "HAVING")
 _ORDERS = ("<", ">", "<=", ">=")
-_UNITS = 4
-"""Units that are named."""
 
 
 def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
@@ -46,7 +44,7 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
     if outcome.stop not in LIMITS and not dated:
-        found += mixed_units(asked_by(context.kb, outcome.query), outcome.query, context.language)
+        found += compared_values(asked_by(context.kb, outcome.query), outcome.query, context.language)
     return replace(outcome, doubts=(*outcome.doubts, *found))
 
 
@@ -188,57 +186,27 @@ def _of_query(one: _Checked) -> Found:
         yield "limit", str(limit)
 
 
-# Amounts in several units
+# Amounts in several units, and several values of one thing
 
 
-def units_query(query: str, words: Vocabulary) -> str:
-    """A query for the units of the first amount that a query sorts, compares or adds up; empty where there is none.
+def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ...]:
+    """Doubts where what the query compares is in several units, or each thing has several of it.
 
-    Raises QuerySyntaxError where it is no query.
+    None where that cannot be found out.
     """
-    read = parse_query(query)
-    terms = Terms(query, words)
-    compared = set(_compared(query, read))
-    outermost = [element for element in read.where.elements if isinstance(element, Triples)]
-    for pattern in (pattern for element in outermost for pattern in element.patterns):
-        role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
-        if role != "wdt" or pattern.object not in compared:
-            continue
-        inner = query[read.where.place.start + 1 : read.where.place.end - 1].rstrip().removesuffix(".")
-        statement = (
-            f"{pattern.subject} p:{name} ?anyStatement . ?anyStatement ps:{name} {pattern.object} ; "
-            f"psv:{name}/wikibase:quantityUnit ?anyUnit ."
-        )
-        return f"{read.prologue}SELECT DISTINCT ?anyUnit WHERE {{ {inner} . {statement} }} LIMIT {_UNITS}"
-    return ""
-
-
-def mixed_units(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ...]:
-    """A doubt where what the query compares is in several units; none where that cannot be found out."""
     if kb_kind(kb) != "wikibase":
         return ()
+    words, doubts = vocabulary_of(kb), list[Doubt]()
     try:
-        asked = units_query(query, vocabulary_of(kb))
-        table = kb.execute_query(asked, language=language) if asked else None
+        if asked := units_query(query, words):
+            table = kb.execute_query(asked, language=language)
+            if len(table.rows) > 1:
+                units = ", ".join(str(table.label(row[0]) or table.entity(row[0])) for row in table.rows)
+                doubts.append(Doubt("units", units))
+        if asked := values_query(query, words):
+            _, most, several, every = (str(cell and cell.value) for cell in kb.execute_query(asked).rows[0])
+            if several not in ("0", "None"):
+                doubts.append(Doubt("several", f"{several} of {every}, up to {most} each"))
     except KbnavError:  # the answer is there; that it could not be checked takes nothing from it
-        return ()
-    if table is None or len(table.rows) < 2:
-        return ()
-    return (Doubt("units", ", ".join(str(table.label(row[0]) or table.entity(row[0])) for row in table.rows)),)
-
-
-def _compared(query: str, read: Query) -> Iterator[str]:
-    """Variables that are sorted by, compared by size, or added up."""
-    for modifier in read.tail.modifiers:
-        if modifier.kind in _COMPARED:
-            for key in modifier.expressions:
-                yield from key.variables
-    for one in read.select.expressions if read.select else ():
-        text = one.place.of(query).upper()
-        if any(f"{name}(" in text.replace(" ", "") for name in ("SUM", "AVG", "MAX", "MIN")):
-            yield from one.variables
-    for element in read.where.elements:
-        if isinstance(element, Filter) and any(
-            token.text in _ORDERS for token in tokenize(element.expression.place.of(query))
-        ):
-            yield from element.expression.variables
+        return tuple(doubts)
+    return tuple(doubts)

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.systems import FromGold, Options
 from kbnav.tools.prune import SHORT
+
+
+class PresetOptions(Options):
+    """Options of the agents that can be as their papers have them."""
+
+    preset: Literal["kbnav", "paper"] = "kbnav"
+    """``paper``: defaults that are the paper's, without what kbnav adds."""
+    _paper: ClassVar[Mapping[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_paper(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        # Who sets k means it: a list that is longer is not shown whole.
+        own = {"short": 0} if "k" in given and "short" in cls.model_fields else {}
+        return {**own, **(cls._paper if given.get("preset") == "paper" else {}), **given}
+
+
+class DocumentOptions(PresetOptions):
+    """Options of the agents whose papers know no documents."""
+
+    documents: Literal["shown", "none"] = "shown"
+    """``none``: the model sees nothing of the nodes' documents."""
 
 
 class DemonstratedOptions(Options):
@@ -19,9 +44,10 @@ class DemonstratedOptions(Options):
     """Examples for the model: a JSON or TOML file of question, steps and answer."""
 
 
-class PasemiqaOptions(PlanOptions, DemonstratedOptions):
+class PasemiqaOptions(PlanOptions, PresetOptions, DemonstratedOptions):
     """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
 
+    _paper: ClassVar[Mapping[str, Any]] = {"short": 0, "query": "cosine"}
     k: int = Field(default=10, ge=1, le=50)
     """Nodes that are kept at each search, query and match by meaning (K)."""
     query: Literal["fused", "cosine"] = "fused"
@@ -29,7 +55,7 @@ class PasemiqaOptions(PlanOptions, DemonstratedOptions):
     rounds: int = Field(default=10, ge=1, le=50)
     """All the rounds it may take (T)."""
     short: int = Field(default=SHORT, ge=0)
-    """Links of one node up to so many are all shown, without a call that asks which to keep; the paper's is 0."""
+    """Links of one node up to so many are all shown, without a call that asks which to keep; 0 where ``k`` is given."""
 
     @property
     def nearest(self) -> int:
@@ -37,8 +63,10 @@ class PasemiqaOptions(PlanOptions, DemonstratedOptions):
         return self.k
 
 
-class RogOptions(PlanOptions):
+class RogOptions(PlanOptions, DocumentOptions):
     """Without a plan there is nothing to retrieve."""
+
+    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none"}
 
     planner: Name = "in-context"
     """What plans the relation paths; not ``none``."""
@@ -55,8 +83,10 @@ class RogOptions(PlanOptions):
         return value
 
 
-class TogOptions(DemonstratedOptions):
+class TogOptions(DocumentOptions, DemonstratedOptions):
     """Depth, width and what scores are by default the authors'."""
+
+    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "exploration": 0.4}
 
     depth: int = Field(default=3, ge=1, le=5)
     """Links that a path has at most."""
@@ -91,14 +121,16 @@ class OneQueryOptions(Options):
         return "entities" if self.entities == "gold" else ""
 
 
-class GogOptions(DemonstratedOptions):
+class GogOptions(DocumentOptions, DemonstratedOptions):
     """Options of ``gog``."""
+
+    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "short": 0}
 
     k: int = Field(default=10, ge=1, le=50)
     """Neighbours that the model keeps of one node."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
     short: int = Field(default=SHORT, ge=0)
-    """Links of one node up to so many are all shown, without a call that asks which to keep."""
+    """As of ``pasemiqa``: 0 where ``k`` is given."""
     samples: int = Field(default=3, ge=1, le=10)
     """How often facts are asked for; what all these replies name is verified together before it counts."""

@@ -33,7 +33,7 @@ _EARLIER = 3
 
 
 class Matched(NamedTuple):
-    """The nodes of a question; ``named``: it names some, as they are called or nearly so.
+    """The nodes of a question; ``named``: it names some, as they are called; ``alike``: or as they are spelled nearly.
 
     ``notes`` say which of its names no node has, or has only as another name.
     """
@@ -41,6 +41,7 @@ class Matched(NamedTuple):
     nodes: Sequence[str]
     named: bool
     notes: Sequence[str] = ()
+    alike: bool = False
 
 
 Match = Callable[[str], Matched]
@@ -80,8 +81,8 @@ class Planned:
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""
-        nodes, named, notes = self.match(state["question"])
-        earlier = [] if named else _earlier(state)
+        nodes, named, notes, alike = self.match(state["question"])
+        earlier = [] if named or alike else _earlier(state)
         if earlier:
             return earlier, [*notes, FROM_BEFORE]
         nearest = ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
@@ -112,24 +113,24 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
         found = matcher.match(question)
         exact = found if by_name is matcher else by_name.match(question)
         named = [node for node in exact if node.how != "embedding"]
-        unknown = _unknown(kb, question, named)
-        near = [node for _, nodes in unknown for node in nodes] if variant == "hybrid" else []
-        notes = [note for note, _ in unknown]
-        nodes = list(dict.fromkeys([*_in_turn(named), *near])) if variant == "hybrid" else []
-        return Matched(nodes or _in_turn(found), bool(named or near), notes)
+        unknown = _unknown(kb, question, named, variant == "hybrid")
+        near = [node for _, nodes in unknown for node in nodes]
+        # Names spelled alike stand in for the nearest by meaning only where there are no vectors.
+        nodes = _in_turn(found) or list(dict.fromkeys(near))
+        return Matched(nodes, bool(named or (near and not found)), [note for note, _ in unknown], bool(near))
 
     return match
 
 
-def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode]) -> list[tuple[str, list[str]]]:
-    """The names in a question that no node has: what is said of each, and the nodes that are spelled most like it."""
+def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], alike: bool) -> list[tuple[str, list[str]]]:
+    """The names in a question that no node has: what is said of each; if ``alike``, the nodes spelled most like it."""
     if kb.skb.names is None:
         return []
     told = []
     for name in unmatched_names(question, found)[:_UNKNOWN]:
         behind = question[question.index(name) + len(name) :].split()[:_BEHIND]
         longer = [" ".join([name, *behind[:count]]).rstrip("?.!,;:") for count in range(len(behind), 0, -1)]
-        found_near = (kb.skb.names.search(one, limit=_NEAR) for one in (*longer, name))
+        found_near = (kb.skb.names.search(one, limit=_NEAR) for one in (*longer, name) if alike)
         near = [kb.skb.id(match.number) for match in next(filter(None, found_near), [])]
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))

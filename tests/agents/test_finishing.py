@@ -224,3 +224,18 @@ def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothin
     assert [step.dropped for step in run.discarded] == ["rolled back", "premature finish"]
     assert run.outcome.query == good
     assert shown[0].endswith("\n2 rows.\n</result>")
+
+
+def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(mini_kb, tmp_path):
+    query = "SELECT ?element ?person { ?element wdt:P61 ?person . VALUES ?person { wd:Q7186 wd:Q37463 } }"
+    replies = [
+        says(("execute_query", {"query": query})),
+        says(("finish", {"columns": "who"})),
+        says(("finish", {"columns": "element", "answer": "Polonium and radium."})),
+    ]
+    agent = spinach_with(ScriptedModel(replies=replies), None, mini_kb, Settings(home=tmp_path, model="s"))
+    run = ask(agent, "Which elements did the Curies discover?")
+    assert run.path[-2].observation.endswith("The result has no column who; it has element, person.")
+    table = run.outcome.table
+    assert table.columns == ("element",)
+    assert sorted(table.entity(row[0]) for row in table.rows) == ["Q1128", "Q979"]

@@ -331,3 +331,10 @@ def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):
             )
             ask(build_gog(village, chosen), "Who is Ann Reed?")
             assert stub.requests[0]["temperature"] == temperature
+
+
+def test_in_the_papers_preset_no_document_is_shown(village, tmp_path):
+    looks = says(("search_neighbors", {"entity_id": "p1"}))
+    run, model, script = asked(village, tmp_path, looks, GENERATE, finish("h3"), preset="paper")
+    seen = "\n".join([*script.prompts, *(step.observation for step in run.path), model.seen[0][0].text])
+    assert not any(words in seen for words in ("red house", "green house", "a type and a document"))

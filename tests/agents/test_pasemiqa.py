@@ -9,6 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.options import PasemiqaOptions
+from kbnav.agents.common.planned import open_match
 from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
@@ -20,6 +22,7 @@ from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.settings.systems import read_options
 from kbnav.tools.walking import BY_WORDS
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
@@ -243,3 +246,31 @@ def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
     run = ask(agent, QUESTION)
     assert len(run.path) == steps
     assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text
+
+
+def test_who_gives_k_sees_no_more_and_the_papers_preset_asks_from_the_first_neighbour_too_many(village, tmp_path):
+    looks = says(("search_neighbors", {"entity_id": "p1"}))
+    for options, links in (({}, 3), ({"k": 1}, 1), ({"k": 2}, 2), ({"k": 2, "short": 21}, 3)):
+        run, _ = asked(village, tmp_path, looks, finish(), kept=Script(["1, 2, 3"]), **options)
+        assert len(run.path[1].facts) == links
+    own = read_options(PasemiqaOptions, {"preset": "paper"}, "pasemiqa")
+    assert (own.short, own.query) == (0, "cosine")
+
+
+def test_in_the_papers_preset_t_bounds_turns_finish_included(village, tmp_path):
+    both = says(("search_neighbors", {"entity_id": "p1"}), ("search_neighbors", {"entity_id": "p2"}))
+    run, model = asked(village, tmp_path, both, LOOK, finish("h1"), preset="paper", rounds=2)
+    assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "search_neighbors"]
+    assert run.outcome.stop == "step budget"
+    assert "You have 2 steps in all, finish included." in model.seen[0][0].text
+    _, usual = asked(village, tmp_path, both, LOOK, finish("h1"), rounds=2)
+    assert "2 steps in all, and finish besides." in usual.seen[0][0].text
+
+
+def test_names_spelled_alike_do_not_stand_in_for_the_nearest_by_meaning(village, tmp_path):
+    question = "Who lives in the Olde Forges by the sea?"
+    near = [village.skb.id(number) for number, _ in village.skb.vectors.search(question, limit=4)]
+    found = open_match(village, "hybrid", 4)(question)
+    assert (list(found.nodes), found.named) == (near, False)
+    assert any("Old Forge (h3)" in note for note in found.notes)
+    assert not any("(h3)" in note for note in open_match(village, "exact")(question).notes)

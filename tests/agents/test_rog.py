@@ -134,11 +134,18 @@ def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.settings["options"] == {
         "planner": "none", "trained": "", "matching": "hybrid", "k": 7, "rounds": 10,
-        "query": "fused", "demonstrations": "", "short": 21,
+        "query": "fused", "demonstrations": "", "short": 0, "preset": "kbnav",
     }  # fmt: skip
     with pytest.raises(
-        UsageError, match="rog has no option 'width'; there are: planner, trained, matching, paths, tokens"
+        UsageError,
+        match="rog has no option 'width'; there are: preset, documents, planner, trained, matching, paths, tokens",
     ):
         build_agent(village, settings(tmp_path, width=3), "rog")
     with pytest.raises(UsageError, match="no agent 'frog'; did you mean 'rog'"):
         build_agent(village, settings(tmp_path), "frog")
+
+
+def test_in_the_papers_preset_no_text_is_retrieved(village, tmp_path):
+    run, script = asked(village, tmp_path, Given((OWNED, BY_TEXT)), "- Long Barn (h2)", preset="paper")
+    assert [step.call.tool for step in run.path] == ["plan", "follow_path", "finish"]
+    assert "green house" not in script.prompts[-1]

@@ -310,3 +310,23 @@ def test_answers_are_found_by_id_in_brackets_by_id_and_by_name():
     assert known_nodes(lines, names) == ["h1", "h2", "t1"]
     assert answer_lines("unknown") == []
     assert known_nodes(answer_lines("Coldwick"), names) == ["t1"]
+
+
+LINES = ("A miller", "A red house", "A green house", "A market town", "A harbour")
+
+
+def test_in_the_papers_preset_the_model_sees_nothing_of_the_documents(village, tmp_path):
+    replies = ("1: 0.9", "1: 0.8\n2: 0.8", "no", "1: 1", "1: 0.9", "yes\n- Coldwick (t1)")
+    run, script = asked(village, tmp_path, *replies, preset="paper")
+    assert run.outcome.text == "Coldwick"
+    assert not any(line in text for line in LINES for text in (*script.prompts, *(one.observation for one in run.path)))
+    _, usual = asked(village, tmp_path, *replies)
+    assert any("A green house" in prompt for prompt in usual.prompts)
+
+
+def test_the_judge_keeps_the_documents_of_all_depths_and_recall_the_links_found_last(village, tmp_path):
+    replies = ("1: 0.9", "1: 0.8\n2: 0.8", "no", "1: 1", "1: 0.9", "no", "unknown")
+    _, script = asked(village, tmp_path, *replies, depth=2)
+    judged = script.prompts[5].partition("From their documents:")[2]
+    assert all(line in judged for line in ("A miller", "A green house", "A market town"))
+    assert "Coldwick (t1)" in script.prompts[6]

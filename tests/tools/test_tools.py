@@ -301,3 +301,10 @@ def test_what_is_only_named_by_others_has_no_statements_but_edges(context, mini_
     assert lines[1].startswith("Edges that come in: discoverer or inventor (P61) ×2")
     with pytest.raises(UnknownId):
         get_entry(context, "", "Q999999999")
+
+
+def test_a_result_says_which_of_its_columns_the_question_does_not_speak_of(context):
+    query = "SELECT ?element ?n ?discoverer { ?element wdt:P61 ?discoverer ; wdt:P1086 ?n } ORDER BY ?n LIMIT 3"
+    assert "Perhaps not asked for: n (finish takes `columns`)." in use(context, "execute_query", query=query).text
+    alone = "SELECT ?element { ?element wdt:P61 wd:Q7186 }"
+    assert "not asked for" not in use(context, "execute_query", query=alone).text

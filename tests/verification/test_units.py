@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.checks import units_query
 from kbnav.agents.spinach import spinach_with
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.sparql.remarks import units_query
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.models.scripted import ScriptedModel, says

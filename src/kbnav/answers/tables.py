@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -119,6 +119,14 @@ class AnswerTable:
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None
+
+    def projected(self, columns: Sequence[str]) -> AnswerTable:
+        """The table with some of its columns, in the order given, each row once; whole where it has none of them."""
+        places = [self.columns.index(one) for one in columns if one in self.columns]
+        if not places or len(places) == len(self.columns):
+            return self
+        rows = tuple(dict.fromkeys(tuple(row[place] for place in places) for row in self.rows))
+        return replace(self, columns=tuple(self.columns[place] for place in places), rows=rows)
 
     def __len__(self) -> int:
         """Number of rows; an ASK result counts as one row, because it is an answer."""

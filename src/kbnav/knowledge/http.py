@@ -155,6 +155,10 @@ class HttpClient:
         other._meter = meter
         return other
 
+    def forget_cookies(self) -> None:
+        """Ask as somebody who has never been here."""
+        self._session.cookies.clear()
+
     def close(self) -> None:
         """Close the connections that are kept open."""
         self._session.close()

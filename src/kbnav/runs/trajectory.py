@@ -37,6 +37,7 @@ Kind = Literal[
     "exception",
     "limit",
     "units",
+    "several",
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
@@ -53,6 +54,7 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
         "exception": "The question leaves something out (“{about}”), and the query excludes nothing.",
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
+        "several": "Things with several values of what is compared, each compared by itself: {about}.",
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about."""

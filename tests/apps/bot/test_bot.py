@@ -258,3 +258,10 @@ def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(
         scene.ledger().update(question.id, scene.now, status=status, due=0)
         assert scene.tick(scene.bot()) == ["the reply is on the page already"]
     assert scene.ann.text(TALK) == before
+
+
+def test_a_bot_that_is_logged_in_can_log_in_again(scene: Scene):
+    wiki = connect(scene.wiki.api)
+    wiki.login()
+    wiki.login()  # a bot password's cookies would have it refused
+    wiki.check_account()

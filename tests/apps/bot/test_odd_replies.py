@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kbnav.apps.bot.wiki import Page, Wiki
-from kbnav.errors import KbnavError
+from kbnav.errors import CredentialsError, KbnavError, ServiceError
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import Reply, Request
 from tests.apps.bot.mediawiki import BOT_PASSWORD
@@ -72,6 +72,9 @@ class Canned:
     def __init__(self, body: Any) -> None:
         self.body = json.dumps(body).encode()
 
+    def forget_cookies(self) -> None:
+        return
+
     def fetch(self, request: Request, read: Callable[[Reply], object]) -> object:
         return read(Reply(200, self.body, {"content-type": "application/json"}, request.url))
 
@@ -127,3 +130,45 @@ def test_a_login_that_is_redirected_sends_the_password_nowhere(status: int):
             assert sum("lgpassword" in one.params for one in wiki.asked) == 1
         assert other.asked == []
         assert BOT_PASSWORD not in str(caught.value)
+
+
+class Forgetful(Canned):
+    """A wiki that says so many times that nobody is logged in, and then answers."""
+
+    def __init__(self, times: int, login: str = "Success") -> None:
+        super().__init__({
+            "login": {"result": login}, "query": {"tokens": {"logintoken": "a", "csrftoken": "b"}, "pages": []},
+        })  # fmt: skip
+        self.times, self.asked = times, list[str]()
+
+    def fetch(self, request: Request, read: Callable[[Reply], object]) -> object:
+        asked = str(request.params.get("meta") or request.params["action"])
+        self.asked.append(asked)
+        if asked == "query" and self.times:
+            self.times -= 1
+            body = json.dumps({"error": {"code": "assertuserfailed", "info": "You are no longer logged in."}})
+            return read(Reply(200, body.encode(), {"content-type": "application/json"}, request.url))
+        return super().fetch(request, read)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_wiki_that_forgets_who_is_logged_in_is_asked_again_then_logged_in_to(times: int):
+    http = Forgetful(times)
+    wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
+    wiki.login()
+    assert wiki.revisions(["A"]) == {}
+    assert http.asked.count("login") == times
+
+
+def test_a_wiki_that_goes_on_forgetting_is_waited_for_and_only_a_refused_password_ends_the_bot():
+    http = Forgetful(9)
+    wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
+    wiki.login()
+    for _ in range(3):
+        with pytest.raises(ServiceError, match="no longer logged in"):
+            wiki.revisions(["A"])
+    for said, kind in (("Aborted", ServiceError), ("Throttled", ServiceError), ("Failed", CredentialsError)):
+        http = Forgetful(0, said)
+        refused = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
+        with pytest.raises(kind):
+            refused.login()

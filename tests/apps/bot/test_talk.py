@@ -85,10 +85,65 @@ def test_a_reply_goes_to_the_end_of_its_section_and_only_once():
 
 
 @pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ("Who? A\n", "=== Sub ===\nMine. B\n"),
+        ("Who? A\n:I wonder. B\n", "Another: what? B\n:Reply. SELF\n"),
+        ("Who? A\n", "\n{{archive top}}\nOld. B\n{{archive bottom}}\n"),
+        (":Who? A\n::Yes? B\n:: unsigned\n", ":Other. B\n"),
+        ("=== One ===\nWho? A\n", "\n=== Two ===\nx B\n"),
+        ("* Who? A\n** Hm. B\n*** Hm. B\n", "* What? B\n"),
+    ],
+)
+def test_a_reply_goes_behind_its_question_and_those_who_replied_to_it(before: str, behind: str):
+    signed = {" A\n": f" {ANN}\n", " B\n": f" {BOB}\n", " SELF\n": f" {SELF}\n"}
+    for short, long in signed.items():
+        before, behind = before.replace(short, long), behind.replace(short, long)
+    page = f"== H ==\n{before}{behind}"
+    question = next(one for one in questions("P", page, bot=BOT, own=True) if one.author == "Ann")
+    new = with_reply(page, question, ":R")
+    assert new is not None
+    assert new.startswith(f"== H ==\n{before}:R\n")
+    assert new.endswith(behind.lstrip("\n"))
+
+
+@pytest.mark.parametrize("closed", ["{{archive top}}\nQ\n{{archive bottom}}", "{{closed}}\nQ", "{{hat|x}}\nQ\n{{hab}}"])
+def test_what_stands_in_a_closed_thread_is_not_asked(closed: str):
+    page = f"== A ==\n{closed.replace('Q', f'Who? {ANN}')}\n"
+    assert asked(page) == []
+    assert asked(page, own=False) == []
+    assert asked(f"== A ==\n{{{{hat}}}}x{{{{hab}}}} Who? {BOB}\n") != []
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("Capital of {{Q|142}} by {{P|36}}?", "Capital of Q142 by P36?"),
+        ("Who made [[:en:Eiffel Tower]] and [[Q243|it]]?", "Who made Eiffel Tower and it?"),
+        ("{{welcome}} Who? <small>x</small>", "Who? x"),
+        ("=== Sub ===\nWho?", "Who?"),
+        ("Who discovered radium, {{ping|KB bot}}?", "Who discovered radium?"),
+        ("Who discovered radium? <span style='color:red'>", "Who discovered radium?"),
+    ],
+)
+def test_a_question_is_its_words_whatever_they_are_written_with(written: str, text: str):
+    assert asked(f"== A ==\n{written} {ANN}\n") == [("Ann", text)]
+
+
+def test_leads_and_headings_of_the_first_level_are_read():
+    page = f"{{{{ping|KB bot}}}} who? {ANN}\n= A =\n[[User:KB bot]]: and what? {BOB}\n"
+    assert asked(page, own=False) == [("Ann", "who?"), ("Bob x", "and what?")]
+    assert asked(f"A welcome. {ANN}\n== A ==\nWho? {BOB}\n") == [("Bob x", "Who?")]
+
+
+@pytest.mark.parametrize(
     ("text", "allowed"),
     [
         ("", True),
         ("{{nobots}}", False),
+        ("{{Template:Nobots}}", False),
+        ("{{nobots|1}}", False),
+        ("{{template:bots|deny=all}}", False),
         ("<nowiki>{{nobots}}</nowiki>", True),
         ("{{bots|allow=none}}", False),
         ("{{bots|allow=OtherBot}}", False),

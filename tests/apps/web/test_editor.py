@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.apps.web.parts import Server, Visit
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write, written
+from tests.apps.web.test_page import MARIE, ask, open_query, wait_for_the_end, write, written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -21,7 +21,7 @@ def answered(page: Page, server: Server) -> Page:
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.wait_for_selector(".cm-content")
+    open_query(page)
     return page
 
 

@@ -81,6 +81,7 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             ask(page, MARIE)
             wait_for_the_end(page)
             address = page.url
+            page.click(".more > summary")
             page.click("text=Edit and ask")
             assert page.input_value("#question") == MARIE
             assert page.evaluate("document.activeElement.id") == "question"

@@ -57,8 +57,16 @@ def open_steps(page: Page) -> None:
         page.click(".steps summary >> nth=0")
 
 
+def open_query(page: Page) -> None:
+    """Open the first answer's query; its editor is loaded then."""
+    if page.get_attribute(".sparql >> nth=0", "open") is None:
+        page.click(".sparql > summary >> nth=0")
+    page.wait_for_selector(".cm-content")
+
+
 def write(page: Page, query: str) -> None:
     """Put a query into the editor in place of the one that is there."""
+    open_query(page)
     page.click(".cm-content")
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")
@@ -109,6 +117,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
             ["radium", "Q1128"],
         ]
 
+    open_query(page)
     assert "Q7186: Marie Curie" in page.inner_text(".sparql .meaning")
     assert not written(page).startswith("#")
     assert page.get_attribute(".sparql a.out", "href").startswith("https://query.wikidata.org/#SELECT")
@@ -116,15 +125,15 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .rows td.number")
     assert page.inner_text(".sparql .meaning") == "P1086: atomic number"
-    assert page.locator(".sparql .chart rect").count() > 10
+    page.click(".sparql [data-view=chart]")
+    page.wait_for_selector(".sparql figure.chart svg")
+    assert page.locator(".sparql .chart [aria-roledescription=bar]").count() > 10
     warsaw, paris = ('"Point(21.0 52.2)"^^geo:wktLiteral', '"Point(2.4 48.9)"^^geo:wktLiteral')
     write(page, f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
     page.click("text=Run the query")
-    page.wait_for_selector(".sparql .map")
-    assert page.locator(".sparql .map .place").all_text_contents() == ["polonium", "radium"]
-    east, west = page.locator(".sparql .map circle").evaluate_all(
-        "all => all.map(one => Number(one.getAttribute('cx')))"
-    )
+    page.click(".sparql [data-view=map]")
+    page.wait_for_selector(".sparql .map .pin >> nth=1")
+    east, west = (page.locator(f".sparql .pin[title={name}]").bounding_box()["x"] for name in ("polonium", "radium"))
     assert east > west
     write(page, "SELECT ?element { ?element wdt:P1086 ")
     page.click("text=Run the query")
@@ -201,6 +210,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
     assert other.locator("#ask, .foot, .again").count() == 0
+    open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     page.click("text=Unshare")
     page.wait_for_selector("text=No longer shared.")

@@ -22,11 +22,10 @@ TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
 
 def test_that_no_language_model_answers_is_always_said(page: Page, server: Server):
     page.goto(server.url)
-    badge = "no language model: try-out only"
+    badge = "simple rules, no AI"
     assert page.inner_text("#badge") == badge
     ask(page, MARIE)
     wait_for_the_end(page)
-    assert page.inner_text(".run .badge") == badge
     page.click("text=Share")
     other = page.context.browser.new_context().new_page()
     other.goto(page.get_attribute(".shared-link", "href"))

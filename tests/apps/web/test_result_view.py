@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, open_query, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def answered(page: Page, server: Server) -> Page:
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.wait_for_selector(".cm-content")
+    open_query(page)
     return page
 
 
@@ -106,7 +106,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
         ask(page, "What is the inception of Atown?")
         wait_for_the_end(page)
         page.wait_for_selector(".answer .rows td.date >> text=/^1900$/")
-        page.wait_for_selector(".cm-content")
+        open_query(page)
         write(page, "SELECT ?town ?made { VALUES ?town { wd:Q1 wd:Q2 wd:Q3 } ?town wdt:P571 ?made }")
         page.keyboard.press("Control+Enter")
         for shown in ("1900", "Jan 1, 1900", "1701–1800"):

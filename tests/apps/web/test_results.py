@@ -1,4 +1,4 @@
-"""Results as the page shows them: order, cells, charts and maps."""
+"""Results as the page shows them: order and cells."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from kbnav.apps.web.results import (
     Row,
     StoredTable,
     cell_data,
-    charts,
-    events,
     matching,
-    points,
     position,
     result_of,
     sorted_rows,
@@ -102,59 +99,6 @@ def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():
     assert cell_data(None, AnswerTable(), no_page) is None
 
 
-def test_names_and_numbers_become_bars_and_dates_and_numbers_a_line_in_time():
-    table = AnswerTable(("e", "n"), ((item(1), integer(5)), (item(2), integer(3))), labels={"Q1": "one"})
-    assert charts(table_result(table)) == [
-        {
-            "kind": "bars",
-            "x": "e",
-            "y": "n",
-            "points": [{"text": "one", "y": 5.0}, {"text": "Q2", "y": 3.0}],
-            "total": 2,
-        }
-    ]
-    dated = AnswerTable(
-        ("when", "n"), ((date("1900-07-01T00:00:00Z"), integer(2)), (date("1899-01-01T00:00:00Z"), integer(1)))
-    )
-    (line,) = charts(table_result(dated))
-    assert line["kind"] == "line"
-    assert [point["y"] for point in line["points"]] == [1.0, 2.0]
-    assert line["points"][1]["x"] == 1900.5
-    assert charts(table_result(AnswerTable(("n",), ((integer(1),), (integer(2),))))) == []
-    assert charts(table_result(AnswerTable(("e", "n"), ((item(1), integer(5)),)))) == []
-
-
-def test_bars_of_one_name_are_one_as_long_as_their_mean():
-    table = AnswerTable(
-        ("e", "n", "m"),
-        ((item(1), integer(5), integer(1)), (item(1), integer(9), integer(2)), (item(2), integer(3), integer(3))),
-    )
-    (bars,) = charts(table_result(table))
-    assert bars["points"] == [{"text": "Q1", "y": 7.0, "of": 2}, {"text": "Q2", "y": 3.0}]
-
-
-def test_whole_numbers_in_a_column_of_years_are_times_with_a_line_for_each_name():
-    rows = (
-        (item(1), integer(1990), integer(5)),
-        (item(2), integer(1980), integer(4)),
-        (item(1), integer(1985), integer(3)),
-    )
-    line = charts(table_result(AnswerTable(("city", "birthYear", "people"), rows)))[0]
-    assert [(point["x"], point["y"], point["series"]) for point in line["points"]] == [
-        (1980.0, 4.0, "Q2"), (1985.0, 3.0, "Q1"), (1990.0, 5.0, "Q1")
-    ]  # fmt: skip
-
-
-def test_names_with_dates_are_events_in_their_order():
-    rows = (
-        (item(1), date("1867-11-07T00:00:00Z"), date("1934-07-04T00:00:00Z")),
-        (item(2), date("1859-05-15T00:00:00Z"), None),
-    )
-    found = events(table_result(AnswerTable(("who", "born", "died"), (*rows, (None, None, None)))))
-    assert [(one["text"], int(one["from"])) for one in found] == [("Q2", 1859), ("Q1", 1867)]
-    assert events(table_result(AnswerTable(("who",), ((item(1),), (item(2),))))) == []
-
-
 def test_rows_are_found_by_what_their_cells_show_and_by_ids():
     result = kept_of(
         table_result(AnswerTable(("e", "n"), ((item(1), integer(5)), (item(12), integer(3))), labels={"Q1": "Zinc"}))
@@ -162,13 +106,12 @@ def test_rows_are_found_by_what_their_cells_show_and_by_ids():
     assert [list(matching(result, text)) for text in ("ZIN", "q12", "q1", "3", "none")] == [[0], [1], [0, 1], [1], []]
 
 
-def test_points_on_earth_are_put_on_a_map_and_those_elsewhere_are_not():
+def test_a_point_on_earth_is_told_from_those_elsewhere():
     where = Term("literal", "Point(21.0 52.25)", WKT)
     moon = Term("literal", "<http://www.wikidata.org/entity/Q405> Point(1 2)", WKT)
-    table = AnswerTable(("place", "at"), ((item(270), where), (item(1), moon)), labels={"Q270": "Warsaw"})
-    assert points(table_result(table)) == [{"lat": 52.25, "lon": 21.0, "text": "Warsaw"}]
+    kinds = [cell_data(cell, AnswerTable(), no_page).get("kind") for cell in (where, moon)]
+    assert (kinds, position(where)) == (["point", None], (52.25, 21.0))
     assert position(Term("literal", "Point(200 10)", WKT)) is None
-    assert points(table_result(AnswerTable(("e",), ((item(1),),)))) == []
 
 
 def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
@@ -199,15 +142,13 @@ terms = st.one_of(
 
 
 @given(st.lists(st.tuples(terms, terms)), st.booleans())
-def test_any_table_is_kept_sorted_and_drawn(rows, descending):
+def test_any_table_is_kept_and_sorted(rows, descending):
     result = table_result(AnswerTable(("a", "b"), tuple(rows)))
     kept = kept_of(result)
     assert (kept.columns, list(kept.rows())) == (("a", "b"), list(result.table.rows))
     turned = kept.at(sorted_rows(kept, "b", descending))
     assert sorted(map(repr, turned)) == sorted(map(repr, result.table.rows))
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
-    charts(result)
-    points(result)
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 

@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
-from kbnav.knowledge.skb.importers.stark import StarkSource
-from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
+from kbnav.knowledge.skb.importers.stark import StarkSource, stark_node
+from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info
 from kbnav.knowledge.skb.store import SKB
 
 from .saved import plain, save_pickle, save_stark, save_tensor, tensor_pickle
@@ -374,3 +374,29 @@ def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
         "\n  off-label_use: {disease: (eczema, acne),}"
         "\n  associated_with: {gene/protein: (PHYHIP),}"
     )
+
+
+TEXTS = st.sampled_from(["", "nan", "a text", "two"])
+
+
+@given(st.lists(TEXTS, min_size=1), st.lists(TEXTS, min_size=1))
+@settings(max_examples=60)
+def test_blank_texts_inside_lists_are_rendered_as_by_stark(generif: list[str], interpro: list[str]) -> None:
+    details = {"generif": [{"text": one} for one in generif], "interpro": [{"desc": one} for one in interpro]}
+    kept = dict(stark_node(0, "gene/protein", {"name": "G", "details": details}, "stark-prime").fields)["details"]
+    assert kept == details
+    assert _prime_detail("gene/protein", "generif", kept["generif"]).endswith(f"): {'; '.join(generif)}\n")
+    assert _prime_detail("gene/protein", "interpro", kept["interpro"]).endswith(f"): {interpro}\n")
+
+
+NESTED = st.recursive(
+    st.none() | st.floats() | TEXTS, lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3)
+)
+
+
+@given(st.sampled_from(["generif", "interpro", "genomic_pos"]), NESTED)
+@settings(max_examples=100)
+def test_no_value_of_a_gene_ends_in_a_traceback(field: str, value: Any) -> None:
+    node = stark_node(0, "gene/protein", {"name": "G", "details": {field: value}}, "stark-prime")
+    for key, one in dict(node.fields)["details"].items():
+        assert _prime_detail("gene/protein", key, one).endswith("\n")

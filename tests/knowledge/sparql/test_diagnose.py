@@ -70,7 +70,13 @@ def ask(asked: list[str], run: Callable[[str], object]) -> Callable[[str], bool]
         ),
         ("SELECT ?x { ?x p:P569 ?s }", "even by itself, but `?x wdt:P569 ?any1` has matches."),
         ("SELECT ?x { wd:Q36 wdt:P27 ?x }", "but the other way round, `?x wdt:P27 wd:Q36`, it has matches"),
-        ("ASK { wd:Q7186 wdt:P27 wd:Q142 }", "wdt:P27 is used here, but not so: check the direction and the ids"),
+        ("ASK { wd:Q7186 wdt:P27 wd:Q142 }", "even by itself; nothing is stated of wd:Q142 here."),
+        ("ASK { wd:Q7186 wdt:P27 wd:Q30 }", "; wdt:P27 is used here, but not with wd:Q7186 and wd:Q30."),
+        ("SELECT ?d { wd:Q937 wdt:P569 ?d }", "; wd:Q937 has no wdt:P569 here, others have."),
+        (
+            "SELECT ?x { ?x wdt:P27 wd:Q30 FILTER NOT EXISTS { ?x wdt:P106 ?j } }",
+            "nothing of it. There is no exception",
+        ),
         ("SELECT ?x { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }", "by what is stated here, there is no such thing."),
         ("SELECT (COUNT(?x) AS ?n) { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }", "by what is stated here, there is no such"),
     ],
@@ -86,7 +92,7 @@ def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask) -> None:
     for pattern in (
         "?x wdt:P27 wd:Q142",
         "?x wdt:P27 wd:Q30 ; wdt:P569 ?d",
-        "?x wdt:P27 wd:Q30 FILTER NOT EXISTS { ?x wdt:P27 wd:Q30 }",
+        "?x wdt:P569 ?d FILTER(?d > 1900)",
     ):
         said = diagnose_empty(f"ASK {{ {pattern} }}", ask, partial=True) or ""
         assert said.endswith("that it lacks this proves nothing, live Wikidata may have it.")

@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 
 MARKER = "kbnav:"
 _MARK = re.compile(rf"<!--\s*{MARKER}([0-9a-f]{{16}})\s*-->")
-_HEADING = re.compile(r"^==(?!=)(.*?)(?<!=)==[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^(={1,2})(?!=)(.*?)(?<!=)\1[ \t]*$", re.MULTILINE)
+_ANY_HEADING = re.compile(r"^={1,6}[^=\n][^\n]*=[ \t]*$", re.MULTILINE)
+_TAG = re.compile(r"</?(?:span|small|big|font|b|i|u|s|sup|sub|br)\b[^<>]{0,500}>", re.IGNORECASE)
+_BOX = re.compile(
+    r"\{\{\s*(?:template:)?(?P<word>archive top|atop|hidden archive top|hat|collapse top|cot|discussion top"
+    r"|closed rfc top|archive bottom|abot|hidden archive bottom|hab|collapse bottom|cob|discussion bottom"
+    r"|closed rfc bottom|closed|resolved|section resolved|erledigt|discussion closed)\s*(?=[|}])",
+    re.IGNORECASE,
+)
+_ENDS = ("bottom", "abot", "hab", "cob")
+_CLOSES = ("closed", "resolved", "section resolved", "erledigt", "discussion closed")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{0,60}?\((?:[A-Z]{2,5}|[+-]\d{2}(?::?\d{2})?)\)")
 _LINK = re.compile(r"\[\[([^\[\]|\n]{1,300})(?:\|[^\[\]\n]{0,300})?\]\]")
@@ -62,13 +72,13 @@ class Comment:
     start: int
     end: int
     marker: str = ""
-    mentions: Mapping[str, int] = field(default_factory=dict)
-    """Users linked in the text, and the offset behind the link."""
+    mentions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Users linked in the text, with start and end of the link or template."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the second level with its comments; ``body`` is what stands below the heading."""
+    """A section of the first or second level with its comments, or the lead, which has no heading."""
 
     heading: str
     start: int
@@ -102,12 +112,15 @@ def _plain(text: str) -> str:
 
 
 def sections(page: str, names: Names = Names()) -> Iterator[Section]:
-    """The sections of a page, in order; the lead has no heading and is no section."""
+    """The sections of a page in order, the lead first where there is one."""
     seen = _blanked(page)
-    heads = [head for head in _HEADING.finditer(seen) if head[1].strip()]
+    heads = [head for head in _HEADING.finditer(seen) if head[2].strip()]
     ends = [*(head.start() for head in heads[1:]), len(page)]
+    lead = heads[0].start() if heads else len(page)
+    if lead:
+        yield Section("", 0, lead, tuple(_comments(page, seen, 0, lead, names)))
     for head, end in zip(heads, ends, strict=False):  # a page without sections has an end all the same
-        heading = page[head.start(1) : head.end(1)].strip()
+        heading = page[head.start(2) : head.end(2)].strip()
         yield Section(heading, head.start(), end, tuple(_comments(page, seen, head.end(), end, names)))
 
 
@@ -151,7 +164,7 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
         raw = page[begin:cut]
         stop = page.find("\n", time.end(), end) + 1 or end
         mark = _MARK.search(raw)
-        lines = _COMMENT.sub("", raw).strip().rstrip("-–— \t").split("\n")
+        lines = _ANY_HEADING.sub("", _COMMENT.sub("", raw)).strip().rstrip("-–— \t").split("\n")
         text = "\n".join(_INDENT.sub("", line).strip() for line in lines).strip()
         yield Comment(
             author=author,
@@ -182,26 +195,26 @@ def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int]
 
 def _depth(raw: str) -> int:
     for line in raw.split("\n"):
-        if line.strip():
+        if line.strip() and not _ANY_HEADING.match(line):
             found = _INDENT.match(line)
             return len(found[0]) if found else 0
     return 0
 
 
-def _mentions(text: str, names: Names) -> dict[str, int]:
+def _mentions(text: str, names: Names) -> dict[str, tuple[int, int]]:
     seen = _blanked(text)
-    found = {user: end for user, _, end in names.linked(seen)}
-    for name, values, end in _templates(seen):
+    found = {user: (start, end) for user, start, end in names.linked(seen)}
+    for name, values, place in _templates(seen):
         if name in _PINGS:
-            found |= {normal_user(value): end for key, value in values if key.isdecimal() and value}
+            found |= {normal_user(value): place for key, value in values if key.isdecimal() and value}
     return found
 
 
 _PINGS = ("ping", "reply to", "re", "@", "u", "user link")
 
 
-def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], int]]:
-    """Name in lower case, parameters (unnamed ones counted from 1) and end of each template without braces in it.
+def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], tuple[int, int]]]:
+    """Name in lower case, parameters (unnamed ones counted from 1) and place of each template without braces in it.
 
     mwparserfromhell is not used: it takes minutes for a page of unclosed braces, which anybody may write.
     """
@@ -210,7 +223,7 @@ def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], int]]:
         for number, part in enumerate((found[2] or "").split("|") if found[2] else (), 1):
             key, equals, value = part.partition("=")
             values.append((key.strip().lower(), value.strip()) if equals else (str(number), part.strip()))
-        yield _plain(found[1]), values, found.end()
+        yield _plain(found[1]).removeprefix("template:").strip(), values, found.span()
 
 
 def questions(
@@ -228,27 +241,64 @@ def questions(
         others: users that are never answered, such as other bots.
 
     On its own pages the first comment of a section is a question, and later ones that mention the bot or follow one of
-    its replies with a question mark; a question is the comment's text, or the text behind the mention.
+    its replies with a question mark; a question is the comment's text, or the text behind the mention, or, where there
+    is none, the text before it. In a lead only what mentions the bot is one; what stands in a closed thread is none.
     """
     silent = {normal_user(bot), *(normal_user(name) for name in others)}
     for section in sections(page, names):
+        boxes = [
+            (section.start + found.start(), found["word"].lower())
+            for found in _BOX.finditer(_blanked(page[section.start : section.end]))
+        ]
         answered = [comment.marker for comment in section.comments if comment.marker]
         for place, comment in enumerate(section.comments):
-            if comment.author in silent or comment.marker:
+            if comment.author in silent or comment.marker or _is_closed(boxes, comment):
                 continue
             before = section.comments[place - 1] if place else None
             follows = before is not None and before.author == normal_user(bot)
             mention = comment.mentions.get(normal_user(bot))
-            asked = mention is not None or (own and (place == 0 or (follows and _asks(comment.text))))
-            text = comment.text[mention or 0 :].lstrip(" ,:;-–—\n") or comment.text
+            asked = mention is not None or (
+                own and section.heading and (place == 0 or (follows and _asks(comment.text)))
+            )
+            text = comment.text
+            if mention is not None:
+                before_it, behind = text[: mention[0]], text[mention[1] :]
+                text = behind if any(map(str.isalnum, behind)) else f"{before_it.rstrip(' ,:;-–—')}{behind.strip()}"
+            text = plain_question(text) or comment.text
             if place == 0 and own and mention is None:
-                text = comment.text or section.heading
+                text = text or section.heading
             number = question_id(comment)
             if asked and text.strip() and number not in answered:
                 earlier = [c.marker for c in section.comments[:place] if c.marker]
                 yield Question(
                     number, title, section.heading, comment.author, comment.time, text, comment.depth, tuple(earlier)
                 )
+
+
+def plain_question(text: str) -> str:
+    """A question's words: links and templates of entities as what they name, other templates and styles left out."""
+    text = re.sub(
+        r"\{\{\s*([QPqp])\s*\|\s*[QPqp]?([1-9]\d*)[^{}]*\}\}", lambda found: found[1].upper() + found[2], text
+    )
+    text = _LINK.sub(_named, _TEMPLATE.sub("", text))
+    lines = [" ".join(line.split()) for line in _TAG.sub("", text).replace("'''", "").replace("''", "").split("\n")]
+    return "\n".join(line for line in lines if line).lstrip(" ,:;-–—\n")
+
+
+def _named(link: re.Match[str]) -> str:
+    target, _, shown = link[0][2:-2].partition("|")
+    return shown or re.sub(r"^:?(?:[a-z][a-z-]{1,11}:)*", "", target.strip()).removeprefix(":")
+
+
+def _is_closed(boxes: Sequence[tuple[int, str]], comment: Comment) -> bool:
+    """Whether a comment stands in one of a section's archive boxes, or in a section that was marked as closed."""
+    within = 0
+    for at, word in boxes:
+        if word in _CLOSES:
+            return True
+        if at < comment.end:
+            within = max(0, within + (-1 if word.endswith(_ENDS) else 1))
+    return within > 0
 
 
 def _asks(text: str) -> bool:
@@ -297,21 +347,44 @@ def refusal(question: Question, writer: str, unwanted: Collection[str], editors:
 
 
 def with_reply(page: str, question: Question, reply: str, names: Names = Names()) -> str | None:
-    """The page with a reply at the end of the section of its question; None where the question is no longer there.
+    """The page with a reply behind those that its question has already; None where the question is no longer there.
 
-    A page that holds the question's marker is given back as it is: it has been answered. Where something that is
-    never closed would hide the end of the section, the reply goes before it.
+    These are the comments and indented lines behind it that are deeper than it, up to the next heading. A page that
+    holds the question's marker is given back as it is: it has been answered. Where something that is never closed would
+    hide the reply, it goes before that.
     """
     if question.id in markers(page):
         return page
     for section in sections(page, names):
-        for comment in section.comments:
+        for place, comment in enumerate(section.comments):
             if question_id(comment) == question.id:
+                at = _end_of_replies(page, section, place)
                 unclosed = [start for start, _, closed in _hidden(page) if not closed and start >= comment.start]
-                end = min([section.end, *unclosed])
-                body, rest = page[:end].rstrip("\n"), page[end:]
-                return f"{body}\n{reply.rstrip()}\n" + (f"\n{rest}" if rest else "")
+                at = min([at, *unclosed])
+                body, rest = page[:at].rstrip("\n"), page[at:].lstrip("\n")
+                gap = "\n" if rest and (rest[0] in "=<{" or page[at:] != rest) else ""
+                return f"{body}\n{reply.rstrip()}\n{gap}{rest}"
     return None
+
+
+def _end_of_replies(page: str, section: Section, place: int) -> int:
+    """The offset behind a comment and all that replies to it."""
+    seen, asked = _blanked(page), section.comments[place]
+    heading = _ANY_HEADING.search(seen, asked.end, section.end)
+    limit, at = heading.start() if heading else section.end, asked.end
+    for later in section.comments[place + 1 :]:
+        signed = _INDENT.match(page[later.start : later.end].rstrip().rpartition("\n")[2])
+        depth = min(later.depth, len(signed[0]) if signed else 0)  # an unsigned text may stand in front of it
+        if later.end > limit or depth <= asked.depth or _BOX.search(seen, later.start, later.end):
+            break
+        at = later.end
+    while at < limit:
+        line = page[at:limit].partition("\n")[0] + "\n"
+        indent = _INDENT.match(line)
+        if indent is None or len(indent[0]) <= asked.depth:
+            return at
+        at = min(limit, at + len(line))
+    return at
 
 
 def markers(page: str) -> set[str]:
@@ -331,7 +404,7 @@ def may_edit(page: str, bot: str, *, kind: str = "") -> bool:
     """
     me = normal_user(bot)
     for name, values, _ in _templates(_blanked(page)):
-        if name == "nobots" and not values:
+        if name == "nobots" and not {"allow", "deny", "optout"} & {key for key, _ in values}:
             return False
         if name in ("bots", "nobots"):
             named = {key: {_listed(item) for item in value.split(",") if item.strip()} for key, value in values}

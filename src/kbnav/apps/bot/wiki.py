@@ -23,6 +23,8 @@ _REPLIES = 200
 _MENTIONS = {"mention", "edit-user-talk", "mention-summary"}
 _CONFLICTS = {"editconflict", "articleexists", "missingrev", "nosuchrevid"}
 _LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertnameduserfailed", "notloggedin", "readapidenied"}
+_PASSING = {"Aborted", "NeedToken", "WrongToken", "Throttled"}
+"""Results of a login that say nothing of the password."""
 _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag": MAXLAG}
 
 
@@ -105,15 +107,20 @@ class Wiki:
 
     @_understood
     def login(self) -> None:
-        """Log in with the bot password. Raises CredentialsError where it is refused."""
+        """Log in with the bot password. Raises CredentialsError where it is refused, ServiceError for any other reason.
+
+        With new cookies: MediaWiki lets nobody log in who brings those of a bot password's session.
+        """
         self._logged_in, self._token = False, ""
+        self._http.forget_cookies()
         token = self._query(meta="tokens", type="login")["tokens"]["logintoken"]
         account = {"lgname": self._user, "lgpassword": self._password, "lgtoken": token}
         reply = self._call({"action": "login", **account}, post=True)
         said = reply.get("login", {})
         if said.get("result") != "Success":
             reason = said.get("reason") or said.get("result")
-            raise CredentialsError(f"the wiki does not log {self._user!r} in: {reason}")
+            passing = said.get("result") in _PASSING
+            raise (ServiceError if passing else CredentialsError)(f"the wiki does not log {self._user!r} in: {reason}")
         self._logged_in = True
 
     @_understood
@@ -297,10 +304,10 @@ class Wiki:
             return Edit("saved", int(reply["edit"].get("newrevid") or page.revision))
         if code in _CONFLICTS:
             return Edit("conflict", why=why)
-        if code in _LOGGED_OUT or code == "assertbotfailed":
-            raise CredentialsError(f"the wiki does not let {self.account} edit: {why}")
-        if "blocked" in code:
+        if "blocked" in code or code == "assertbotfailed":
             self.check_account()
+        if code in _LOGGED_OUT or code == "assertbotfailed":
+            raise ServiceError(f"the wiki does not let {self.account} edit: {why}")
         return Edit("refused", why=why)
 
     def _query(self, **params: str) -> Mapping[str, Any]:
@@ -310,14 +317,17 @@ class Wiki:
     def _call(self, params: Mapping[str, str], *, post: bool = False, token: bool = False) -> Mapping[str, Any]:
         reply = self._send(params, post=post, token=token)
         if "error" in reply:
-            code, why = _error(reply)
-            kind = CredentialsError if code in _LOGGED_OUT else ServiceError
-            raise kind(f"{self._url}: {why}")
+            raise ServiceError(f"{self._url}: {_error(reply)[1]}")
         return reply
 
     def _send(self, params: Mapping[str, str], *, post: bool, token: bool) -> Mapping[str, Any]:
-        """A reply, or the error in it that waiting does not help; logs in again where the wiki has forgotten us."""
-        for attempt in range(2):
+        """A reply, or the error in it that waiting does not help.
+
+        Where the wiki has forgotten us, it is asked again with a new token, then after a new login.
+
+        One error of that kind may be a mistake of the wiki's, so it never ends the bot by itself.
+        """
+        for attempt in range(3):
             sent = {**params, **_FORMAT}
             if self._logged_in:
                 sent["assertuser"] = self.account
@@ -325,9 +335,12 @@ class Wiki:
                 self._token = self._token or str(self._query(meta="tokens", type="csrf")["tokens"]["csrftoken"])
                 sent["token"] = self._token
             reply = self._http.fetch(Request("api", self._url, sent, post=post), _read)
-            if not (self._logged_in and attempt == 0 and _error(reply)[0] in _LOGGED_OUT):
+            if not self._logged_in or _error(reply)[0] not in _LOGGED_OUT:
                 break
-            self.login()
+            if attempt == 0:
+                self._token = ""
+            elif attempt == 1:
+                self.login()
         return reply
 
 

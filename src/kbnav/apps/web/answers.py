@@ -9,7 +9,7 @@ from typing import Any
 from kbnav.agents.machine import Event
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
-from kbnav.apps.web.results import Result, charts, events, points
+from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.presentation import page_for, query_link
@@ -93,9 +93,6 @@ def result_data(result_id: str, result: Result, absence: Absence | None = None) 
         "total": result.total,
         "cut": result.table.cut,
         "ranking": result.ranking is not None,
-        "charts": charts(result),
-        "points": points(result),
-        "events": events(result),
     }
 
 

@@ -23,6 +23,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "Which elements were discovered by Marie Curie?",
         "Who discovered polonium?",
         "What is the atomic number of tungsten?",
+        "How many elements were discovered by Humphry Davy?",
+        "Which element has the highest atomic number?",
     ),
     "demo": (
         "Which instrument made by somebody from Little Mew has a love letter hidden in it?",

@@ -1,4 +1,4 @@
-"""Tables and rankings as the page shows them: pages of cells in any order, charts, places on a map, a timeline."""
+"""Tables and rankings as the page shows them: pages of cells in any order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from pydantic import ValidationError
@@ -32,11 +31,6 @@ _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
-MOST_BARS = 40
-MOST_POINTS = 2_000
-MOST_EVENTS = 200
-_YEARS = ("year", "jahr", "annee", "année", "ano", "año", "anio", "年")
-"""What a column of whole numbers that are years may be called, or end with."""
 _DAMAGED = "what the server's database has kept of this result was damaged"
 
 Row = tuple[Cell, ...]
@@ -243,6 +237,8 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
     elif date_of(cell):
         data["kind"] = "date"
         data["text"] = cell.value.removesuffix("T00:00:00Z")
+    elif position(cell):
+        data["kind"] = "point"
     return data
 
 
@@ -253,95 +249,3 @@ def position(cell: Cell) -> tuple[float, float] | None:
         return None
     lon, lat = float(found[1]), float(found[2])
     return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
-
-
-def _kinds(table: AnswerTable) -> list[str]:
-    """Of each column what all its cells are: ``date``, ``year``, ``number`` or ``name``; empty where two are not."""
-    kinds = []
-    for place, column in enumerate(table.columns):
-        bound = [row[place] for row in table.rows if row[place] is not None]
-        numbers = [value for cell in bound if (value := number(cell)) is not None]
-        dates = sum(bool(date_of(cell)) for cell in bound)
-        if len(bound) < 2:
-            kinds.append("")
-        elif len(numbers) == len(bound):
-            whole = all(value % 1 == 0 for value in numbers)
-            kinds.append("year" if whole and column.casefold().endswith(_YEARS) else "number")
-        elif dates == len(bound):
-            kinds.append("date")
-        else:
-            named = not numbers and not dates and all(cell and cell.datatype != WKT for cell in bound)
-            kinds.append("name" if named else "")
-    return kinds
-
-
-def charts(result: Result) -> list[dict[str, Any]]:
-    """Every chart that fits, the likeliest first: a line over time, bars by name.
-
-    Each has ``kind``, ``x`` and ``y`` (names of columns) and ``points``. Of bars, those of one name are one, as long as
-    their mean; ``of`` says of how many.
-    """
-    table = result.table
-    if result.ranking is not None or len(table.rows) < 2:
-        return []
-    kinds = _kinds(table)
-    dated = next((place for kind in ("date", "year") for place, one in enumerate(kinds) if one == kind), None)
-    measured = next((place for place, one in enumerate(kinds) if one in ("number", "year") and place != dated), None)
-    named = kinds.index("name") if "name" in kinds else None
-    if measured is None:
-        return []
-    found: list[dict[str, Any]] = []
-    if dated is not None:
-        line = [
-            {"x": _time(row[dated]), "y": number(row[measured]), "text": row[dated].value}  # type: ignore[union-attr]
-            | ({"series": text_of(row[named], table)} if named is not None else {})
-            for row in sorted(table.rows, key=lambda row: _time(row[dated]) or 0.0)
-            if row[dated] and row[measured]
-        ]
-        found.append({"kind": "line", "x": table.columns[dated], "points": line[:MOST_POINTS]})
-    if named is not None:
-        groups: dict[str, list[float]] = {}
-        for row in table.rows:
-            if row[named] is not None and (value := number(row[measured])) is not None:
-                groups.setdefault(text_of(row[named], table), []).append(value)
-        bars = [
-            {"text": text, "y": fmean(values)} | ({"of": len(values)} if len(values) > 1 else {})
-            for text, values in list(groups.items())[:MOST_BARS]
-        ]
-        found.append({"kind": "bars", "x": table.columns[named], "points": bars, "total": len(groups)})
-    return [{**one, "y": table.columns[measured]} for one in found if len(one["points"]) > 1]
-
-
-def points(result: Result) -> list[dict[str, Any]]:
-    """Latitude, longitude and name of the rows that are somewhere on Earth."""
-    table = result.table
-    for place in range(len(table.columns)):
-        found = [(where, row) for row in table.rows[:MOST_POINTS] if (where := position(row[place]))]
-        if found:
-            texts = [[text_of(cell, table) for at, cell in enumerate(row) if at != place] for _, row in found]
-            return [
-                {"lat": lat, "lon": lon, "text": next(filter(None, names), "")}
-                for ((lat, lon), _), names in zip(found, texts, strict=True)
-            ]
-    return []
-
-
-def events(result: Result) -> list[dict[str, Any]]:
-    """Names with a date, or with a first and a last one, in their order; empty where there are numbers to draw."""
-    table, kinds = result.table, _kinds(result.table)
-    dated = [place for place, one in enumerate(kinds) if one == "date"]
-    if "name" not in kinds or not dated or charts(result):
-        return []
-    named = kinds.index("name")
-    found = [
-        {"text": text_of(row[named], table), "from": _time(row[dated[0]]), "to": _time(row[dated[-1]])}
-        for row in table.rows[:MOST_EVENTS]
-        if row[named] is not None and row[dated[0]] is not None
-    ]
-    return sorted(found, key=lambda one: one["from"])
-
-
-def _time(cell: Cell) -> float | None:
-    """Years, with the month and the day as a fraction."""
-    day = date_of(cell)
-    return day[0] + (day[1] - 1) / 12 + (day[2] - 1) / 365 if day else number(cell)

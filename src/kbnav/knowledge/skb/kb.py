@@ -7,6 +7,7 @@ writes it. Where two would be the same, both keep their whole names.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,6 +226,7 @@ class SkbKB:
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
+        self._shows_documents = True
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(skb, timeout=query_timeout, memory_limit=memory_limit, size=workers)
@@ -452,7 +454,15 @@ class SkbKB:
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
         return {node_id: number for node_id, number in numbers.items() if number >= 0}
 
+    def without_documents(self) -> SkbKB:
+        """The same knowledge base, of whose documents nothing is shown; searches still find by them."""
+        other = copy.copy(self)
+        other._shows_documents = False
+        return other
+
     def _excerpt(self, node: int, about: str = "") -> str:
+        if not self._shows_documents:
+            return ""
         return excerpt(
             self.skb.documents[node], str(self.skb.nodes.names[node]), about=about, without=self.skb.meta.alias_fields
         )

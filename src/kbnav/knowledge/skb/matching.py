@@ -35,7 +35,7 @@ from kbnav.knowledge.skb.store import SKB
 Variant = Literal["exact", "embedding", "hybrid"]
 """By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""
 
-NEAREST = 5
+NEAREST = 10
 """Nodes that are taken by embedding, unless said otherwise."""
 COMMON, COMMON_AT_LEAST = 0.01, 20
 """The share and the number of documents from which on a plain word is a common one."""

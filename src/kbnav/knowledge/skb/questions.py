@@ -13,8 +13,7 @@ from kbnav.answers.language import singular
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.relevance import fit
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.names import Match, normalise
 from kbnav.knowledge.skb.schema import Meta
 from kbnav.knowledge.skb.store import SKB
 
@@ -23,6 +22,8 @@ _EDGES = ".,;:!?()[]{}'’‘<>"
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LONGEST_NAME = 20
+"""Words of the longest span that is looked up as a name."""
 _LONGEST_QUESTION = 200
 """Words that are read."""
 _LONGEST_MISSPELLED = 5
@@ -108,10 +109,7 @@ def read(question: str, skb: SKB, language: str) -> Reading:
     tokens = tuple(islice(_tokens(question), _LONGEST_QUESTION))
     function = lexicon(language).function | lexicon("en").function
     types = list(_types(tokens, skb.type_names))
-    named_types = {(one.first, one.end) for one in types}
-    mentions = [
-        one for one in _mentions(question, tokens, function | _ASKING, skb) if (one.first, one.end) not in named_types
-    ]
+    mentions = _mentions(question, tokens, types, function, skb)
     named = {place for one in mentions for place in range(one.first, one.end)}
     types = [one for one in types if named.isdisjoint(range(one.first, one.end))]
     taken = named | {place for one in types for place in range(one.first, one.end)}
@@ -172,32 +170,62 @@ def _types(tokens: Sequence[Token], names: Sequence[str]) -> Iterator[TypeWord]:
         place += 1
 
 
-def _mentions(question: str, tokens: Sequence[Token], function: Set[str], skb: SKB) -> list[Mention]:
-    """The nodes that the question names, as ``NodeMatcher`` finds them; where there are none, by misspelled names."""
-    if skb.names is None:
-        return []
-    found: dict[tuple[int, int], list[int]] = {}
-    for node in NodeMatcher(skb, "exact").match(question):
-        inside = [place for place, token in enumerate(tokens) if token.start < node.end and node.start < token.end]
-        if any(tokens[place].low not in function for place in inside):
-            found.setdefault((inside[0], inside[-1] + 1), []).append(skb.number(node.id))
-    for first, end in _spans(tokens) if not found else ():
-        if {tokens[first].low, tokens[end - 1].low} & function or any(first < one[1] and one[0] < end for one in found):
+def _mentions(
+    question: str, tokens: Sequence[Token], types: Sequence[TypeWord], function: frozenset[str], skb: SKB
+) -> list[Mention]:
+    """Names in the question: the longest first, as they are written; where there is none, misspelled ones."""
+    kinds = {(one.first, one.end) for one in types}
+    for edits in (0, None):
+        found: list[Mention] = []
+        for first, end in _spans(tokens, _LONGEST_NAME if edits == 0 else _LONGEST_MISSPELLED):
+            if (first, end) in kinds or any(first < one.end and one.first < end for one in found):
+                continue
+            mention = _mention(question, tokens, first, end, function, skb, edits)
+            found += [mention] if mention else []
+        if found:
+            return sorted(found, key=lambda one: one.first)
+    return []
+
+
+def _mention(
+    question: str, tokens: Sequence[Token], first: int, end: int, function: frozenset[str], skb: SKB, edits: int | None
+) -> Mention | None:
+    """A span as a name, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
+    span = tokens[first:end]
+    if skb.names is None or all(token.low in function | _ASKING for token in span):
+        return None
+    bare = not {span[0].low, span[-1].low} & function
+    for until in dict.fromkeys((span[-1].end, span[-1].bare_end)):
+        text = question[span[0].start : until]
+        if edits is None and (not bare or len(normalise(text)) < _FUZZY):
             continue
-        text = question[tokens[first].start : tokens[end - 1].bare_end]
-        matches = skb.names.search(text, limit=_SAME_NAME) if len(normalise(text)) >= _FUZZY else []
-        nodes = [one.number for one in matches if " " in text or not str(skb.nodes.names[one.number]).isupper()]
-        found |= {(first, end): nodes} if nodes else {}
-    return [
-        Mention(question[tokens[first].start : tokens[end - 1].bare_end], first, end, tuple(nodes[:_SAME_NAME]))
-        for (first, end), nodes in sorted(found.items())
-    ]
+        matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
+        nodes = [match.number for match in matches if _is_meant(match, text, skb, bare=bare)]
+        if nodes:
+            nodes.sort(key=lambda node: skb.graph.degree(node) == 0)
+            return Mention(text, first, end, tuple(nodes))
+    return None
 
 
-def _spans(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    for length in range(min(_LONGEST_MISSPELLED, len(tokens)), 0, -1):
+def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
+    for length in range(min(longest, len(tokens)), 0, -1):
         for first in range(len(tokens) - length + 1):
             yield first, first + length
+
+
+def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
+    """Not every word that is somewhere a name is one here: ``set`` is not the gene SET, and ``the lung`` not a film.
+
+    ``bare``: no word of grammar stands at the span's ends.
+    """
+    if not bare:
+        return match.how == "exact"
+    if " " in text:
+        return True
+    name = str(skb.nodes.names[match.number])
+    if text.islower():  # one plain word: the name itself, and that not an abbreviation
+        return not name.isupper() and (match.how == "fuzzy" or normalise(name) == normalise(text))
+    return match.how == "exact" or not name.isupper()
 
 
 _ABBREVIATED = re.compile(r"[A-Z]{1,3}([a-z])[a-z]{0,2}[<>]?[A-Z]{1,3}")

@@ -305,12 +305,18 @@ def _prime_detail(kind: str, key: str, value: Any) -> str:
     if kind != "gene/protein" or key not in _GENE_FIELDS:
         return f"  - {key}: {value}\n"
     if key == "interpro":
-        value = [item["desc"] for item in ([value] if isinstance(value, Mapping) else value)]
+        value = _each(value, "desc")
     elif key == "generif":
-        value = " ".join("; ".join(item["text"] for item in value).split(" ")[:PRIME_WORDS])
-    elif key == "genomic_pos" and isinstance(value, list):
+        value = " ".join("; ".join(map(str, _each(value, "text"))).split(" ")[:PRIME_WORDS])
+    elif key == "genomic_pos" and isinstance(value, list) and value:
         value = value[0]
     return f"  - {key} ({_GENE_FIELDS[key]}): {value}\n"
+
+
+def _each(value: Any, field: str) -> list[Any]:
+    """A field of each entry of a list, or of the only one; what is no table stands for itself."""
+    entries = value if isinstance(value, list) else [value]
+    return [entry.get(field, "") if isinstance(entry, Mapping) else entry for entry in entries]
 
 
 def _prime_relations(skb: SKB, node: int, n_rel: int) -> str:

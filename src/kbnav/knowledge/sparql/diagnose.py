@@ -24,6 +24,7 @@ from kbnav.knowledge.sparql.syntax import (
     Query,
     Triples,
     is_literal,
+    is_variable,
     read_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
@@ -32,6 +33,7 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY
 _MAX_PROBES = 6
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
+_EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
 _VARIABLE = re.compile(r"[?$](\w+)")
 
 
@@ -80,7 +82,7 @@ def diagnosis(
 
     A pattern that is empty stays so whatever is joined to it, so the first part that empties it is found by bisection.
 
-    ``ask`` runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
+    ``ask`` runs an ASK query, at most eleven of them, and says whether it holds. Where it raises TellModel, as for a
     timeout, no more is said than what was found out before. ``certain``: the pattern has no match; else, as where a
     count is 0, that is asked first. ``partial``: the knowledge base is a part of another.
     """
@@ -94,19 +96,24 @@ def diagnosis(
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
+    """One condition of a query's outermost group; ``takes_away`` where it only removes rows."""
+
     text: str
     takes_away: bool = False
     pattern: Pattern | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables in its text, as ``?name``."""
+        return tuple(f"?{name}" for name in dict.fromkeys(_VARIABLE.findall(self.text)))
 
 
 class _Probes:
     def __init__(self, query: str, read: Query, ask: Callable[[str], bool]) -> None:
         self._prologue, self._ask = read.prologue, ask
         self._any = fresh_variable(query, "any")
-        terms = Terms(query, WIKIDATA_VOCABULARY)
-        parts = [part for element in read.where.elements for part in _parts(query, element, terms)]
-        self._parts = sorted(parts, key=lambda part: part.takes_away)
+        self._parts = sorted(parts_of(query, read, Terms(query, WIKIDATA_VOCABULARY)), key=lambda part: part.takes_away)
         # Other parts decide about rows too.
         self._more = bool(read.tail.values) or any(one.kind in ("HAVING", "OFFSET") for one in read.tail.modifiers)
 
@@ -123,10 +130,12 @@ class _Probes:
             fits, empty = (middle, empty) if self._holds(parts[:middle]) else (fits, middle)
         return self._explained(parts[empty - 1], parts[: empty - 1], _PARTIAL if partial else "")
 
-    def _explained(self, part: _Part, before: Sequence[_Part], elsewhere: str) -> Diagnosis:
+    def _explained(self, part: Part, before: Sequence[Part], elsewhere: str) -> Diagnosis:
         texts = tuple(one.text for one in before)
         if part.takes_away:
-            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it.{elsewhere}"
+            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it."
+            # To find no exception is what such a query may be for.
+            text += " There is no exception, then." if _EXCEPTS.match(part.text) else elsewhere
             return Diagnosis(text, part.text, texts, takes_away=True, prologue=self._prologue)
         alone = not before or not self._holds([part])
         found = Diagnosis("", part.text, texts, part.pattern, alone, prologue=self._prologue)
@@ -135,7 +144,7 @@ class _Probes:
             with suppress(TellModel):
                 hint, found = self._hinted(found, part.pattern, [] if alone else list(before))
         if alone:
-            text = f"No match: `{part.text}` matches nothing even by itself{hint}.{elsewhere}"
+            text = f"No match: `{part.text}` matches nothing even by itself{hint}.{'' if found.instead else elsewhere}"
         else:
             own = set(_VARIABLE.findall(part.text))
             partner = next((one for one in reversed(texts) if own & set(_VARIABLE.findall(one))), texts[-1])
@@ -143,25 +152,32 @@ class _Probes:
             text += f"{hint}." if hint else f".{elsewhere}" if elsewhere else _WHOLE
         return replace(found, text=text)
 
-    def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[_Part]) -> tuple[str, Diagnosis]:
+    def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[Part]) -> tuple[str, Diagnosis]:
         """What there is in place of a pattern: another form of statement, the other way round, another use of it."""
         other, rest = self._other_form(pattern, before)
-        if other and self._holds([*rest, _Part(other)]):
+        if other and self._holds([*rest, Part(other)]):
             hint = f", but `{other}` has matches{'' if found.alone else ' there'}"
             return hint, replace(found, instead=other)
         prefix = pattern.relation.partition(":")[0]
         if prefix in ("wdt", "ps") and not is_literal(pattern.object):
             turned = f"{pattern.object} {pattern.relation} {pattern.subject}"
-            if self._holds([*before, _Part(turned)]):
+            if self._holds([*before, Part(turned)]):
                 hint = f", but the other way round, `{turned}`, it has matches"
                 return hint, replace(found, instead=turned, turned=True)
         if not found.alone:
             return "", found
-        if self._holds([_Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
-            return f"; {pattern.relation} is used here, but not so: check the direction and the ids beside it", found
-        return f"; nothing here has {pattern.relation}", found
+        if not self._holds([Part(f"?{self._any} {pattern.relation} ?{self._any}2")]):
+            return f"; nothing here has {pattern.relation}", found
+        named = [one for one in (pattern.subject, pattern.object) if not is_variable(one) and not is_literal(one)]
+        for one in named:
+            uses = f"{{ {one} ?{self._any} ?{self._any}2 }} UNION {{ ?{self._any} ?{self._any}2 {one} }}"
+            if not self._holds([Part(uses)]):
+                return f"; nothing is stated of {one} here", found
+        if len(named) == 1 and pattern.subject == named[0]:
+            return f"; {pattern.subject} has no {pattern.relation} here, others have", found
+        return f"; {pattern.relation} is used here, but not with {' and '.join(named) or 'this'}", found
 
-    def _other_form(self, pattern: Pattern, before: list[_Part]) -> tuple[str, list[_Part]]:
+    def _other_form(self, pattern: Pattern, before: list[Part]) -> tuple[str, list[Part]]:
         """The other form of the same statement, and the parts that it is to match with; empty where there is none."""
         prefix, _, name = pattern.relation.partition(":")
         if prefix == "wdt":
@@ -176,20 +192,25 @@ class _Probes:
                     return f"{lead.subject} wdt:{name} {pattern.object}", [one for one in before if one is not part]
         return "", before
 
-    def _holds(self, parts: Sequence[_Part]) -> bool:
+    def _holds(self, parts: Sequence[Part]) -> bool:
         # A dot behind a FILTER or a group is allowed, and needed behind triples.
         return self._ask(f"{self._prologue}ASK {{ {' . '.join(part.text for part in parts)} }}")
 
 
-def _parts(query: str, element: Element, terms: Terms) -> list[_Part]:
+def parts_of(query: str, read: Query, terms: Terms) -> list[Part]:
+    """The conditions of a query's outermost group, triple patterns each by itself; the label service is left out."""
+    return [part for element in read.where.elements for part in _parts(query, element, terms)]
+
+
+def _parts(query: str, element: Element, terms: Terms) -> list[Part]:
     match element:
         case Triples(patterns=patterns):
             named = (replace(one, subject=_named(one.subject), object=_named(one.object)) for one in patterns)
-            return [_Part(new.text(), pattern=one) for new, one in zip(named, patterns, strict=True)]
+            return [Part(new.text(), pattern=one) for new, one in zip(named, patterns, strict=True)]
         case Nested(kind="SERVICE", name=name) if terms.iri(name) == LABEL_SERVICE:
             return []
     takes_away = isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS")
-    return [_Part(element.place.of(query), takes_away)]
+    return [Part(element.place.of(query), takes_away)]
 
 
 def _named(end: str) -> str:

@@ -128,6 +128,9 @@ def _front_page(
                     "systems": [one.name for one in systems],
                     "about": {one.name: one.about for one in systems},
                     "rankings": [one.name for one in systems if one.kind == "retriever"],
+                    "name": "Wikidata" if kb.link("Q1").startswith("https://www.wikidata.org/") else kb.key,
+                    "entities": kb.kb.state().get("mirror", {}).get("entities", 0),
+                    "wikibase": not kb.has_pages,
                     "seconds": kb.settings.limits.query_timeout,
                 }
             )

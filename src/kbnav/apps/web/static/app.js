@@ -6,11 +6,18 @@ import { h } from "./dom.js";
 import { History } from "./history.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
 import { enqueue, next, openQueue } from "./queue.js";
+import { QueryView } from "./query.js";
 import { RunView, offlineBadge } from "./run.js";
-import { t } from "./text.js";
+import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
+const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
+const QUERIES = { // a first query of each picture
+  "view.map": "#defaultView:Map\nSELECT ?place ?at WHERE { ?place wdt:P625 ?at } LIMIT 300",
+  "view.timeline": "#defaultView:Timeline\nSELECT ?person ?born ?died WHERE { ?person wdt:P569 ?born ; wdt:P570 ?died } ORDER BY ?born LIMIT 300",
+  "view.chart": "#defaultView:BarChart\nSELECT ?element ?number WHERE { ?element wdt:P1086 ?number } ORDER BY ?number LIMIT 60",
+};
 const say = (text) => { document.getElementById("status").textContent = text; };
 
 async function showShared() {
@@ -18,7 +25,6 @@ async function showShared() {
     const run = await call(`/api/shared/${encodeURIComponent(offered.share)}`);
     document.title = run.question;
     const view = new RunView(run, offered);
-    view.steps.element.open = true;
     runs.append(view.element);
   } catch (error) {
     runs.append(h("p", { class: "problem" }, error.message));
@@ -28,7 +34,7 @@ async function showShared() {
 /** The chat: what is asked, of what, in which session, and what runs now. */
 class Chat {
   constructor() {
-    for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge"]) this[name] = document.getElementById(name);
+    for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge", "settings"]) this[name] = document.getElementById(name);
     this.kept = new History({ complain: (error) => complain(error.message), leave: () => {
       history.pushState(null, "", "/");
       this.open("");
@@ -60,6 +66,8 @@ class Chat {
     this.options(this.kb, offered.kbs.map((one) => one.key), kb);
     this.options(this.system, this.base.systems, system, this.base.about);
     this.options(this.model, offered.models, model);
+    this.kb.parentElement.hidden = offered.kbs.length < 2;
+    this.settings.hidden = this.base.systems.length < 2 && offered.models.length < 2;
     this.showBadge();
   }
 
@@ -86,11 +94,13 @@ class Chat {
       this.question.focus();
     });
     this.stop.addEventListener("click", () => this.end());
+    document.getElementById("write").addEventListener("click", () => this.write());
     this.question.addEventListener("input", () => this.grow());
     this.listenToKeys();
     window.addEventListener("popstate", () => this.open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
-    const bar = new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${this.ask.offsetHeight}px`));
-    bar.observe(this.ask);
+    for (const [name, bar] of [["--bar", this.ask], ["--head", document.querySelector("header")]]) {
+      new ResizeObserver(() => document.documentElement.style.setProperty(name, `${bar.offsetHeight}px`)).observe(bar);
+    }
     if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
   }
 
@@ -123,13 +133,28 @@ class Chat {
     if (!this.running) this.welcome();
   }
 
-  /** What can be asked. */
+  /** What this is, and what can be asked. */
   welcome() {
     const chosen = this.kb.value;
     const examples = h("ul");
+    const { name, entities, wikibase } = this.base;
     const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
-    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: chosen })), examples));
+    runs.replaceChildren(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what"), entities && ` ${t("welcome.copy", { n: entities })}`),
+      h("p", { class: "soft" }, t("welcome.try")), examples,
+      wikibase && h("p", { class: "tools" }, h("span", { class: "soft" }, `${t("query.write")}:`), Object.entries(QUERIES).map(([view, query]) => h("button", { type: "button", onclick: () => this.write(query, true) }, t(view))))));
     call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
+  }
+
+  /** A query of one's own, with its result below it; `now` runs it. */
+  write(query = "", now = false) {
+    runs.querySelector(".welcome")?.remove();
+    const view = new QueryView({ kb: this.kb.value, question: "" }, { query: "", query_labelled: "", link: "", language }, offered);
+    view.editor.value = query;
+    view.element.open = true;
+    runs.append(h("section", { class: "run typed", "data-kb": this.kb.value, "aria-label": t("query.write") }, h("h2", { class: "question" }, t("query.write")), view.element));
+    this.newest({ element: runs.lastElementChild });
+    view.editor.open().then(() => view.editor.focus());
+    if (now) view.ask();
   }
 
   work(view, close) {
@@ -176,6 +201,10 @@ class Chat {
   async put(question, choice = {}) {
     if (!question.trim() || this.send.disabled) return;
     clearComplaint();
+    if (SPARQL.test(question)) {
+      this.write(question, true);
+      return this.empty(question);
+    }
     if (this.running && !choice.system) {
       enqueue(question);
       say(t("queue.said", { question }));

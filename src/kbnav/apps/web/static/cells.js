@@ -67,7 +67,8 @@ export function imprecise(value) {
 
 const YEARS = { 8: 10, 7: 100, 6: 1000 }; // of Wikidata's precisions that span some
 
-function dated(text, yearOnly, precision) {
+/** A date as the reader's language writes it, no more precise than it is known. */
+export function dated(text, yearOnly, precision) {
   const found = DATE.exec(text);
   if (!found) return text;
   const [year, month, day] = found.slice(1).map((part) => (part === undefined ? undefined : Number(part)));

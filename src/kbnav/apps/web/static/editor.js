@@ -11,7 +11,7 @@ const WORDS = ("ASK BIND COUNT DISTINCT FILTER GROUP_CONCAT HAVING LIMIT MINUS O
 const named = new Map(); // of each knowledge base, labels that were looked up
 const prefixes = new Map();
 
-/** An editor of one query; `load` brings its parts once it is shown. */
+/** An editor of one query; `open` brings its parts once it is shown. */
 export class QueryEditor {
   /** `change` is told of every change, `run` of Ctrl+Enter. */
   constructor({ kb, query, label, readOnly, change, run }) {
@@ -19,11 +19,9 @@ export class QueryEditor {
     this.plain = h("textarea", { class: "query", rows: Math.min(16, query.split("\n").length + 1), spellcheck: "false", "aria-label": label, dir: "ltr", readonly: readOnly });
     this.plain.value = query;
     this.plain.addEventListener("input", change);
-    this.element = h("div", { class: "editor", dir: "ltr", "aria-busy": "true" }, this.plain);
+    this.element = h("div", { class: "editor", dir: "ltr", }, this.plain);
     // Keys of the page, such as the slash, are letters here; Escape closes a list of completions and stops no run.
     this.element.addEventListener("keydown", (event) => event.stopPropagation());
-    this.ready = this.load().catch(() => this.plain.hidden = false) // without its parts, a plain field is left
-      .finally(() => this.element.setAttribute("aria-busy", "false"));
   }
 
   get value() {
@@ -33,6 +31,14 @@ export class QueryEditor {
   set value(query) {
     if (this.view) this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: query } });
     else this.plain.value = query;
+  }
+
+  /** Bring its parts; without them, a plain field is left. */
+  open() {
+    if (this.ready) return this.ready;
+    this.element.setAttribute("aria-busy", "true");
+    this.ready = this.load().catch(() => (this.plain.hidden = false)).finally(() => this.element.setAttribute("aria-busy", "false"));
+    return this.ready;
   }
 
   async load() {
@@ -50,6 +56,10 @@ export class QueryEditor {
       EditorState.readOnly.of(this.readOnly), EditorView.updateListener.of((update) => update.docChanged && this.change()),
     ] });
     this.view = new EditorView({ state, root, parent: root });
+  }
+
+  focus() {
+    (this.view ?? this.plain).focus();
   }
 
   /** Show where the query goes wrong: the place is marked, and the cursor goes there. */

@@ -25,7 +25,7 @@ export class QueryView {
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
-    this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.inWords, this.meaning, this.editor.element,
+    this.element = h("details", { class: "sparql", ontoggle: () => this.element.open && this.editor.open() }, h("summary", {}, t("query.show")), this.inWords, this.meaning, this.editor.element,
       h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
       this.problem, this.shown);
     this.explain(answer);
@@ -47,7 +47,7 @@ export class QueryView {
     const query = this.editor.value;
     const page = (this.answer.link || "").split("#")[0];
     this.problem.hidden = true;
-    this.original.hidden = query === this.answer.query;
+    this.original.hidden = !this.answer.query || query === this.answer.query;
     this.address.hidden = !page;
     if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
   }
@@ -58,7 +58,7 @@ export class QueryView {
   }
 
   show(result) {
-    this.shown.replaceChildren(absent(result.absence), showResult(result, `/api/results/${encodeURIComponent(result.id)}`, this.offered, this.run.question));
+    this.shown.replaceChildren(h("h3", {}, t(this.answer.query ? "query.result" : "rows.region")), absent(result.absence), showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value }));
   }
 
   fail(error) {
@@ -80,6 +80,8 @@ export class QueryView {
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
       this.explain(found);
+      this.answer.link ||= found.link;
+      this.changed();
       this.show(found.result);
     } catch (error) {
       this.shown.replaceChildren();

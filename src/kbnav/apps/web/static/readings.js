@@ -25,6 +25,7 @@ const DOUBTS = {
   exception: (about) => t("doubt.exception", { about }),
   limit: (about) => t("doubt.limit", { about }),
   units: (about) => t("doubt.units", { about }),
+  several: (about) => t("doubt.several", { about }),
 };
 
 /** What speaks against an answer, one line each; a kind that is newer than this page is told as it came. */

@@ -1,27 +1,30 @@
-// A result: its rows a page at a time, sorted and searched by the server, its downloads, and what can be drawn of it.
+// A result: its rows a page at a time, sorted and searched by the server, its downloads, and the pictures that it allows.
 
 import { imprecise, showCells } from "./cells.js";
-import { drawCharts } from "./chart.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { evidenceButton } from "./evidence.js";
-import { graphButton } from "./graph.js";
-import { drawMap } from "./map.js";
 import { number, t } from "./text.js";
-import { drawTimeline } from "./timeline.js";
+import { asked, draw, kindsOf, viewsOf } from "./views.js";
 
 const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
-/** A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are called after. */
-export function showResult(result, base, offered, title) {
-  return new ResultView(result, base, offered, title).element;
+const NAMES = { table: "view.table", map: "view.map", timeline: "view.timeline", chart: "view.chart", graph: "view.graph", images: "view.images" };
+
+/**
+ * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
+ * called after. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ */
+export function showResult(result, base, title, { query, key } = {}) {
+  return new ResultView(result, base, title, query, key).element;
 }
 
 class ResultView {
-  constructor(result, base, offered, title) {
-    Object.assign(this, { result, base, offered, title });
+  constructor(result, base, title, query, key) {
+    Object.assign(this, { result, base, title, key });
+    this.view = (key && new URLSearchParams(location.hash.slice(1)).get(key)) || asked(query) || "table";
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -29,9 +32,10 @@ class ResultView {
       h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads)), this.body);
-    this.element = h("div", { class: "result" },
-      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table), this.problem,
-      result.cut && h("p", { class: "soft" }, result.cut), this.pager(), this.drawings());
+    this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
+    this.drawn = h("div", { hidden: true });
+    this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
+    this.element = h("div", { class: "result" }, this.tabs, this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pager());
     this.load();
   }
 
@@ -57,13 +61,25 @@ class ResultView {
     return find;
   }
 
-  /** Charts, a timeline, a map, and the statements as a graph. */
-  drawings() {
-    const { result, offered } = this;
-    const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
-    return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
-      result.points.length > 0 && drawMap(result.points),
-      result.rows > 0 && graphButton(`${this.base}/evidence`, () => this.numbers ?? [])];
+  /** Tabs of the views that the first rows allow, where there is more than the table. */
+  offer(rows) {
+    this.kinds = kindsOf(this.result.columns, rows);
+    const views = viewsOf(this.kinds, this.result.rows);
+    if (views.length < 2) return;
+    this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
+    this.choose(views.includes(this.view) ? this.view : "table", true);
+  }
+
+  /** Show a view; the page's address keeps it. */
+  choose(view, first = false) {
+    for (const tab of this.tabs.children) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
+    this.table.hidden = view !== "table";
+    this.drawn.hidden = view === "table";
+    if (view !== "table") draw(view, this.drawn, this);
+    if (first || !this.key) return;
+    const kept = new URLSearchParams(location.hash.slice(1));
+    kept.set(this.key, view);
+    history.replaceState(history.state, "", `#${kept}`);
   }
 
   async load() {
@@ -76,6 +92,7 @@ class ResultView {
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;
       this.show(page);
+      if (!this.kinds) this.offer(page.rows);
       this.state.total = page.total;
       this.problem.hidden = true;
       this.date(page, turn);

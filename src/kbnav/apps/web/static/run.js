@@ -36,11 +36,9 @@ export class RunView {
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       h("h2", { class: "question", dir: "auto" }, run.question),
-      h("p", { class: "soft" }, `${run.kb} · ${run.system} · ${run.model}`, run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
+      h("p", { class: "soft" }, [run.kb, run.system, run.model !== "offline" && run.model].filter(Boolean).join(" · "), (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
-    this.live = false;
     for (const event of run.events) this.apply(event);
-    this.live = true;
   }
 
   /** What a screen reader is told of an event. */
@@ -97,7 +95,7 @@ export class RunView {
 
   ended(event) {
     this.over();
-    this.steps.ended(this.live);
+    this.steps.ended();
     const answer = event.answer;
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
@@ -106,13 +104,14 @@ export class RunView {
       head ? h("p", { class: "head" }, head) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
-      absent(answer.absence),
+      answer.status === "stopped" ? "" : absent(answer.absence),
       ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask));
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.offered, this.run.question) : "",
+      answer.result ? showResult(answer.result, base, this.run.question, { query: answer.query, key: this.run.id || "view" }) : "",
+      this.offered.share ? "" : this.foot(answer.text),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
-      this.offered.share ? "" : this.foot(answer.text));
+      this.steps.element);
     return head || t("answer.said", { text: answer.text || answer.note });
   }
 
@@ -149,7 +148,8 @@ export class RunView {
         shared.textContent = error.message;
       }
     });
-    return h("div", { class: "foot" }, againButtons(this.run, this.offered), text && copyButton(t("copy.answer"), () => text), share, shared);
+    return h("div", { class: "foot" }, text && copyButton(t("copy.answer"), () => text), share,
+      h("details", { class: "more" }, h("summary", {}, t("answer.more")), h("div", { class: "tools" }, againButtons(this.run, this.offered))), shared);
   }
 }
 

@@ -3,13 +3,10 @@
 import { h } from "./dom.js";
 import { t } from "./text.js";
 
-const READ = 1000; // milliseconds that the last step was on the screen, after which the steps may close
-
-/** A list of steps that stays open unless it could be read, and that a reader opens and closes as they like. */
+/** A list of steps that is open while they come, and that a reader opens and closes as they like. */
 export class Steps {
   constructor() {
     this.calls = new Map();
-    this.shown = Infinity;
     this.chosen = false;
     this.count = h("span", {}, t("run.waiting"));
     this.list = h("ol");
@@ -41,7 +38,6 @@ export class Steps {
     item.classList.remove("pending");
     if (!event.ok) item.classList.add("odd");
     item.append(observation(event.observation));
-    if (item.dataset.tool !== "finish") this.shown = performance.now();
   }
 
   dropped(event) {
@@ -79,12 +75,11 @@ export class Steps {
     this.writing.querySelector("code").textContent = draft.tool;
   }
 
-  /** No more will come. They close where they were read, or are those of long ago; a reader's choice stands. */
-  ended(live) {
+  /** No more will come: they close, unless the reader has opened or closed them. */
+  ended() {
     this.write(null);
     for (const item of this.list.querySelectorAll(".pending")) item.classList.remove("pending");
-    const read = !document.hidden && performance.now() - this.shown >= READ;
-    if (!this.chosen && (read || !live)) this.element.open = false;
+    if (!this.chosen) this.element.open = false;
   }
 }
 

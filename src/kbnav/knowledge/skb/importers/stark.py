@@ -7,6 +7,7 @@ the ids here. Edges are read as they are stored, before STaRK's loader makes the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
@@ -141,12 +142,18 @@ def stark_node(number: int, kind: str, fields: Mapping[str, Any], style: Style) 
     )
 
 
-def _plain(value: Any) -> Any:
-    """JSON values; as STaRK does, without the entries of a table that are empty or not a number."""
+def _plain(value: Any, *, in_list: bool = False) -> Any:
+    """JSON values; as STaRK does, without the entries of a table that are empty or not a number, but for lists' own."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if str(item) not in ("", "nan")}
+        return {
+            str(key): _plain(item, in_list=in_list)
+            for key, item in value.items()
+            if in_list or str(item) not in ("", "nan")
+        }
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_plain(item, in_list=True) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value

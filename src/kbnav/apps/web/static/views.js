@@ -1,0 +1,201 @@
+// Pictures of a result: a map, a timeline, a chart, a graph, its images. Each is drawn by a library that is loaded when it is first shown.
+
+import { dated, fileName, isPicture } from "./cells.js";
+import { call } from "./client.js";
+import { h, link } from "./dom.js";
+import { t } from "./text.js";
+
+const MOST = 2000; // rows of a picture
+const PART = 500; // rows that are fetched at once
+const STATED = 20; // rows whose statements are drawn
+const LINES = 6; // that colours tell apart
+const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
+const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
+const YEARS = /(year|jahr|ann[eé]e|a[nñ]i?o|年)$/i;
+
+/** Of each column what its cells are: "point", "picture", "date", "year", "number", "name", or "" where that is not clear. */
+export function kindsOf(columns, rows) {
+  return columns.map((column, place) => {
+    const bound = rows.map((row) => row[place]).filter(Boolean);
+    const of = (kind) => bound.filter((cell) => cell.kind === kind).length;
+    if (of("point")) return "point";
+    if (bound.some(isPicture)) return "picture";
+    if (bound.length && of("number") === bound.length) return YEARS.test(column) && bound.every((cell) => /^-?\d+$/.test(cell.text)) ? "year" : "number";
+    if (of("date") && 2 * of("date") >= bound.length) return "date";
+    return bound.length && !of("number") ? "name" : "";
+  });
+}
+
+/** The views that a result allows, the table first. */
+export function viewsOf(kinds, rows) {
+  const has = (...some) => kinds.some((kind) => some.includes(kind));
+  return ["table", has("point") && "map", has("date") && has("name") && rows > 1 && "timeline",
+    has("number") && has("name", "date", "year") && rows > 1 && "chart", rows > 0 && "graph", has("picture") && "images"].filter(Boolean);
+}
+
+/** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
+export function asked(query) {
+  const name = /^\s*#\s*defaultView:\s*(\w+)/im.exec(query ?? "")?.[1].toLowerCase() ?? "";
+  return SERVICE[name] ?? (name.endsWith("chart") ? "chart" : "");
+}
+
+/** Draw one view of a result into a place. */
+export async function draw(view, place, { base, result, kinds, numbers }) {
+  place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
+  try {
+    const wanted = Math.min(result.rows, MOST);
+    const pages = await Promise.all(Array.from({ length: Math.ceil(wanted / PART) }, (_, at) => call(`${base}/rows?${new URLSearchParams({ start: at * PART, count: Math.min(PART, wanted - at * PART) })}`)));
+    const data = { base, kinds, numbers, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
+    const box = h("div", { class: `drawn ${view}-box` });
+    const caption = h("figcaption");
+    place.replaceChildren(h("figure", { class: view }, caption, box));
+    const told = await DRAWN[view](data, box);
+    caption.textContent = [told, data.total > MOST && t("chart.some", { n: MOST, total: data.total })].filter(Boolean).join(" · ");
+  } catch (error) {
+    place.replaceChildren(h("p", { class: "problem" }, error.message));
+  }
+}
+
+function named(row, kinds) {
+  return row.find((cell, place) => cell && kinds[place] === "name") ?? row.find((cell, place) => cell && !["point", "picture"].includes(kinds[place])) ?? { text: "" };
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+async function drawMap({ rows, kinds }, box) {
+  const [{ default: L }, rings] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
+  const at = kinds.indexOf("point");
+  const map = L.map(box, { attributionControl: false, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
+  L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
+  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: 40,
+    iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
+  for (const row of rows) {
+    const [, lon, lat] = (row[at]?.kind === "point" && /\(\s*(\S+)\s+([^\s)]+)/.exec(row[at].text)) || [];
+    if (lon === undefined) continue;
+    const name = named(row, kinds);
+    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, `${lat}, ${lon}`));
+    marks.addLayer(L.marker([Number(lat), Number(lon)], { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told));
+  }
+  map.addLayer(marks);
+  map.fitBounds(marks.getBounds().pad(0.1), { maxZoom: 6, animate: false });
+  return t("map.label", { n: marks.getLayers().length });
+}
+
+/** A ring of tenths of degrees as latitudes and longitudes; one across the date line at both of its sides. */
+function outlines(ring) {
+  let turn = 0;
+  const points = Array.from({ length: ring.length / 2 }, (_, place) => {
+    const jump = place && ring[2 * place] - ring[2 * place - 2];
+    if (Math.abs(jump) > 1800) turn -= Math.sign(jump) * 360;
+    return [ring[2 * place + 1] / 10, ring[2 * place] / 10 + turn];
+  });
+  const across = [-360, 360].filter((by) => points.some(([, lon]) => Math.abs(lon) > 180 && lon * by < 0));
+  return [0, ...across].map((by) => [points.map(([lat, lon]) => [lat, lon + by])]);
+}
+
+function styled() {
+  if (document.getElementById("leaflet-style")) return undefined;
+  return new Promise((done) => document.head.append(h("link", { id: "leaflet-style", rel: "stylesheet", href: "/static/vendor/leaflet.css", onload: done, onerror: done })));
+}
+
+/** A drawing by Vega-Lite, whose expressions are interpreted: the page's policy lets no text become code. */
+async function plot(box, spec, label) {
+  const { compile, expressionInterpreter, parse, View } = await import("./vendor/vega.js");
+  const [ink, soft, line, accent] = ["ink", "soft", "line", "accent"].map(colour);
+  const config = { background: null, font: "system-ui, sans-serif", view: { stroke: null }, mark: { color: accent }, rule: { color: accent },
+    axis: { labelColor: ink, titleColor: soft, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, labelLimit: Math.max(110, box.clientWidth / 3) },
+    legend: { labelColor: ink, titleColor: soft, orient: "bottom", columns: 2 } };
+  const sized = { width: Math.max(280, box.clientWidth - 8), autosize: { type: "fit-x", contains: "padding" }, ...spec };
+  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box });
+  await view.runAsync();
+  Object.entries({ tabindex: 0, role: "group", "aria-label": label }).forEach(([name, value]) => box.setAttribute(name, value));
+  return label;
+}
+
+/** Years with the month and the day as a fraction; that before 1 is 0. */
+function year(cell) {
+  const [, whole, month = 1, day = 1] = /^([+-]?\d+)(?:-(\d\d))?(?:-(\d\d))?/.exec(cell?.kind === "date" || cell?.kind === "number" ? cell.text : "") ?? [];
+  return whole === undefined ? undefined : Number(whole) + (month - 1) / 12 + (day - 1) / 365;
+}
+
+function timeAxis(title) {
+  const before = JSON.stringify(t("timeline.bc", { year: "#" })).split("#");
+  return { title, tickMinStep: 1, labelExpr: `datum.value > 0 ? format(datum.value, 'd') : ${before[0]}" + format(1 - datum.value, 'd') + "${before[1]}`, tickCount: 6 };
+}
+
+function drawTimeline({ columns, rows, kinds }, box) {
+  const dates = kinds.flatMap((kind, place) => (kind === "date" ? [place] : []));
+  const values = rows.flatMap((row) => {
+    const known = dates.map((place) => row[place]).filter((cell) => year(cell) !== undefined);
+    const told = [...new Set(known.map((cell) => dated(cell.text, cell.text.endsWith("-01-01"), cell.precision)))].join(" – ");
+    return known.length ? [{ name: named(row, kinds).text, from: year(known[0]), to: year(known.at(-1)), told }] : [];
+  }).sort((one, other) => one.from - other.from);
+  const x = { field: "from", type: "quantitative", scale: { zero: false, nice: true }, axis: { ...timeAxis(null), orient: "top" } };
+  const y = { field: "name", type: "nominal", sort: null, axis: { title: null, grid: true } };
+  const tooltip = { field: "told", type: "nominal" };
+  const layer = [{ mark: { type: "rule", strokeWidth: 6, strokeCap: "round", opacity: 0.6 }, encoding: { x2: { field: "to" } } }, { mark: { type: "point", filled: true, size: 70 } }];
+  return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, t("timeline.label", { n: values.length, columns }));
+}
+
+/** Bars of what has a name once; a line where one name, or none, has several values in time. */
+function drawChart({ columns, rows, kinds }, box) {
+  const [measured, timed, name] = [kinds.indexOf("number"), kinds.findIndex((kind) => kind === "date" || kind === "year"), kinds.indexOf("name")];
+  const values = rows.flatMap((row) => row[measured] && (name < 0 || row[name]) ? [{ name: row[name]?.text ?? "", x: year(row[timed]), y: Number(row[measured].text) }] : []);
+  const names = new Set(values.map((one) => one.name));
+  const lines = timed >= 0 && (name < 0 || names.size < values.length);
+  const axis = { title: columns[measured], labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
+  const y = { field: "y", type: "quantitative", axis };
+  const label = t("chart.label", { x: columns[lines ? timed : name], y: columns[measured], n: lines ? values.length : names.size });
+  if (lines) {
+    const color = names.size > 1 && names.size <= LINES ? { color: { field: "name", type: "nominal", title: null } } : {};
+    return plot(box, { data: { values }, height: 300, mark: names.size <= LINES ? { type: "line", point: true } : "point",
+      encoding: { x: { field: "x", type: "quantitative", scale: { zero: false }, axis: timeAxis(columns[timed]) }, y: { ...y, scale: { zero: false } }, ...color, tooltip: { field: "name" } } }, label);
+  }
+  return plot(box, { data: { values }, height: { step: 22 }, mark: { type: "bar", tooltip: true },
+    encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } } } },
+  [label, names.size < values.length && t("chart.means")].filter(Boolean).join(" · "));
+}
+
+/** Links between the entities of two columns; of one column the statements behind its first rows. */
+async function drawGraph({ base, columns, rows, numbers }, box) {
+  const entities = columns.flatMap((_, place) => (rows.some((row) => row[place]?.id) ? [place] : []));
+  const links = entities.length > 1
+    ? rows.flatMap((row) => entities.slice(1).flatMap((place) => row[entities[0]] && row[place] ? [{ from: row[entities[0]], to: row[place], text: columns[place] }] : []))
+    : await stated(base, numbers.slice(0, STATED));
+  if (!links.length) return t("evidence.none");
+  const nodes = new Map();
+  const key = (cell) => {
+    const id = cell.id || cell.href || cell.text;
+    nodes.set(id, { data: { id, text: cell.text, href: cell.href ?? "", kind: cell.id ? "thing" : "value" } });
+    return id;
+  };
+  const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
+  if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
+  const { default: cytoscape } = await import("./vendor/cytoscape.js");
+  const [ink, soft, panel, accent] = ["ink", "soft", "panel", "accent"].map(colour);
+  const many = edges.length > 60;
+  const text = { "font-size": 12, color: ink, "text-max-width": 120, "text-wrap": "ellipsis", "min-zoomed-font-size": 7 };
+  const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
+    style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3 } },
+      { selector: "node[kind = 'value']", style: { shape: "round-rectangle", "background-color": soft } },
+      { selector: "edge", style: { ...text, label: many ? "" : "data(text)", "font-size": 10, color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-background-color": panel, "text-background-opacity": 1, "text-background-padding": 2 } }],
+    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 120, idealEdgeLength: 110, nodeDimensionsIncludeLabels: true } });
+  graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
+  const label = [t("graph.label", { n: edges.length }), entities.length < 2 && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
+  Object.entries({ role: "img", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));
+  return label;
+}
+
+async function stated(base, rows) {
+  const found = await call(`${base}/evidence?${new URLSearchParams(rows.map((row) => ["row", row]))}`);
+  if (found.failed) throw new Error(t("evidence.failed", { why: found.failed }));
+  return found.rows.flat().flatMap(({ subject, property, value }) => subject && value && property?.text ? [{ from: subject, to: value, text: property.text }] : []);
+}
+
+/** The files by their names: the page fetches nothing from elsewhere. */
+function showImages({ rows, kinds }, box) {
+  const at = kinds.indexOf("picture");
+  const cards = rows.filter((row) => isPicture(row[at])).map((row) => h("li", {}, h("strong", { dir: "auto" }, named(row, kinds).text), link(fileName(row[at].href), row[at].href)));
+  box.append(h("ul", { class: "cards" }, cards), h("p", { class: "soft" }, t("images.about")));
+  return t("images.label", { n: cards.length });
+}

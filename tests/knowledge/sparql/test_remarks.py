@@ -1,0 +1,136 @@
+"""What is said of a result's units, values, ties and of what its conditions leave out, counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyoxigraph as ox
+import pytest
+
+from kbnav.answers.tables import AnswerTable, Term
+from kbnav.errors import QueryTimeout
+from kbnav.knowledge.sparql.remarks import loose_optional, remarks
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA_VOCABULARY
+
+PEAKS = {1: (8848, "Q11573", True), 2: (8611, "Q11573", True), 3: (8516, "Q11573", False), 4: (29029, "Q3710", True)}
+"""Height, unit, and whether it is said to be a mountain."""
+SALES = {"a": 12, "b": 9, "c": 9, "d": 9, "e": 3}
+
+
+def facts() -> str:
+    lines = []
+    for number, (height, unit, mountain) in PEAKS.items():
+        lines.append(f"wd:Q{number} wdt:P2044 {height}.0 ; p:P2044 wds:h{number} ; wdt:P30 wd:Q48 .")
+        lines.append(f"wds:h{number} ps:P2044 {height}.0 ; psv:P2044 wdv:h{number} .")
+        lines.append(f"wdv:h{number} wikibase:quantityUnit wd:{unit} .")
+        lines += [f"wd:Q{number} wdt:P31 wd:Q8502 ."] if mountain else []
+    # A city with three values of its population, of two years; one with one.
+    lines.append(
+        "wd:Q64 wdt:P31 wd:Q515 ; wdt:P1082 100.0 , 300.0 , 200.0 . wd:Q65 wdt:P31 wd:Q515 ; wdt:P1082 260.0 ."
+    )
+    lines.append("wd:Q66 wdt:P31 wd:Q1549591 ; wdt:P1082 270.0 . wd:Q1549591 wdt:P279 wd:Q515 .")
+    lines.append("wd:Q64 p:P1082 wds:p1 . wds:p1 ps:P1082 300.0 ; pq:P585 1990 .")
+    lines += [f"wd:Q9{number} wdt:P1128 {sold} ." for number, sold in enumerate(SALES.values())]
+    lines.append("wd:Q71 a wd:Staff . wd:Q72 a wd:Staff . wd:Q73 a wd:Boss . wd:Boss rdfs:subClassOf wd:Staff .")
+    return "INSERT DATA { " + "\n".join(lines) + " }"
+
+
+@pytest.fixture(scope="module")
+def run() -> Callable[[str], AnswerTable]:
+    prefixes = dict(STANDARD_PREFIXES)
+    store = ox.Store()
+    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + facts())
+
+    def term(value: object) -> Term | None:
+        if value is None:
+            return None
+        if isinstance(value, ox.NamedNode):
+            return Term("uri", value.value)
+        assert isinstance(value, ox.Literal)
+        return Term("literal", value.value, value.datatype.value)
+
+    def asked(query: str) -> AnswerTable:
+        found = store.query(query, prefixes=prefixes)
+        if isinstance(found, ox.QueryBoolean):
+            return AnswerTable((), (), boolean=bool(found))
+        names = tuple(variable.value for variable in found.variables)
+        return AnswerTable(names, tuple(tuple(term(row[name]) for name in names) for row in found))
+
+    return asked
+
+
+def said(run: Callable[[str], AnswerTable], query: str, *, partial: bool = False) -> str:
+    return "\n".join(remarks(query, run(query), run, WIKIDATA_VOCABULARY, partial=partial))
+
+
+def test_units_are_counted_where_amounts_in_several_are_sorted_and_one_form_is_offered(run):
+    text = said(run, "SELECT ?x ?h { ?x wdt:P2044 ?h } ORDER BY DESC(?h)")
+    assert "Q11573 3, Q3710 1" in text
+    assert "`?x p:P2044 ?st . ?st ps:P2044 ?h ; psv:P2044/wikibase:quantityUnit wd:Q11573`" in text
+    metres = run(
+        "SELECT ?x { ?x p:P2044 ?st . ?st ps:P2044 ?h ; psv:P2044/wikibase:quantityUnit wd:Q11573 } ORDER BY DESC(?h)"
+    )
+    assert [row[0].value.rpartition("/")[2] for row in metres.rows] == ["Q1", "Q2", "Q3"]
+
+
+def test_the_unit_of_a_shown_amount_is_told(run):
+    assert said(run, "SELECT ?h { wd:Q1 wdt:P2044 ?h }") == "Unit of ?h (P2044): Q11573."
+
+
+def test_several_values_of_one_thing_are_told_with_the_latest_as_a_query(run):
+    text = said(run, "SELECT ?city { ?city wdt:P31 wd:Q515 ; wdt:P1082 ?p FILTER(?p > 250) }")
+    assert "?p (P1082): 1 to 3 values a ?city (several for 1 of 2)" in text
+    assert "pq:P585 ?date" in text
+    assert "values a" not in said(run, "SELECT ?x { ?x wdt:P1128 ?n FILTER(?n > 5) }")
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, 0), (2, 2), (3, 1), (4, 0), (5, 0)])
+def test_rows_behind_a_limit_that_tie_with_the_last_are_counted(run, limit, more):
+    for columns in ("?x ?n", "?x", "*"):
+        text = said(run, f"SELECT {columns} {{ ?x wdt:P1128 ?n }} ORDER BY DESC(?n) LIMIT {limit}")
+        assert ("The LIMIT cuts a tie" in text) == bool(more)
+        assert not more or f"{more} more row" in text
+
+
+def test_ties_of_a_count_that_is_not_shown_are_found(run):
+    text = said(run, "SELECT ?y { ?x wdt:P31 ?y } GROUP BY ?y ORDER BY DESC(COUNT(?x)) LIMIT 1")
+    assert "tie" not in text  # three mountains, two cities
+    text = said(run, "SELECT ?y { ?x a ?y } GROUP BY ?y ORDER BY COUNT(?x) LIMIT 1")
+    assert "tie" not in text  # one Boss, two of Staff
+
+
+def test_what_a_condition_leaves_out_is_counted_largest_first(run):
+    text = said(run, "SELECT ?x { ?x wdt:P31 wd:Q8502 ; wdt:P30 wd:Q48 }")
+    assert "Different ?x that the conditions match: 3. There are 4 without `?x wdt:P31 wd:Q8502`." in text
+    assert "There are" not in said(run, "SELECT ?x { ?x wdt:P30 wd:Q48 }")
+
+
+def test_members_of_subclasses_are_counted_beside_direct_ones(run):
+    text = said(run, "SELECT ?x { ?x wdt:P31 wd:Q515 }")
+    assert "match: 2. There are 3 with subclasses (`?x wdt:P31/wdt:P279* wd:Q515`)" in text
+    text = said(run, "SELECT (COUNT(?x) AS ?n) { ?x a wd:Staff }")
+    assert "match: 2. There are 3 with subclasses" in text
+
+
+def test_in_a_part_of_wikidata_the_two_forms_of_a_statement_are_counted(run):
+    query = "SELECT ?x ?v { ?x p:P1082 ?st . ?st ps:P1082 ?v }"
+    assert "match: 1. There are 3 with `?x wdt:P1082 ?anyValue`" in said(run, query, partial=True)
+    assert "statement node" not in said(run, query)
+
+
+def test_nothing_is_said_where_the_service_gives_up(run):
+    def late(query: str) -> AnswerTable:
+        raise QueryTimeout("stopped")
+
+    query = "SELECT ?x ?h { ?x wdt:P31 wd:Q8502 ; wdt:P2044 ?h } ORDER BY DESC(?h) LIMIT 1"
+    assert remarks(query, run(query), late, WIKIDATA_VOCABULARY) == []
+    assert remarks("no query", run(query), run, WIKIDATA_VOCABULARY) == []
+
+
+def test_an_optional_that_stands_before_what_binds_its_variable_is_warned_of():
+    placed = "SELECT * { ?x wdt:P31 wd:Q5 . %s ?y wdt:P40 ?x . %s }"
+    optional = "OPTIONAL { ?y wdt:P21 ?sex }"
+    assert "behind what binds ?y" in loose_optional(placed % (optional, ""))
+    assert loose_optional(placed % ("", optional)) == ""
+    assert loose_optional("SELECT * { OPTIONAL { ?y wdt:P21 ?sex } ?y wdt:P40 ?x }") == ""
+    assert loose_optional("no query") == ""
