@@ -42,3 +42,11 @@ def test_ranks_are_those_of_a_plain_sort(order: list[int], listed: int, answers:
     completed = [*order[:listed], *sorted(order[listed:])]
     compat = [rank for rank, one in enumerate(completed, 1) if one in answers]
     assert ranks_in_lists(lists, wanted, names, mode="stark-compat").ranks == [compat]
+
+
+def test_ndcg_and_map_of_a_hand_made_ranking():
+    ranks = ranks_in_lists([["x", "a", "b", "y", "c"]], [{"a", "b", "c", "missing"}])
+    found = score(ranks, ("ndcg@5", "ndcg@2", "map"))
+    assert found["ndcg@5"] == pytest.approx((0.63093 + 0.5 + 0.38685) / (1 + 0.63093 + 0.5 + 0.43068), abs=1e-5)
+    assert found["ndcg@2"] == pytest.approx(0.63093 / 1.63093, abs=1e-5)
+    assert found["map"] == pytest.approx((1 / 2 + 2 / 3 + 3 / 5) / 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
@@ -10,6 +12,7 @@ from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
+from tests.apps.parts import Cli
 from tests.evaluation.parts import saved_folder, table
 
 
@@ -45,6 +48,19 @@ def test_rankings_are_scored_by_rank(tmp_path):
     assert scores.all.values["mrr"] == pytest.approx((1 / 3 + 1) / 4)
     assert scores.attempted.values["hit@5"] == pytest.approx(2 / 3)
     assert scores.all.text2sparql == {}
+
+
+def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_path, monkeypatch, capsys):
+    answers = {"a": Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), "b": None}
+    folder = saved_folder(tmp_path / "r", {"a": ("7",), "b": ("1 x",)}, answers)
+    asked = ("--metric", "ndcg@10", "--metric", "map", "--trec", str(tmp_path / "a.run"), "--json")
+    code, out, error = Cli(monkeypatch, capsys)("eval", "score", str(folder), *asked)
+    assert code == 0, error
+    means = json.loads(out)["all"]["values"]
+    assert (means["ndcg@10"], means["map"]) == (pytest.approx(0.63093 / 2, abs=1e-5), 0.25)
+    lines = [line.split()[:5] for line in (tmp_path / "a.run").read_text().splitlines()]
+    assert lines == [["a", "Q0", "9", "1", "1.0"], ["a", "Q0", "7", "2", "0.5"]]
+    assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"
 
 
 def test_a_run_that_cannot_be_scored_says_why(tmp_path):

@@ -247,11 +247,11 @@ def _with_gold(
     return questions[: plan.limit]
 
 
-def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:
+def score_folder(folder: Path, run: SavedRun | None = None, metrics: Sequence[str] = ()) -> Scores:
     """Score the run in a folder from its recordings and write ``scores.json``. Raises UsageError, DataError.
 
-    ``run`` is the run as it was read before, to be scored with its candidates.
+    ``run`` is the run as it was read before, to be scored with its candidates; ``metrics`` are further ones.
     """
-    scores = score_run(run or read_saved_run(folder))
+    scores = score_run(run or read_saved_run(folder), metrics)
     write_whole(folder / SCORES, to_json(scores) + "\n")
     return scores

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Literal
+from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, UsageError
@@ -90,13 +92,14 @@ class Scores:
         return notes
 
 
-def score_run(run: SavedRun) -> Scores:
+def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     """Score every question of a run: F1 and EM of tables (SPINACH, section 5.1), or ranking metrics of rankings.
 
     Of agents, which name the nodes of their answer, only these are ranked. Beside stand their F1, whose mean is the
     macro F1, and ``trail@20``, which counts what was only seen on the way too.
 
-    Raises DataError where gold tables and gold nodes are mixed, and UsageError where no question has a gold answer.
+    ``more`` are further metrics of rankings. Raises DataError where gold tables and gold nodes are mixed, and
+    UsageError where no question has a gold answer or there is no such metric.
     """
     gold = [run.gold[name] for name in run.info.questions if name in run.gold and run.gold[name].known]
     if not gold:
@@ -105,7 +108,10 @@ def score_run(run: SavedRun) -> Scores:
     if any(bool(one.nodes) != ranked for one in gold):
         raise DataError("some gold answers are tables and some are nodes; one run is scored in one way")
     records = [run.records.get(one.id) for one in gold]
+    if more and not ranked:
+        raise UsageError("the answers are tables: only rankings have other metrics")
     metrics = _ranking_metrics(run.info.dataset, records) if ranked else TABLE_METRICS
+    metrics = tuple(dict.fromkeys((*metrics, *more)))
     values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
     if not ranked:
         tables = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
@@ -169,7 +175,7 @@ def _ranking_values(
         ranks = ranks_in_lists(lists, answers, candidates, mode="stark-compat")
     else:
         ranks = ranks_in_lists(lists, answers)
-    scores = ranking_scores(ranks).values
+    scores = ranking_scores(ranks, [name for name in metrics if name not in (SET_METRIC, TRAIL_METRIC)]).values
     values = [{name: scores[name][index] for name in metrics if name in scores} for index in range(len(gold))]
     if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):
@@ -177,6 +183,26 @@ def _ranking_values(
             trail = {*ranking.ids[:20]} if ranking else set()
             own[TRAIL_METRIC] = len(trail & set(one.nodes)) / len(set(one.nodes))
     return values
+
+
+def trec(run: SavedRun) -> tuple[str, str]:
+    """The rankings as a TREC run, and the gold nodes as its qrels; white space in ids is percent-encoded.
+
+    Nodes score by their rank, for trec_eval sorts by score. Raises UsageError where the answers are no nodes.
+    """
+
+    def line(*parts: object) -> str:
+        return " ".join(re.sub(r"\s", lambda found: quote(found[0]), str(part)) for part in parts) + "\n"
+
+    nodes = {name: run.gold[name].nodes for name in run.info.questions if name in run.gold}
+    if not any(nodes.values()):
+        raise UsageError("the answers are tables: only rankings can be written for trec_eval")
+    lines = []
+    for name in nodes:
+        ranking = run.records[name].run.outcome.ranking if name in run.records else None
+        ids = dict.fromkeys(node.id for node in ranking.chosen) if ranking else {}
+        lines += [line(name, "Q0", one, rank, 1 / rank, run.info.system) for rank, one in enumerate(ids, 1)]
+    return "".join(lines), "".join(line(name, 0, one, 1) for name, own in nodes.items() for one in own)
 
 
 def _table(record: QuestionRecord | None) -> AnswerTable | None:

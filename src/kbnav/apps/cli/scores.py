@@ -45,19 +45,32 @@ def score(
             "--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."
         ),
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="Of rankings also ndcg@10, map, recall@100, …; repeatable."),
+    ] = None,
+    trec: Annotated[
+        Path | None,
+        typer.Option("--trec", metavar="FILE", help="Write the rankings as a TREC run, and FILE.qrels beside it."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.rescoring import by_labels
+    from kbnav.evaluation.scoring import trec as trec_files
+    from kbnav.runs.journal import write_whole
     from kbnav.runs.trajectory import to_json
 
     if by == "labels" and compat:
         raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
     run = read_saved_run(folder)
     run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(run, compat, kb)
-    scores = score_folder(folder, run)
+    scores = score_folder(folder, run, metrics or ())
+    if trec:
+        for path, text in zip((trec, trec.with_name(f"{trec.name}.qrels")), trec_files(run), strict=True):
+            write_whole(path, text)
     if as_json:
         print(to_json(scores))
     else:

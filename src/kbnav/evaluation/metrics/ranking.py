@@ -1,9 +1,10 @@
-"""Metrics of rankings: hit@k, recall@k and MRR, from the ranks at which the answers came."""
+"""Metrics of rankings: hit@k, recall@k, nDCG@k, MRR and MAP, from the ranks at which the answers came."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from statistics import fmean
 from typing import Literal
 
@@ -99,10 +100,10 @@ def _completed_ranks(nodes: Sequence[str], wanted: set[str], places: Mapping[str
 
 
 def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> RankingScores:
-    """Score every question by ``hit@k``, ``recall@k`` and ``mrr``.
+    """Score every question by ``hit@k``, ``recall@k``, ``ndcg@k`` (answers are all worth 1), ``mrr`` and ``map``.
 
-    recall@k is relative to all answers the question is scored on. A question that is left without answers (possible in
-    ``stark-compat`` only) scores 0. Raises UsageError for a metric of another name.
+    recall@k and map are relative to all answers the question is scored on. A question that is left without
+    answers (possible in ``stark-compat`` only) scores 0. Raises UsageError for a metric of another name.
     """
     return RankingScores({name: _metric(ranks, name) for name in metrics}, sum(ranks.outside))
 
@@ -110,11 +111,17 @@ def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -
 def _metric(ranks: AnswerRanks, name: str) -> list[float]:
     if name == "mrr":
         return [1 / own[0] if own else 0.0 for own in ranks.ranks]
+    pairs = list(zip(ranks.ranks, ranks.answers, strict=True))
+    if name == "map":
+        return [sum(place / rank for place, rank in enumerate(own, 1)) / max(total, 1) for own, total in pairs]
     kind, _, digits = name.partition("@")
     k = int(digits) if digits.isdecimal() else 0
-    if kind not in ("hit", "recall") or k < 1:
-        raise UsageError(f"no metric {name!r}; known: hit@k, recall@k, mrr")
+    if kind not in ("hit", "recall", "ndcg") or k < 1:
+        raise UsageError(f"no metric {name!r}; known: hit@k, recall@k, ndcg@k, mrr, map")
+    if kind == "ndcg":
+        gain = [1 / log2(rank + 1) for rank in range(1, k + 1)]
+        return [sum(gain[rank - 1] for rank in own if rank <= k) / (sum(gain[:total]) or 1) for own, total in pairs]
     found = [sum(rank <= k for rank in own) for own in ranks.ranks]
     if kind == "hit":
         return [float(one > 0) for one in found]
-    return [one / max(total, 1) for one, total in zip(found, ranks.answers, strict=True)]
+    return [one / max(total, 1) for one, (_, total) in zip(found, pairs, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -55,6 +56,9 @@ class Recipe(BaseModel):
         from kbnav.knowledge.skb.importers.rdf import RdfSource
         from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
 
+        for path in (*self.sources, *self.nodes, *self.edges, *filter(None, [self.tables])):
+            if address := re.match(r"\w{2,}:/", str(path)):  # what follows may hold a password
+                raise UsageError(f"{address[0]}… is an address, and an SKB is built from files: export it to one")
         if self.format is Format.records:
             if self.sources or not (self.nodes or self.edges or self.tables):
                 others = ", ".join(other for other in Format if other is not Format.records)
