@@ -20,7 +20,11 @@ _BOUNDS = {
     "after": ">", "since": ">=", "before": "<", "nach": ">", "seit": ">=", "vor": "<",
     "après": ">", "depuis": ">=", "avant": "<", "después": ">", "desde": ">=", "antes": "<",
 }  # fmt: skip
-_EXPLETIVE = re.compile(r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b", re.IGNORECASE)
+_EXPLETIVE = re.compile(
+    r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b|\b(?:is|was) it (?:true|right|correct)\b"
+    r"|\bes (?:gibt|gab)\b|\b(?:gibt|gab) es\b|\b(?:ist es (?:wahr|richtig)|stimmt es)\b|\bil y (?:a|avait)\b",
+    re.IGNORECASE,
+)
 _UNSPACED = frozenset({"zh", "ja", "th"})
 _LONGEST_PHRASE = 8
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
@@ -97,7 +101,7 @@ def read_question(text: str, language: str) -> Question:
 
 
 def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
-    """Whether the text points back to an earlier question, and to whom; "there is" and "are there" do not."""
+    """Whether the text points back to an earlier question, and to whom; "are there" and "gibt es" do not."""
     pronouns = lexicon(language).pronouns
     tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
     return next((pronouns[token] for token in tokens if token in pronouns), "")
