@@ -58,7 +58,7 @@ def draw(url: str) -> bytes:
         page.fill("#question", QUESTION)
         page.press("#question", "Enter")
         page.wait_for_selector(".run .foot")
-        page.click("details.steps > summary")  # its steps closed, so that table and query are seen
+        page.click(".sparql > summary")  # its editor is loaded then
         page.wait_for_selector(".cm-content")
         page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
         return page.screenshot()

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kbnav.apps.web.examples import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -40,6 +42,21 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
     assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".unused")
+
+
+@pytest.mark.parametrize("question", ["hello", "Who is the president of France?"])
+def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered(
+    page: Page, server: Server, question: str
+):
+    page.goto(server.url)
+    ask(page, question)
+    wait_for_the_end(page)
+    page.wait_for_selector(".answer .example")
+    assert "a copy with" in page.inner_text(".answer .holds")
+    assert page.locator(".answer .example").count() == 3
+    page.click(".answer .example >> nth=1")
+    page.wait_for_selector(".run:nth-of-type(2) .answer .rows")
+    assert page.inner_text(".run:nth-of-type(2) .answer .text") == "Marie Curie, Pierre Curie"
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):

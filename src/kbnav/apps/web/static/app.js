@@ -136,13 +136,18 @@ class Chat {
   /** What this is, and what can be asked. */
   welcome() {
     const chosen = this.kb.value;
-    const examples = h("ul");
-    const { name, entities, wikibase } = this.base;
-    const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
-    runs.replaceChildren(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what"), entities && ` ${t("welcome.copy", { n: entities })}`),
-      h("p", { class: "soft" }, t("welcome.try")), examples,
+    const { name, wikibase } = this.base;
+    runs.replaceChildren(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.holds(chosen),
       wikibase && h("p", { class: "tools" }, h("span", { class: "soft" }, `${t("query.write")}:`), Object.entries(QUERIES).map(([view, query]) => h("button", { type: "button", onclick: () => this.write(query, true) }, t(view))))));
-    call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
+  }
+
+  /** What a knowledge base holds, and questions that it can answer, `most` of them. */
+  holds(key, most = undefined) {
+    const entities = offered.kbs.find((one) => one.key === key)?.entities;
+    const examples = h("ul");
+    const fill = (questions) => examples.replaceChildren(...questions.slice(0, most).map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
+    call(`/api/examples/${encodeURIComponent(key)}`).then(fill, () => null);
+    return h("div", { class: "holds" }, entities && h("p", {}, t("welcome.copy", { n: entities })), h("p", { class: "soft" }, t("welcome.try")), examples);
   }
 
   /** A query of one's own, with its result below it; `now` runs it. */
@@ -173,7 +178,7 @@ class Chat {
 
   /** Show a run, and listen where it goes on. */
   show(run) {
-    const view = new RunView(run, offered, (question) => this.put(question));
+    const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, 3));
     runs.append(view.element);
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;

@@ -22,12 +22,13 @@ const HEADS = {
   stopped: t("answer.stopped"),
 };
 
-/** A view of a run that grows by its events; `ask` asks another question, where one can be asked. */
+/** A view of a run that grows by its events; where a question can be asked, `ask` asks it and `holds` offers some. */
 export class RunView {
-  constructor(run, offered, ask = undefined) {
+  constructor(run, offered, ask = undefined, holds = undefined) {
     this.run = run;
     this.offered = offered;
     this.ask = ask;
+    this.holds = holds;
     this.done = false;
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
@@ -106,7 +107,8 @@ export class RunView {
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       answer.status === "stopped" ? "" : absent(answer.absence),
       ...doubts(answer.doubts ?? []),
-      understood(answer.understood, this.ask));
+      understood(answer.understood, this.ask),
+      (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
     this.found.replaceChildren(
       answer.result ? showResult(answer.result, base, this.run.question, { query: answer.query, key: this.run.id || "view" }) : "",
       this.offered.share ? "" : this.foot(answer.text),
