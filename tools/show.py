@@ -181,6 +181,20 @@ def examples_text(examples: Sequence[Example], property_id: str) -> str:
     )
 
 
+def _row_texts(table: AnswerTable, shown: Shown) -> list[str]:
+    lines = ["\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS]) for row in table.rows]
+    return _told_apart(lines, table.rows) if shown.whole_rows else lines
+
+
+def rows_shown(table: AnswerTable, shown: Shown) -> tuple[tuple[Cell, ...], ...]:
+    """The rows that ``table_text`` shows: all, or the first and the last of many."""
+    rows, total = table.rows, len(table.rows)
+    whole = total <= 2 * shown.rows + bool(shown.whole_rows)
+    if not whole and total <= shown.whole_rows:
+        whole = sum(len(line.encode()) + 1 for line in _row_texts(table, shown)) <= shown.whole_bytes
+    return tuple(rows) if whole else (*rows[: shown.rows], *rows[total - shown.rows :])
+
+
 def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     """The rows of a result, or the first and the last of many, and what the whole is like; cells with their labels.
 
@@ -193,17 +207,11 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     if not table.rows:
         return " ".join(filter(None, ("The query ran and returned no rows.", table.cut, table.note)))
     columns, total = table.columns[:_COLUMNS], len(table.rows)
-    lines = ["\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS]) for row in table.rows]
-    if shown.whole_rows:
-        lines = _told_apart(lines, table.rows)
-    size = sum(len(line.encode()) + 1 for line in lines[: shown.whole_rows + 1])
-    few = 2 * shown.rows + bool(shown.whole_rows)
-    if total > few and not (total <= shown.whole_rows and size <= shown.whole_bytes):
+    lines = _row_texts(table, shown)
+    seen = rows_shown(table, shown)
+    if len(seen) < total:
         hidden = f"… {total - 2 * shown.rows} rows not shown …"
         lines = [*lines[: shown.rows], hidden, *lines[total - shown.rows :]]
-        seen = (*table.rows[: shown.rows], *table.rows[total - shown.rows :])
-    else:
-        seen = tuple(table.rows)
     about = f"{name}: {_count(total, 'row')}" if name else _count(total, "row")
     far = len(table.columns) - len(columns)
     more = f" {far} more columns are not shown." if far else ""

@@ -21,7 +21,16 @@ from kbnav.knowledge.base import INVERSE, Direction, Entry, Statement
 from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.tools.context import Context, Observation
-from kbnav.tools.show import cut, entity_name, entry_text, examples_text, neighborhood_text, search_text, value_text
+from kbnav.tools.show import (
+    cut,
+    entity_name,
+    entry_text,
+    examples_text,
+    neighborhood_text,
+    rows_shown,
+    search_text,
+    value_text,
+)
 from kbnav.tools.walking import described, once
 from kbnav.tools.wikidata import run_query
 
@@ -205,9 +214,8 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     table = context.tables.get(query)
     if not seen.ok or table is None:
         return seen
-    rows = context.shown.rows
-    shown = table.rows if len(table.rows) <= 2 * rows else (*table.rows[:rows], *table.rows[-rows:])
-    return replace(seen, nodes=once(cell.entity_id for row in shown for cell in row if cell and cell.entity_id))
+    rows = rows_shown(table, context.shown)
+    return replace(seen, nodes=once(cell.entity_id for row in rows for cell in row if cell and cell.entity_id))
 
 
 def finish(context: Context, thought: str, nodes: list[str], answer: str = "") -> Observation:

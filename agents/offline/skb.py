@@ -9,7 +9,7 @@ from typing import Any
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import KeylessPolicy, Plan, Turn
-from kbnav.agents.offline.question import pronoun
+from kbnav.agents.offline.question import pronoun, read_question
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.relevance import relevance
@@ -21,7 +21,8 @@ from kbnav.runs.trajectory import Step as Taken
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
-ANSWERS = 20
+ANSWERS, LISTED = 20, 50
+"""Nodes of a ranking, and of a list that was asked for without any word to rank it by."""
 _SEARCHES = 4
 _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
@@ -48,14 +49,15 @@ class SkbOfflinePolicy(KeylessPolicy):
 
     def plan(self, state: State, context: Context, steps: Sequence[Taken]) -> Plan:
         """See ``KeylessPolicy``."""
-        return _Plan(self, state, context.language, {step.call.key: step for step in steps})
+        return _Plan(self, state, context, {step.call.key: step for step in steps})
 
 
 class _Plan(Plan):
-    def __init__(self, policy: SkbOfflinePolicy, state: State, language: str, taken: Mapping[Any, Taken]) -> None:
+    def __init__(self, policy: SkbOfflinePolicy, state: State, context: Context, taken: Mapping[Any, Taken]) -> None:
         self._policy, self._kb, self._skb, self._tools = policy, policy.kb, policy.kb.skb, policy.toolbox.names
-        self._state, self._language, self._taken = state, language, taken
-        self._reading: Reading = policy.read(state["question"], language)
+        self._state, self._language, self._taken = state, context.language, taken
+        self._tables = context.tables
+        self._reading: Reading = policy.read(state["question"], context.language)
 
     def turns(self) -> Iterator[Turn]:
         reading, mentions = self._reading, self._reading.mentions
@@ -65,10 +67,14 @@ class _Plan(Plan):
         mentions = tuple(one for one in mentions if one in longest) or self._earlier()
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
+        if reading.asked and not (mentions or reading.types or reading.words):
+            yield from self._whole((), [])
         tried = self._hypotheses(mentions)[:_TRIES]
         for place, paths in enumerate(tried):
             found = yield from self._follow(paths)
             if found:
+                if not leftover(reading, paths):
+                    yield from self._whole(paths, found)
                 found = yield from self._ranked(paths, found)
                 wanted = {word for earlier in tried[:place] for path in earlier for word in path.used}
                 lost = sorted(wanted.difference(*(path.used for path in paths)))
@@ -118,6 +124,35 @@ class _Plan(Plan):
             for path in self._policy.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
+
+    def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Turn]:
+        """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is cut.
+
+        ``found`` are those seen so far.
+        """
+        counted = read_question(self._state["question"], self._language).kind == "count"
+        if not counted and found and all(len(step.nodes) < ANSWERS // 2 for step in self._taken.values()):
+            return  # no step was cut; parallel edges make one node of several rows
+        query = self._query(paths, select="(COUNT(DISTINCT ?x) AS ?number)")
+        ask: Turn = [(QUERY, "How many are there in all?", {"query": query})]
+        if QUERY not in self._tools or not self._has_room(ask):
+            return
+        yield ask
+        table = self._tables.get(query) or self._kb.execute_query(query)
+        total = int(table.rows[0][0].value) if table.rows and table.rows[0][0] else 0
+        if counted:
+            self.understood = self._understood((), paths, found[0] if found else "")
+            yield [(FINISH, "This is their number.", {"nodes": [], "answer": str(total)})]
+        if total <= len(found):
+            return
+        listed: Turn = [(QUERY, "Listing them.", {"query": self._query(paths, limit=LISTED)})]
+        if self._has_room(listed):
+            yield listed
+        nodes = self._shown(listed) or list(found)
+        if nodes:
+            some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
+            self.understood = self._understood((), paths, nodes[0])
+            yield [(FINISH, some, {"nodes": nodes})]
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Turn, None, list[str]]:
         """Follow paths and return the nodes at the end of all; one step of one node with a text ranks by it."""
@@ -199,7 +234,7 @@ class _Plan(Plan):
         reading, started = self._reading, {path.node for path in paths}
         used = {place for path in paths for place in path.used}
         light = _NOT_TELLING | lexicon(self._language).light
-        document = fold(self._kb.get_entry(first).document)
+        document = fold(self._kb.get_entry(first).document) if first else ""
         places = {one.first: one.text for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)}
         for place in reading.words:
             token = reading.tokens[place]
@@ -212,7 +247,10 @@ class _Plan(Plan):
             for step in path.steps:
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
-        return Understood("; ".join(ways), tuple(dict.fromkeys(text for _, text in sorted(places.items()))))
+        return Understood(
+            "; ".join(ways) or reading.asked.replace("_", " "),
+            tuple(dict.fromkeys(text for _, text in sorted(places.items()))),
+        )
 
     def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
         """Words left out that look like names, and that neither a name nor a document here has."""
@@ -236,12 +274,16 @@ class _Plan(Plan):
         steps = [self._taken.get(call.key) for call in self._policy.calls(turn)]
         return [node for step in steps if step for node in step.nodes]
 
-    def _query(self, paths: Sequence[Path], among: Sequence[str] = ()) -> str:
-        """SPARQL for what is at the end of all paths; what most ways lead to comes first."""
+    def _query(self, paths: Sequence[Path], among: Sequence[str] = (), select: str = "", limit: int = ANSWERS) -> str:
+        """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first.
+
+        ``select`` is what is selected in place of the nodes, of all of them.
+        """
         types = self._policy.types
         lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
-        if paths[0].target:
-            lines.append(f"?x a type:{types[paths[0].target]} .")
+        target = paths[0].target if paths else self._reading.asked
+        if target:
+            lines.append(f"?x a type:{types[target]} .")
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
             for place, step in enumerate(path.steps, 1):
@@ -250,8 +292,13 @@ class _Plan(Plan):
                 if end != "?x":
                     lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
+        if select or limit > ANSWERS:
+            starts = ", ".join(f"node:{local_name(self._skb.id(path.node))}" for path in paths)
+            lines += [f"FILTER(?x NOT IN ({starts}))"] if starts else []
         body = "\n".join(f"  {line}" for line in lines)
-        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {ANSWERS}"
+        if select:
+            return f"SELECT {select} WHERE {{\n{body}\n}}"
+        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {limit}"
 
     def _pattern(self, subject: str, step: Step, end: str) -> str:
         if not step.relation:

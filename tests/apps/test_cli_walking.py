@@ -63,7 +63,7 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     assert all(one[3] == "100.00" for one in rows)
     assert json.loads((tmp_path / "sweep" / "k=10" / "run.json").read_text())["settings"]["options"] == {
         "demonstrations": "", "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
-        "query": "fused", "short": 21,
+        "query": "fused", "short": 0, "preset": "kbnav",
     }  # fmt: skip
     code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=4,500")
     assert code == 2

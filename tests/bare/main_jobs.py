@@ -92,16 +92,16 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
     build = ("skb", "build", "--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--out", "other.skb")
     parquet = ("skb", "build", "--nodes", "nodes.parquet", "--out", "other.skb")
     trained = ("train", "seq2seq", "--kb", "my.skb", "--dataset", "train.jsonl")
-    os.environ["KBNAV_DATABASE"] = "postgresql://127.0.0.1/none"
     told += [
         said("eval", "run", "--kb", "mini", "questions.jsonl", "--out", "run", code=2),
         said(*build, "--encoder", "minilm", code=2),
         said(*parquet, code=2),
         said(*trained, "--set", "base=gpt2", "--out", "my.planner", code=2),
-        said("serve", "--port", "0", code=2),
-        said("mcp", code=2),
     ]
+    os.environ["KBNAV_DATABASE"] = "postgresql://127.0.0.1/none"
+    told.append(said("serve", "--port", "0", code=2))
     del os.environ["KBNAV_DATABASE"]
+    told.append(said("mcp", code=2))
     extras = ("pandas", "eval", "vectors", "parquet", "train", "postgres", "mcp")
     for text, extra in zip(told, extras, strict=True):
         form = rf"needs [\w, ]+, which (is|are) not installed: pip install 'kbnav\[{extra}\]'"

@@ -122,7 +122,7 @@ def test_several_calls_of_one_reply_become_calls_of_one_turn_and_tokens_are_coun
         said = policy_for(stub)(start("How many?", [], Budget()), context())
     assert [(call.tool, call.arguments, call.thought, call.turn, call.problem) for call in said.calls] == [
         ("look", {"at": "a"}, "first", 1, ""),
-        ("finish", {"result": 0, "answer": "", "no_answer": False}, "then", 1, ""),
+        ("finish", {"result": 0, "answer": "", "no_answer": False, "columns": ""}, "then", 1, ""),
     ]
     assert said.usage == Usage(prompt=100, completion=20, calls=1)
 

@@ -153,6 +153,36 @@ def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):
     assert among >= 33
 
 
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [
+        ("How many instruments are there?", 52),  # of 252 nodes, by `grep -c` on nodes.jsonl
+        ("How many persons are there?", 57),
+        ("How many instruments are made of Hartsworth spruce?", 20),  # 21 edges, one of them twice
+        ("How many ships were built at Abbot's Dock?", 11),
+        ("How many persons are members of the Company of Stringers?", 9),
+    ],
+)
+def test_how_many_is_answered_with_the_number_alone(demo_kb, tmp_path, question, number):
+    outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
+    assert (outcome.status, outcome.text) == ("answered", str(number))
+
+
+@pytest.mark.parametrize(
+    ("question", "listed", "total"),
+    [
+        ("Which tunes are there?", 34, 34),
+        ("Which instruments are made of Hartsworth spruce?", 20, 20),
+        ("Which instruments are there?", 20, 52),
+    ],
+)
+def test_a_list_is_whole_or_its_total_is_said(demo_kb, tmp_path, question, listed, total):
+    outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
+    assert outcome.ranking is not None
+    assert len(set(outcome.ranking.ids)) >= listed
+    assert len(outcome.ranking.ids) == total or str(total) in outcome.note
+
+
 @pytest.fixture(scope="module")
 def clinic(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Hetionet's diseases, compounds and symptoms, which relations with abbreviated names link."""

@@ -128,7 +128,9 @@ class Budget(Strict):
     """
 
     steps: int = Field(default=15, ge=1)
+    """Turns of the model on the path; calls that it makes side by side are one."""
     actions: int = Field(default=30, ge=1)
+    """Calls in all, each counted, also those taken back."""
     rollback_depth: int = Field(default=2, ge=1)
     without: tuple[Rule, ...] = ()
     """Rules that do not hold."""
