@@ -1,4 +1,4 @@
-"""Amounts that are compared as plain numbers although they are in different units."""
+"""Amounts that are compared as plain numbers although they are in different units, or several of one thing."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(len
     ((kind, about),) = kinds(lengths, tmp_path, LONGEST)
     assert (kind, sorted(about.split(", "))) == ("units", ["Q11573", "Q3710"])
     assert kinds(lengths, tmp_path, SAME) == []  # of two and three, both in metres
+
+
+def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_path):
+    lines = [*property_lines(), *(line for n in (1, 2, 3) for line in statement(n, "Q11573", direct=True))]
+    first = "<http://www.wikidata.org/entity/Q1001> <http://www.wikidata.org/prop/direct/P2043>"
+    lines += [f'{first} "{n}"^^<http://www.w3.org/2001/XMLSchema#decimal> .' for n in (7, 8)]  # with 1: three values
+    (tmp_path / "facts.nt").write_text("\n".join(lines) + "\n")
+    build_mirror([tmp_path / "facts.nt"], tmp_path / "kb")
+    with open_kb(Settings(home=tmp_path, kb=str(tmp_path / "kb"))) as kb:
+        assert kinds(kb, tmp_path, LONGEST) == [("several", "1 of 3, up to 3 each")]
+        assert kinds(kb, tmp_path, "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n = 3) }") == []
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ _AKIN = 5
 _OTHERS = 6
 """Other forms of a pattern that are counted."""
 _POINT_IN_TIME = "P585"
-_VARIABLE = re.compile(r"[?$](\w+)")
 _SELECT = re.compile(r"SELECT(\s+(?:DISTINCT|REDUCED))?", re.IGNORECASE)
 
 
