@@ -1,11 +1,27 @@
-"""A hook of the site's build: links to files outside the guide, which the site does not have, become plain text."""
+"""A hook of the site's build: two reference pages made from the code, and links to files outside the guide as plain text."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File
+
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
+_PYTHON = """# Python
+
+[The tutorial](python.md) shows these at work.
+
+::: kbnav
+"""
+
+
+def on_files(files: Any, config: Any, **_: Any) -> None:
+    """Add what is made from the code: every command with its options, and the public names of the package."""
+    commands = Path("build/commands.md").read_text(encoding="utf-8")
+    for name, text in (("commands.md", commands), ("python-api.md", _PYTHON)):
+        files.append(File.generated(config, name, content=text))
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -20,6 +20,13 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 HELP = "Ask questions of Wikidata or of your own knowledge base, and see how the answer was found."
+FIRST = """\b
+Begin with:
+  kbnav ask "Who discovered polonium?"     an answer without a key or a network
+  kbnav ask --kb wikidata --model gpt-4o "Who discovered polonium?"     with a language model
+  kbnav serve     the same as a page in the browser
+"""
+
 TREE: Mapping[str, Mapping[str, Any]] = {
     "Ask": {
         "ask": "ask:ask",
@@ -146,7 +153,7 @@ def first_sentence(text: str) -> str:
 
 
 app = typer.Typer(
-    cls=_Root, help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    cls=_Root, help=HELP, epilog=FIRST, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode=None, context_settings=_CONTEXT,
 )  # fmt: skip
 
