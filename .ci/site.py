@@ -20,6 +20,7 @@ _PYTHON = """# Python
 def on_files(files: Any, config: Any, **_: Any) -> None:
     """Add what is made from the code: every command with its options, and the public names of the package."""
     commands = Path("build/commands.md").read_text(encoding="utf-8")
+    commands = re.sub(r"\x08\n(Begin with:)\n((?:  .*\n)+)", r"\1\n\n```text\n\2```\n", commands)
     for name, text in (("commands.md", commands), ("python-api.md", _PYTHON)):
         files.append(File.generated(config, name, content=text))
 
