@@ -113,8 +113,8 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
 def check(kb: Kb = None, as_json: Json = False) -> None:
     """Try every interface of a knowledge base: what works, what it costs, and what to set.
 
-    The exit code is 0 where an agent has all that it needs, and 1 where some of that fails. It is 2 for wrong use, and 3
-    where the knowledge base cannot be opened at all.
+    The exit code is 0 where an agent has all that it needs, and 1 where some of that fails. It is 2 for wrong use,
+    and 3 where the knowledge base cannot be opened at all.
 
     For example: kbnav check --kb https://example.org/sparql
     """

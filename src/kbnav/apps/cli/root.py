@@ -136,8 +136,10 @@ def _built(name: str, place: Any, section: str | None) -> Any:
     if not isinstance(place, str):
         about, inner = place
         commands: Any = _Lazy({one: (where, None) for one, where in inner.items()})
-        return Group(name=name, help=about, short_help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
-                     rich_markup_mode=None, context_settings=_CONTEXT)  # fmt: skip
+        return Group(
+            name=name, help=about, short_help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
+            rich_markup_mode=None, context_settings=_CONTEXT,
+        )  # fmt: skip
     from kbnav.apps.cli.options import flattened
 
     module, _, function = place.partition(":")
