@@ -1,4 +1,4 @@
-"""A hook of the site's build: two reference pages made from the code, and links to files outside the guide as plain text."""
+"""A hook of the site: reference pages made from the code; links that lead out of the guide become plain text."""
 
 from __future__ import annotations
 
