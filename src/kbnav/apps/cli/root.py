@@ -105,7 +105,7 @@ class Group(TyperGroup):
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             title = getattr(command, "rich_help_panel", None)
-            row = (name.ljust(max(map(len, self.commands))), command.short_help)
+            row = (name.ljust(max(map(len, self.commands))), command.short_help or "")
             sections.setdefault(title if isinstance(title, str) else "Commands", []).append(row)
         for title, rows in sections.items():
             with formatter.section(title):
