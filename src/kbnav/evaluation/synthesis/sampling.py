@@ -207,7 +207,7 @@ class Sampler:
         return [self.skb.nodes.label(node) for node in drawn.requirement.starts]
 
     def check_answers(self, drawn: Drawn, answers: Sequence[int]) -> None:
-        """Raise Dropped where one of the answers is in another split, or there are over 20 outside train (STaRK, 2.3)."""
+        """Raise Dropped where an answer is in another split, or there are over 20 outside train (STaRK, 2.3)."""
         if len(answers) > _MOST_ANSWERS and drawn.split != "train":
             raise Dropped("too many answers: for training only")
         if any(self._split_of.get(node, drawn.split) != drawn.split for node in answers):
