@@ -9,12 +9,11 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 
@@ -27,7 +26,7 @@ from kbnav.knowledge.work_folder import exchanged, work_folder
 
 Progress = Callable[[str], None]
 
-_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
+_PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
@@ -188,8 +187,8 @@ class _Lines:
         self.count = 0
         self._name, self._say = source.name, say
         self._begin = self._told = time.monotonic()
-        opened = _PACKED.get(source.suffix.lower(), partial(open, mode="rb"))
-        self._file = cast(IO[bytes], opened(source))
+        unpack = _PACKED.get(source.suffix.lower())
+        self._file = cast(IO[bytes], unpack(source) if unpack else source.open("rb"))  # noqa: SIM115
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
