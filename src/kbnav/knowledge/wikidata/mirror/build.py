@@ -188,7 +188,7 @@ class _Lines:
         self._name, self._say = source.name, say
         self._begin = self._told = time.monotonic()
         unpack = _PACKED.get(source.suffix.lower())
-        self._file = cast(IO[bytes], unpack(source) if unpack else source.open("rb"))  # noqa: SIM115
+        self._file = cast(IO[bytes], unpack(source) if unpack else source.open("rb"))
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
