@@ -54,7 +54,7 @@ def scores_table(report: Report, form: str) -> str:
         cells = []
         for one in metrics:
             mean = f"{100 * run.means[one].mean:6.1f}" if one in run.means else ""
-            mark = "*" if form != "csv" and tested.get(one, 1) < 0.05 else ""
+            mark = {"markdown": r"\*", "latex": "*"}.get(form, "") if tested.get(one, 1) < 0.05 else ""
             bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best[one] else "{}"
             cells.append(bold.format(mean.strip()) + mark if mean else "")
         rows.append((run.name, run.info.called, *cells))
