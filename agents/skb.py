@@ -46,6 +46,8 @@ SKB_TOOLS = (
     finish,
 )
 SHOWN = Shown(rows=ROWS)
+LISTED = 1_000
+"""Nodes up to which the rules list all that is asked for."""
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -97,9 +99,9 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         model=OFFLINE,
         kb=kb,
         settings=settings,
-        policy=SkbOfflinePolicy(kb, toolbox),
+        policy=SkbOfflinePolicy(kb, toolbox, LISTED),
         toolbox=toolbox,
         ending=RankingEnding(write_plainly, kb.entities),
         prune=pruner(settings, None, SHOWN),
-        shown=SHOWN,
+        shown=Shown(rows=ROWS, whole_rows=LISTED, whole_bytes=LISTED * 200),
     )
