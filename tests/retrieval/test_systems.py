@@ -113,7 +113,10 @@ def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
 
 def test_published_chunks_are_those_of_the_splitter_that_stark_uses(related: SkbKB, tmp_path: Path):
     # As RecursiveCharacterTextSplitter of langchain_text_splitters 1.1.3 cuts them, with an overlap of a fifth.
-    text = "Lark is a guitar by Ann Reed, in which a letter from the storm lies; uncharacteristically, it was never opened."
+    text = (
+        "Lark is a guitar by Ann Reed, in which a letter from the storm lies; "
+        "uncharacteristically, it was never opened."
+    )
     assert list(published_chunks(text, 40)) == [
         "Lark is a guitar by Ann Reed, in which a",
         "which a letter from the storm lies;",
