@@ -86,9 +86,10 @@ deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behin
 scale-demo: .venv-deploy/.ready  ## an SKB built by Ray onto an S3 server, asked of two servers of which one is killed; SCALE=--small for the bundled demo's
 	.venv-deploy/bin/python -m deploy.scale_demo $(SCALE)
 
-lint: $(READY)  ## format, lint, types, layering
+lint: $(READY)  ## format, lint, spelling, types, layering
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell -D - -D .ci/avoided-words.txt
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -114,7 +115,8 @@ bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, witho
 cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundled mirror and a stub
 	$(BIN)/python -m tests.record_cassettes
 
-site: .venv-site/.ready  ## the guide as a site, in build/site; fails on a broken link
+site: $(READY) .venv-site/.ready  ## the guide as a site, in build/site; fails on a broken link
+	mkdir -p build && $(BIN)/python -m typer kbnav.apps.cli utils docs --name kbnav --title "Every command" --output build/commands.md
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict
 
 .venv-site/.ready: requirements-site.lock

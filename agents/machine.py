@@ -326,6 +326,9 @@ def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> boo
 
 # Running a turn's calls
 
+_SIDE_BY_SIDE = 8
+"""Calls of a turn that run at once; the others wait."""
+
 
 def run_calls(
     calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, run: RunContext
@@ -342,7 +345,7 @@ def run_calls(
         results = [work[0]()]
         run.tell(Event("step", steps=(results[0][0],)))
     else:
-        with ThreadPoolExecutor(max_workers=len(work)) as pool:
+        with ThreadPoolExecutor(max_workers=min(len(work), _SIDE_BY_SIDE)) as pool:
             futures = [pool.submit(copy_context().run, one) for one in work]
             for future in as_completed(futures):
                 run.tell(Event("step", steps=(future.result()[0],)))

@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from threading import Timer
 
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
+from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
@@ -218,13 +220,28 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
 
 _QUICK = 5.0
 """Seconds up to which a query must have run for more to be asked about its result."""
+_MORE = 3.0
+"""Seconds that all queries about one result may take together; the one that is at work then is stopped."""
 
 
 def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
-    """What the rows do not say of themselves."""
-    kb = asked_by(context.kb, query)
-    run = partial(kb.execute_query, language=context.language)
-    return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
+    """What the rows do not say of themselves, as far as it can be asked in ``_MORE`` seconds."""
+    kb, limit = asked_by(context.kb, query), Cancellation()
+
+    def run(asked: str) -> AnswerTable:
+        try:
+            limit.check()
+            return limit.run(partial(kb.execute_query, asked, language=context.language))
+        except Stopped as error:
+            raise QueryTimeout(str(error)) from error
+
+    timer = Timer(_MORE, limit.stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
+    finally:
+        timer.cancel()
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

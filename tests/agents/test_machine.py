@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -312,6 +313,34 @@ def test_calls_of_one_turn_run_side_by_side(tmp_path):
     )
     run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
     assert [step.observation for step in run.path[:2]] == ["met", "met"]
+
+
+def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def wait(context: Context, thought: str, name: str) -> Observation:
+        """Wait a little.
+
+        Args:
+            thought: Why.
+            name: Which.
+        """
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.02)
+        with lock:
+            at_once -= 1
+        return Observation(f"waited {name}")
+
+    calls = says(*(("wait", {"name": str(number)}) for number in range(20)))
+    agent = agent_of([calls], tmp_path)
+    toolbox = Toolbox([wait, finish], agent.kb.capabilities)
+    policy = ChatPolicy(ScriptedModel(replies=[calls]), toolbox, "spinach/policy.md", agent.settings.budget)
+    run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
+    assert [step.observation for step in run.path[:20]] == [f"waited {number}" for number in range(20)]
+    assert 1 < most <= 8
 
 
 def test_rows_are_kept_where_only_the_words_fail(tmp_path):

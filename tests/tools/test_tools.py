@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.wikidata.entities import without_unknown
+from kbnav.models.cancellation import current_cancellation
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import entry_text, search_text, statement_lines, table_text
@@ -322,3 +324,25 @@ def test_a_result_says_which_of_its_columns_the_question_does_not_speak_of(conte
     assert "Perhaps not asked for: n (finish takes `columns`)." in use(context, "execute_query", query=query).text
     alone = "SELECT ?element { ?element wdt:P61 wd:Q7186 }"
     assert "not asked for" not in use(context, "execute_query", query=alone).text
+
+
+def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(context, monkeypatch):
+    monkeypatch.setattr("kbnav.tools.wikidata._MORE", 0.1)
+    asked, stopped = list[str](), threading.Event()
+
+    class Slow:
+        def __getattr__(self, name: str) -> object:
+            return getattr(context.kb, name)
+
+        def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+            asked.append(query)
+            if len(asked) > 1:
+                with current_cancellation().telling(stopped.set):
+                    stopped.wait(5)
+            return context.kb.execute_query(query, language=language)
+
+    query = "SELECT ?x ?n { ?x wdt:P31 wd:Q11344 ; wdt:P1086 ?n } ORDER BY ?n LIMIT 3"
+    seen = use(replace(context, kb=Slow(), shown=Shown(profiles=True)), "execute_query", query=query)
+    assert seen.rows == 3
+    assert stopped.is_set()
+    assert len(asked) == 2

@@ -19,7 +19,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.stark import StarkSource, stark_node
-from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info
+from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info, paragraphs
 from kbnav.knowledge.skb.store import SKB
 
 from .saved import plain, save_pickle, save_stark, save_tensor, tensor_pickle
@@ -220,6 +220,9 @@ def test_a_gene_of_prime_is_rendered_as_by_stark(prime: SKB) -> None:
     node = prime.number("0")
     assert get_doc_info(prime, node, add_rel=False) == expected
     assert get_doc_info(prime, node) == expected + relations
+    cited = dict(paragraphs(prime, node))
+    assert cited["details.generif"] == "first finding; second finding"
+    assert not {"type", "source", "name", "details.source"} & cited.keys()
     assert get_doc_info(prime, node, compact=True).startswith(
         "name: PHYHIP. type: gene/protein. source: NCBI. details: alias (other gene names): ['DYRK1AP3', 'PAHX-AP']. "
     )
@@ -331,6 +334,17 @@ def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Pa
             "  products also viewed: \n#1: Cup\n"
             "  brand: Acme\n"
         )
+        # What appendix C.1 shows: no brand, no number, no field that is not rendered.
+        assert dict(paragraphs(skb, skb.number("0"))) == {
+            "dimensions": "1 x 2 x 3 inches",
+            "weight": "4 pounds",
+            "description": "Boils water. Fast.",
+            "features-#1": "steel",
+            "features-#3": "1 litre",
+            "reviews-#2": 'summary: great text: "Best."',
+            "reviews-#1": 'summary: fine text: "Works."',
+            "Q&A-#1": 'question: "Loud?" answer: "No."',
+        }
         assert get_doc_info(skb, skb.number("1")) == (
             "- product: Cup\n"
             "- relations:\n"

@@ -113,8 +113,10 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
 def check(kb: Kb = None, as_json: Json = False) -> None:
     """Try every interface of a knowledge base: what works, what it costs, and what to set.
 
-    The exit code is 0 where an agent has all that it needs, 1 where something of that fails, 2 for wrong use, and 3
-    where the knowledge base cannot be opened at all. For example: kbnav check --kb https://example.org/sparql
+    The exit code is 0 where an agent has all that it needs, and 1 where some of that fails. It is 2 for wrong use,
+    and 3 where the knowledge base cannot be opened at all.
+
+    For example: kbnav check --kb https://example.org/sparql
     """
     from dataclasses import asdict
 
@@ -170,7 +172,10 @@ def config(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere."""
+    """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere.
+
+    For example: kbnav config budget web.port
+    """
     from kbnav.errors import UsageError
     from kbnav.settings.model import explained
     from kbnav.settings.plugins import did_you_mean

@@ -28,7 +28,10 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…)."""
+    """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…).
+
+    For example: kbnav bot run --kb wikidata --model gpt-4o --edit
+    """
     settings = of.settings()
     with _opened(settings, edit, of.system or "") as bot, stop_on_signals() as stop:
         for said in bot.tick() if once else bot.rounds(stop.wait):
@@ -42,7 +45,10 @@ def status(
     dry: Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the questions the bot has seen, and how far each is. It may be running."""
+    """List the questions the bot has seen, and how far each is. It may be running.
+
+    For example: kbnav bot status --json
+    """
     with _ledger(load(), edit=not dry, alone=False) as ledger:
         entries = ledger.entries()
         if not entries:

@@ -35,6 +35,8 @@ def chat(
     """Ask question after question, each knowing those before it; /help lists what else can be typed.
 
     A session is saved after every step; --session goes on with it, also after a kill.
+
+    For example: kbnav chat --kb demo --session lutes
     """
     from rich.console import Console
 

@@ -119,7 +119,10 @@ def _threads(names: Sequence[str], as_json: bool) -> None:
 
 
 def list_(as_json: Json = False) -> None:
-    """List the datasets known by name, their licences, which are here and where, and the formats."""
+    """List the datasets known by name, their licences, which are here and where, and the formats.
+
+    For example: kbnav eval dataset list --json
+    """
     from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, SOURCES
     from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
     from kbnav.settings.plugins import origin, points
@@ -149,7 +152,10 @@ def list_(as_json: Json = False) -> None:
 
 
 def fetch(datasets: Datasets, as_json: Json = False) -> None:
-    """Download datasets from their publishers into the folder `benchmarks`."""
+    """Download datasets from their publishers into the folder `benchmarks`.
+
+    For example: kbnav eval dataset fetch qald-10
+    """
     from kbnav.evaluation.datasets import BENCHMARKS, NAMES, SOURCES
     from kbnav.evaluation.datasets.fetch import fetch
 

@@ -50,7 +50,10 @@ def mirror_info(
     ],
     as_json: Json = False,
 ) -> None:
-    """Print what a mirror holds, what it was built from, and when."""
+    """Print what a mirror holds, what it was built from, and when.
+
+    For example: kbnav mirror info mini
+    """
     from kbnav.knowledge.open import bundled_mirror
     from kbnav.knowledge.wikidata.mirror.store import read_info
 
@@ -110,7 +113,10 @@ def index(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the index; replaced when whole.")],
     as_json: Json = False,
 ) -> None:
-    """Page an endpoint's names once into an index that finds them misspelled too; killed, it goes on where it was."""
+    """Page an endpoint's names once into an index that finds them misspelled too; killed, it goes on where it was.
+
+    For example: kbnav sparql index https://example.org/sparql --out names
+    """
     from kbnav.knowledge.open import open_endpoint
     from kbnav.settings.model import SparqlSource
 

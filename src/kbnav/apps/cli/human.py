@@ -33,7 +33,10 @@ def collect(
     host: Host = None,
     port: Port = None,
 ) -> None:
-    """Serve a page on which people write questions about nodes drawn for them (STaRK, section 2.6, appendix D)."""
+    """Serve a page on which people write questions about nodes drawn for them (STaRK, section 2.6, appendix D).
+
+    For example: kbnav eval collect written --kb demo --count 20
+    """
     from kbnav.apps.web.routes.evaluation import collect_router
     from kbnav.apps.web.routes.explore import explorer_of
     from kbnav.apps.web.routes.explore import router as explore
@@ -68,7 +71,10 @@ def judge(
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Serve a page on which people rate questions on five points, then print the rates (STaRK, Table 5)."""
+    """Serve a page on which people rate questions on five points, then print the rates (STaRK, Table 5).
+
+    For example: kbnav eval judge made.jsonl written.jsonl --out rated
+    """
     from kbnav.apps.web.routes.evaluation import judge_router
     from kbnav.apps.web.server import small_app
     from kbnav.evaluation.evaluate import find_dataset

@@ -47,6 +47,8 @@ def planner(
     """Print how often a planner's first path is right, beside always taking the most frequent one.
 
     Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
+
+    For example: kbnav eval planner questions.jsonl --kb demo
     """
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.knowledge.skb.matching import NodeMatcher
@@ -90,7 +92,10 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print frozen programs with their numbers, and how they came about."""
+    """Print frozen programs with their numbers, and how they came about.
+
+    For example: kbnav programs show wn.programs --steps
+    """
     from kbnav.programs.evaluate import write_curve
     from kbnav.programs.retriever import read_frozen
     from kbnav.programs.train import read_groups, read_steps
@@ -132,6 +137,8 @@ def evaluate(
     """Score frozen programs beside their first stage on questions of no training, over all and by group.
 
     The p-values are those of a paired test by MRR.
+
+    For example: kbnav programs eval wn.programs test.jsonl --kb wn.skb
     """
     from kbnav.programs.evaluate import case_study, score_programs
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever

@@ -20,6 +20,13 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 HELP = "Ask questions of Wikidata or of your own knowledge base, and see how the answer was found."
+FIRST = """\b
+Begin with:
+  kbnav ask "Who discovered polonium?"     an answer without a key or a network
+  kbnav ask --kb wikidata --model gpt-4o "Who discovered polonium?"     with a language model
+  kbnav serve     the same as a page in the browser
+"""
+
 TREE: Mapping[str, Mapping[str, Any]] = {
     "Ask": {
         "ask": "ask:ask",
@@ -98,7 +105,7 @@ class Group(TyperGroup):
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             title = getattr(command, "rich_help_panel", None)
-            row = (name.ljust(max(map(len, self.commands))), first_sentence(command.help or ""))
+            row = (name.ljust(max(map(len, self.commands))), command.short_help or "")
             sections.setdefault(title if isinstance(title, str) else "Commands", []).append(row)
         for title, rows in sections.items():
             with formatter.section(title):
@@ -129,13 +136,18 @@ def _built(name: str, place: Any, section: str | None) -> Any:
     if not isinstance(place, str):
         about, inner = place
         commands: Any = _Lazy({one: (where, None) for one, where in inner.items()})
-        return Group(name=name, help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
-                     rich_markup_mode=None, context_settings=_CONTEXT)  # fmt: skip
+        return Group(
+            name=name, help=about, short_help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
+            rich_markup_mode=None, context_settings=_CONTEXT,
+        )  # fmt: skip
     from kbnav.apps.cli.options import flattened
 
     module, _, function = place.partition(":")
     callback = getattr(import_module(f"kbnav.apps.cli.{module}"), function)
-    info = CommandInfo(name=name, callback=flattened(callback), rich_help_panel=section, context_settings=_CONTEXT)
+    info = CommandInfo(
+        name=name, callback=flattened(callback), short_help=first_sentence(callback.__doc__ or ""),
+        rich_help_panel=section, context_settings=_CONTEXT,
+    )  # fmt: skip
     return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
 
@@ -146,7 +158,7 @@ def first_sentence(text: str) -> str:
 
 
 app = typer.Typer(
-    cls=_Root, help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    cls=_Root, help=HELP, epilog=FIRST, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode=None, context_settings=_CONTEXT,
 )  # fmt: skip
 

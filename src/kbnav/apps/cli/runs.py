@@ -39,7 +39,10 @@ def runs(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List saved runs: id, how each ended, and what was asked; files that cannot be read are named."""
+    """List saved runs: id, how each ended, and what was asked; files that cannot be read are named.
+
+    For example: kbnav runs --limit 5
+    """
     from rich.console import Console
 
     from kbnav.apps.console import print_runs, run_line

@@ -55,7 +55,10 @@ def score(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a run anew from its recordings, and write scores.json beside them."""
+    """Score a run anew from its recordings, and write scores.json beside them.
+
+    For example: kbnav eval score runs/first --metric map
+    """
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.rescoring import by_labels
@@ -102,7 +105,9 @@ def compare(
     """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
 
     Which difference a set of questions can show is by McNemar's exact test for EM or Hit@1, after Card et al. (2020;
-    SPINACH, appendix C.2): it hangs on how often the two systems disagree.
+    SPINACH, appendix C.2): it depends on how often the two systems disagree.
+
+    For example: kbnav eval compare runs/first runs/second
     """
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs, score_run
@@ -214,7 +219,10 @@ def import_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a run of what another program answered, to be scored and compared."""
+    """Make a run of what another program answered, to be scored and compared.
+
+    For example: kbnav eval import answers.jsonl qald-10 --out runs/other
+    """
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.importing import import_spinach, import_table, is_table
     from kbnav.knowledge.open import open_kb

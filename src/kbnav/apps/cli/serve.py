@@ -50,7 +50,10 @@ def mcp(
     host: Host = None,
     port: Port = None,
 ) -> None:
-    """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
+    """Offer an agent's tools, and ask, to clients of the Model Context Protocol.
+
+    For example: kbnav mcp --kb mini
+    """
     import asyncio
 
     from kbnav.agents.common.agent import build_agent

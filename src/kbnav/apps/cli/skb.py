@@ -198,6 +198,8 @@ def copy(
     """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
 
     RDF has its nodes with names and short fields, and its edges. An older copy is replaced when the new is whole.
+
+    For example: kbnav skb copy people.skb --out people.nt
     """
     from kbnav.knowledge.skb.lance.build import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf

@@ -132,6 +132,8 @@ def synthesize(
 
     A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
     same command goes on: replies are saved beside the questions.
+
+    For example: kbnav eval synthesize --kb demo --count 20 --out made
     """
     from kbnav.evaluation.synthesis.sampling import SplitSizes
     from kbnav.evaluation.synthesis.sampling import synthesize as by_rules

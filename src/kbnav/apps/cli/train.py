@@ -99,7 +99,9 @@ def train(
 ) -> None:
     """Train what retrieves or plans, on questions with their answers, for one SKB. Killed, the same command goes on.
 
-    kbnav train KIND alone lists what --set may set of it. For example: kbnav train dense --kb my.skb --dataset
+    kbnav train KIND alone lists what --set may set of it.
+
+    For example: kbnav train dense --kb my.skb --dataset
     train.jsonl --validation val.jsonl --set epochs=3 --out my.dense
     """
     shape, run = _KINDS[kind]

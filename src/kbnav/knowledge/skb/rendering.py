@@ -60,6 +60,23 @@ def _stark_lines(skb: SKB, node: int, fields: Fields) -> Sequence[str]:
     return {"stark-amazon": _amazon, "stark-mag": _mag, "stark-prime": _prime}[skb.meta.style](skb, node, fields)
 
 
+def paragraphs(skb: SKB, node: int) -> Iterator[tuple[str, str]]:
+    """The rendered fields of a node of STaRK's beside its name, type, source and brand, each with a label to cite.
+
+    Labels are those of STaRK's appendix C.1: ``description``, ``features-#7``, ``Q&A-#1``, ``details.summary``.
+    """
+    group, nested = "", False
+    for line in _stark_lines(skb, node, skb.documents[node])[1:]:
+        entry = re.match(r"#(\d+):\s*(.*)", line, re.DOTALL)
+        field = re.match(r"\s*(?:- )?([^:\n#(]+?)(?: \([^)\n]*\))?:\s*(.*)", line, re.DOTALL)
+        if entry:
+            yield f"{group}-#{entry[1]}", " ".join(entry[2].split())
+        elif field and not field[2].strip():
+            group, nested = field[1], field[1] == "details"
+        elif field and (nested or field[1] not in ("type", "source", "brand")):
+            yield f"details.{field[1]}" if nested else field[1], " ".join(field[2].split())
+
+
 def field_names(skb: SKB, node: int) -> list[str]:
     """The fields of a document as its rendering in STaRK's style calls them, that of its name first.
 
