@@ -88,8 +88,8 @@ def _not_so_written(select: Select, phrase: str, predicates: Sequence[str], dial
         return []
     alike = " || ".join(f"CONTAINS(LCASE(STR(?l)), {text_literal(part)})" for part in sorted(ends))
     table = select(
-        f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . FILTER({alike}) FILTER(isIRI(?s)) }} "
-        f"LIMIT {_SPELT}"
+        f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . FILTER({alike}) "
+        f"FILTER(isIRI(?s)) }} LIMIT {_SPELT}"
     )
     spelt = []
     for subject, label, *_ in table.rows:
