@@ -108,7 +108,7 @@ def test_a_relation_is_followed_backwards_with_a_circumflex(village, tmp_path):
         village, tmp_path, says(("search_neighbors", {"entity_id": "h2", "relation": "^owns"})), finish("p1")
     )
     assert set(run.path[1].nodes) == {"p1", "p2"}
-    assert "- Ann Reed (p1) -- owns --> Long Barn (h2)" in run.path[1].observation
+    assert run.path[1].observation.splitlines()[1:3] == ["<-- owns --", "- Ann Reed (p1): A miller."]
     assert run.path[1].facts[0].relation == "^owns"
 
 
@@ -117,7 +117,7 @@ def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
     run, model = asked(village, tmp_path, *looks, rounds=3)
     assert [step.call.tool for step in run.path] == ["plan", *["search_neighbors"] * 3]
     assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
-    assert "You have 3 steps in all" in model.seen[0][0].text
+    assert "You have at most 3 turns" in model.seen[0][0].text
 
 
 def test_unknown_is_an_answer(village, tmp_path):
@@ -245,7 +245,7 @@ def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
     )
     run = ask(agent, QUESTION)
     assert len(run.path) == steps
-    assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text
+    assert f"You have at most {2 if steps == 3 else 6} turns" in model.seen[0][0].text
 
 
 def test_who_gives_k_sees_no_more_and_the_papers_preset_asks_from_the_first_neighbour_too_many(village, tmp_path):
@@ -262,9 +262,9 @@ def test_in_the_papers_preset_t_bounds_turns_finish_included(village, tmp_path):
     run, model = asked(village, tmp_path, both, LOOK, finish("h1"), preset="paper", rounds=2)
     assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "search_neighbors"]
     assert run.outcome.stop == "step budget"
-    assert "You have 2 steps in all, finish included." in model.seen[0][0].text
+    assert "You have at most 2 actions, finish included." in model.seen[0][0].text
     _, usual = asked(village, tmp_path, both, LOOK, finish("h1"), rounds=2)
-    assert "2 steps in all, and finish besides." in usual.seen[0][0].text
+    assert "You have at most 2 turns, and finish besides." in usual.seen[0][0].text
 
 
 def test_names_spelled_alike_do_not_stand_in_for_the_nearest_by_meaning(village, tmp_path):
