@@ -34,8 +34,8 @@ class Info:
     largest_degree_node: str
     """Id of the node with the most edges."""
     published_relations: int
-    """The relations as STaRK's Table 2 counts them: its loader makes Amazon's and MAG's edges undirected first, one each
-    way for two nodes with any edge between them; elsewhere the edges as saved."""
+    """The relations as STaRK's Table 2 counts them: of Amazon and MAG two for any nodes with an edge between them, since
+    its loader makes them undirected; elsewhere the edges as saved."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
 
