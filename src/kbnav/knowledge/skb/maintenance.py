@@ -34,7 +34,7 @@ class Info:
     largest_degree_node: str
     """Id of the node with the most edges."""
     published_relations: int
-    """The relations as STaRK's Table 2 counts them: of Amazon and MAG two for any nodes with an edge between them, since
+    """The relations as STaRK's Table 2 counts them: of Amazon and MAG two for any nodes with an edge between them, for
     its loader makes them undirected; elsewhere the edges as saved."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
