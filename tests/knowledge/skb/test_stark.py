@@ -216,10 +216,13 @@ def test_a_gene_of_prime_is_rendered_as_by_stark(prime: SKB) -> None:
         "  - interpro (protein family and classification information): ['Fibronectin type III']\n"
         "  - taxid: 9606\n"
     )
-    relations = "- relations:\n\n  ppi: {gene/protein: (GPANK1),}\n  associated_with: {disease: (acne),drug: (Copper),}"
+    relations = "- relations:\n  ppi: {gene/protein: (GPANK1),}\n  associated_with: {disease: (acne),drug: (Copper),}"
     node = prime.number("0")
     assert get_doc_info(prime, node, add_rel=False) == expected
     assert get_doc_info(prime, node) == expected + relations
+    older = relations.replace("relations:\n", "relations:\n\n")
+    assert get_doc_info(prime, node, before_v1_1=True) == expected + older
+    assert get_doc_info(prime, node, add_rel=False, compact=True).endswith(" taxid: 9606. ")
     cited = dict(paragraphs(prime, node))
     assert cited["details.generif"] == "first finding; second finding"
     assert not {"type", "source", "name", "details.source"} & cited.keys()
@@ -383,7 +386,7 @@ def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
         "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n  - state: solid\n"
     )
     assert get_rel_info(prime, drug) == (
-        "- relations:\n"
+        "- relations:"
         "\n  indication: {disease: (eczema),}"
         "\n  off-label_use: {disease: (eczema, acne),}"
         "\n  associated_with: {gene/protein: (PHYHIP),}"
