@@ -22,7 +22,7 @@ from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.skb import find_relations, finish
+from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 
@@ -67,7 +67,8 @@ def pasemiqa_with(
     settings = settings.model_copy(update={"budget": budget})
     walking = WalkingTools(ask, options.k, options.short)
     query = TextQuery(kb, options.k, cosine=options.query == "cosine")
-    tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
+    read = () if options.preset == "paper" else (read_document,)
+    tools = (walking.search_neighbors, find_relations, query.vector_query, *read, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
     told = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
     told = offered(told, kb)

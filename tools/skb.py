@@ -38,6 +38,8 @@ _MOST = 50
 """Nodes that one call may ask for."""
 _DOCUMENT = 2_000
 """Characters of a document that are shown."""
+_WHOLE = 12_000
+"""Characters of a document that are read at once."""
 _BATCH, _FEW = 10, 5
 """Nodes that a batched call shows, and links that it shows of each node, or of each of its relations."""
 _RELATIONS, _LIKE = 60, 20
@@ -90,6 +92,23 @@ def _whole_entry(context: Context, entity_id: str) -> Observation:
         shown = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)"
     text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty)
     return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=once([*own, *linked]))
+
+
+def read_document(context: Context, thought: str, entity_id: str, start: int = 1) -> Observation:
+    """Read the document of one node whole; other results show a sentence of it.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_id: The id of the node.
+        start: The first character to see, from 1, of a document that was cut.
+    """
+    entry = context.kb.get_entry(entity_id, language=context.language)
+    if entry.entity.kind == "property" or not entry.document.strip():
+        return Observation(f"{entity_name(entry.entity)} has no document.")
+    text, first = entry.document.strip(), max(0, start - 1)
+    left = len(text) - first - _WHOLE
+    more = f"\n… ({left:,} more characters, from start={first + _WHOLE + 1})" if left > 0 else ""
+    return Observation(text[first : first + _WHOLE] + more, nodes=(entry.entity.id,))
 
 
 def get_property_examples(context: Context, thought: str, relation: str) -> Observation:

@@ -246,10 +246,10 @@ def _links_there_are(kb: KnowledgeBase, entity_id: str) -> str:
 
 def described(kb: SkbKB, ranking: Ranking, about: str) -> list[str]:
     """``name (id): type; a line of its document`` of each node of a ranking."""
-    lines = kb.excerpts(ranking.ids, about)
+    lines, typed = kb.excerpts(ranking.ids, about), len(kb.skb.type_names) > 1
+    told = [(node, filter(None, [node.kind if typed else "", lines.get(node.id)])) for node in ranking.nodes]
     return [
-        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(filter(None, [node.kind, lines.get(node.id)]))}"
-        for node in ranking.nodes
+        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(said)}".removesuffix(": ") for node, said in told
     ]
 
 
@@ -514,7 +514,8 @@ class PlanningTools:
         known = self.kb.entities(nodes)
         lines = [f"Note: {note}" for note in notes]
         lines.append("The nodes to begin with:" if known else "The question names no node of the knowledge base.")
-        lines += [f"- {cut(one.label, 200)} ({one.id}): {one.kind}" for one in known.values()]
+        typed = len(self.kb.skb.type_names) > 1
+        lines += [f"- {cut(one.label, 200)} ({one.id}){f': {one.kind}' if typed else ''}" for one in known.values()]
         if paths:
             lines.append("Relation paths that may lead to the answer, the most probable first:")
         for path in paths:

@@ -56,7 +56,10 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     assert run.path[0].observation.endswith("- person -- owns --> house [0.70]")
     declared = {"search_neighbors", "vector_query", "finish"}
     assert {call["name"] for seen in model.seen for one in seen for call in getattr(one, "tool_calls", ())} <= declared
-    assert "Act only by calling tools: search_neighbors, find_relations, vector_query, finish." in first[0].text
+    assert (
+        "Act only by calling tools: search_neighbors, find_relations, vector_query, read_document, finish."
+        in first[0].text
+    )
     assert "- owns: person --> house 4" in first[0].text
     assert run.outcome.text == "Long Barn, The Mill"
     assert run.usage.calls == 3  # the plan's one, and two of the policy; a script reports no tokens but counts
@@ -274,3 +277,14 @@ def test_names_spelled_alike_do_not_stand_in_for_the_nearest_by_meaning(village,
     assert (list(found.nodes), found.named) == (near, False)
     assert any("Old Forge (h3)" in note for note in found.notes)
     assert not any("(h3)" in note for note in open_match(village, "exact")(question).notes)
+
+
+def test_a_document_is_read_whole_but_not_in_the_papers_preset(village, tmp_path):
+    read = says(("read_document", {"entity_id": "h3"}))
+    run, _ = asked(village, tmp_path, LOOK, read, finish("h3"))
+    assert run.path[2].observation == village.get_entry("h3").document.strip()
+    assert "A red house by the sea." in run.path[2].observation
+    rest, _ = asked(village, tmp_path, LOOK, says(("read_document", {"entity_id": "h3", "start": 9})), finish("h3"))
+    assert rest.path[2].observation == run.path[2].observation[8:]
+    _, paper = asked(village, tmp_path, LOOK, finish("h1"), preset="paper")
+    assert "read_document" not in paper.seen[0][0].text
