@@ -26,7 +26,7 @@ from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.skb import find_relations, finish, search_entities
+from kbnav.tools.skb import find_relations, finish, read_document, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
 
@@ -108,7 +108,8 @@ def gog_with(
     skb = kb if isinstance(kb, SkbKB) else None
     walking, generating = WalkingTools(ask, options.k, options.short), GeneratingTools(ask, options.samples)
     first = (find_relations,) if skb else (search_entities,)
-    tools = (*first, walking.search_neighbors, generating.generate, finish)
+    read = (read_document,) if skb and options.documents == "shown" else ()
+    tools = (*first, walking.search_neighbors, *read, generating.generate, finish)
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)

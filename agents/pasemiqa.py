@@ -11,7 +11,7 @@ from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.schema import Schema
+from kbnav.agents.common.schema import Schema, offered
 from kbnav.agents.common.walking import PROMPTS, WalkEnding, open_walking_models
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
@@ -22,7 +22,7 @@ from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.skb import find_relations, finish
+from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 
@@ -67,15 +67,17 @@ def pasemiqa_with(
     settings = settings.model_copy(update={"budget": budget})
     walking = WalkingTools(ask, options.k, options.short)
     query = TextQuery(kb, options.k, cosine=options.query == "cosine")
-    tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
+    read = () if options.preset == "paper" else (read_document,)
+    tools = (walking.search_neighbors, find_relations, query.vector_query, *read, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
+    told = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
+    told = offered(told, kb)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
     demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
         model,
-        offered,
+        told,
         "pasemiqa/policy.md",
         budget,
         notice="pasemiqa/notice.md",
@@ -97,7 +99,7 @@ def pasemiqa_with(
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
-        offered=offered,
+        offered=told,
         demonstrations=demonstrations,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.schema import Schema
+from kbnav.agents.common.schema import Schema, offered
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
@@ -46,6 +46,8 @@ SKB_TOOLS = (
     finish,
 )
 SHOWN = Shown(rows=ROWS)
+LISTED = 1_000
+"""Nodes up to which the rules list all that is asked for."""
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -66,7 +68,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     policy = ChatPolicy(
         policy_model,
-        toolbox,
+        offered(toolbox, kb),
         "skb/policy.md",
         settings.budget,
         notice="skb/notice.md",
@@ -97,9 +99,9 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         model=OFFLINE,
         kb=kb,
         settings=settings,
-        policy=SkbOfflinePolicy(kb, toolbox),
+        policy=SkbOfflinePolicy(kb, toolbox, LISTED),
         toolbox=toolbox,
         ending=RankingEnding(write_plainly, kb.entities),
         prune=pruner(settings, None, SHOWN),
-        shown=SHOWN,
+        shown=Shown(rows=ROWS, whole_rows=LISTED, whole_bytes=LISTED * 200),
     )

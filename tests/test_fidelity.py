@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -11,12 +12,30 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
-    for line in PAGE.splitlines()
+    for line in PAGE[PAGE.index("\n## ") :].splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| element "))
 ]
 FILE = re.compile(r"`((?:agents|tools|prompts|src|tests|docs|benchmarks)/[\w./-]+?)(?:::(\w+))?`")
 LATER = "later"
 """The word that begins the third cell of a row whose element is not built yet."""
+
+
+def counts() -> str:
+    """The table of how many rows of each paper are in which class; ``python -m tests.test_fidelity`` prints it."""
+    lines = ["| paper | rows | same | same, with a remark | different, as said | later |", "|---|---|---|---|---|---|"]
+    for part in PAGE.split("\n## ")[1:]:
+        found: Counter[str] = Counter()
+        for row in ROWS:
+            if f"\n| {row[0]} | {row[1]} |" in part:
+                begins = "remark" if row[3].startswith("same") else "different"
+                found["later" if row[2].startswith(LATER) else "same" if row[3] == "same" else begins] += 1
+        numbers = [found.total(), *(found[one] for one in ("same", "remark", "different", "later"))]
+        lines.append(f"| {part.splitlines()[0].split(' (')[0]} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(lines)
+
+
+def test_the_head_counts_the_rows_by_class():
+    assert counts() in PAGE.split("\n## ")[0]
 
 
 def test_every_row_has_five_cells_and_says_where_and_which_test():
@@ -33,3 +52,7 @@ def test_every_file_and_test_that_is_named_exists(path: str, test: str):
     assert (ROOT / path).exists(), path
     if test:
         assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
+if __name__ == "__main__":
+    print(counts())

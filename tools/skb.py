@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from kbnav.answers.relevance import relevance
 from kbnav.errors import BadArguments, UnknownId
-from kbnav.knowledge.base import INVERSE, Direction, Entry, Statement
+from kbnav.knowledge.base import INVERSE, Direction, Edge, Entry, Statement
 from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.tools.context import Context, Observation
@@ -31,13 +31,15 @@ from kbnav.tools.show import (
     search_text,
     value_text,
 )
-from kbnav.tools.walking import described, once
+from kbnav.tools.walking import described, link_lines, once
 from kbnav.tools.wikidata import run_query
 
 _MOST = 50
 """Nodes that one call may ask for."""
 _DOCUMENT = 2_000
 """Characters of a document that are shown."""
+_WHOLE = 12_000
+"""Characters of a document that are read at once."""
 _BATCH, _FEW = 10, 5
 """Nodes that a batched call shows, and links that it shows of each node, or of each of its relations."""
 _RELATIONS, _LIKE = 60, 20
@@ -90,6 +92,23 @@ def _whole_entry(context: Context, entity_id: str) -> Observation:
         shown = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)"
     text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty)
     return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=once([*own, *linked]))
+
+
+def read_document(context: Context, thought: str, entity_id: str, start: int = 1) -> Observation:
+    """Read the document of one node whole; other results show a sentence of it.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_id: The id of the node.
+        start: The first character to see, from 1, of a document that was cut.
+    """
+    entry = context.kb.get_entry(entity_id, language=context.language)
+    if entry.entity.kind == "property" or not entry.document.strip():
+        return Observation(f"{entity_name(entry.entity)} has no document.")
+    text, first = entry.document.strip(), max(0, start - 1)
+    left = len(text) - first - _WHOLE
+    more = f"\n… ({left:,} more characters, from start={first + _WHOLE + 1})" if left > 0 else ""
+    return Observation(text[first : first + _WHOLE] + more, nodes=(entry.entity.id,))
 
 
 def get_property_examples(context: Context, thought: str, relation: str) -> Observation:
@@ -145,11 +164,13 @@ def _linked(
     )
     if not found.edges:
         return Observation(neighborhood_text(found, context.shown))
-    lines = []
-    for edge in found.edges:
+
+    def line(edge: Edge) -> str:
         name, other = entity_name(edge.relation), value_text(edge.neighbor, context.shown.cell)
-        line = f"-- {name} --> {other}" if edge.direction == "out" else f"<-- {name} -- {other}"
-        lines.append(f"{line}: {edge.neighbor.description}" if edge.neighbor.description else line)
+        told = f"-- {name} --> {other}" if edge.direction == "out" else f"<-- {name} -- {other}"
+        return f"{told}: {edge.neighbor.description}" if edge.neighbor.description else told
+
+    lines = link_lines(found.edges, line, ranked=bool(query), item="")
     count = f"{found.total} edges" if found.total != 1 else "1 edge"
     if found.total > len(found.edges):
         count += f", the first {len(found.edges)} shown"
@@ -322,7 +343,7 @@ def follow_paths(
     """Follow relation paths from nodes, count the different nodes that all of these paths lead to, and see them.
 
     For what both A by one relation and B by another lead to, give two paths; with one path it is simply followed; with
-    none the nodes are all of node_type.
+    none all nodes of a type are meant.
 
     Args:
         thought: Why this step comes next, in one or two sentences.
@@ -334,12 +355,12 @@ def follow_paths(
         offset: How many of the first to pass over, to see those behind them.
     """
     kb = as_skb(context.kb, "follow_paths")
-    if len(paths) > _PATHS or not (paths or node_type):
+    if len(paths) > _PATHS or not (paths or node_type or len(kb.skb.type_names) == 1):
         raise BadArguments(f"follow_paths: give one to {_PATHS} paths, or a node_type to see all its nodes.")
     ends = [_ends(kb, path) for path in paths]
     common = reduce(lambda one, other: np.intersect1d(one, other, assume_unique=True), ends) if ends else None
-    if node_type:
-        first, last = kb.skb.type_range(node_type)
+    if node_type or not paths:
+        first, last = kb.skb.type_range(node_type or kb.skb.type_names[0])
         inside = np.arange(first, last, dtype=np.int32)
         common = inside if common is None else common[(common >= first) & (common < last)]
     nodes = [] if common is None else common.tolist()

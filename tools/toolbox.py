@@ -114,6 +114,7 @@ class Toolbox:
         self._tools = {function.__name__: Tool(function) for function in functions if function.__name__ not in missing}
         if QUERY not in self._tools:
             self._tools.pop(SHOW_ROWS, None)
+        self._hidden: tuple[str, ...] = ()
 
     @classmethod
     def for_kb(
@@ -146,7 +147,14 @@ class Toolbox:
         """Of these tools, those named."""
         fewer = Toolbox((), frozenset())
         fewer._tools = {name: tool for name, tool in self._tools.items() if name in names}
+        fewer._hidden = self._hidden
         return fewer
+
+    def hiding(self, *arguments: str) -> Toolbox:
+        """The same tools, of whose arguments a model is not told these."""
+        same = self.only(self.names)
+        same._hidden = arguments
+        return same
 
     @property
     def names(self) -> list[str]:
@@ -156,7 +164,11 @@ class Toolbox:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tools in OpenAI's form."""
-        return [tool.schema for tool in self]
+        schemas = [tool.schema for tool in self]
+        for schema in schemas:
+            for name in self._hidden:
+                schema["function"]["parameters"]["properties"].pop(name, None)
+        return schemas
 
     def takes(self, name: str, argument: str) -> bool:
         """Whether there is a tool of this name that takes such an argument."""

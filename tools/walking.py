@@ -6,7 +6,7 @@ Facts read the same wherever they are shown, and a model's own word among them i
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -96,11 +96,15 @@ class WalkingTools:
         else:
             places, usage, said = self._kept(context, query, found, lines)
         shown = [facts[place] for place in places]
+        links = dict(zip(found.edges, lines, strict=True))
+        ranked = paged or self.ask is None
+        said_lines = link_lines([found.edges[place] for place in places], links.__getitem__, ranked=ranked)
         head = f"{entity_name(found.entity)}: {found.total} link{'s' if found.total != 1 else ''}{said}."
         if not paged and len(shown) < found.total:
             head += f" limit={min(found.total, PAGE)} shows more."
-        observed = "\n".join([head, *(f"- {lines[place]}" for place in places)])
-        return Observation(observed, usage=usage, nodes=once(fact.target for fact in shown), facts=tuple(shown))
+        return Observation(
+            "\n".join([head, *said_lines]), usage=usage, nodes=once(fact.target for fact in shown), facts=tuple(shown)
+        )
 
     def _kept(
         self, context: Context, query: str, found: Neighborhood, lines: Sequence[str]
@@ -145,6 +149,54 @@ def neighborhood(
         language=context.language,
         limit=limit,
     )
+
+
+def link_lines(edges: Sequence[Edge], line: Callable[[Edge], str], *, ranked: bool, item: str = "- ") -> list[str]:
+    """Links of one entity as lines, several by one relation below it, without what they have in common.
+
+    A link that goes both ways comes once. ``ranked``: by a query, so that it is said where links stop matching it, and
+    those that do not are only named. ``line`` words one link, ``item`` stands before it.
+    """
+    ways: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for edge in edges:
+        ways[_far(edge)].add(edge.direction)
+    once_each = {_far(edge): edge for edge in reversed(edges)}
+    fitting = [edge for edge in edges if edge.score > 0 and once_each[_far(edge)] is edge]
+    others = [edge for edge in edges if edge.score <= 0 and once_each[_far(edge)] is edge]
+    if not (ranked and fitting and others):
+        fitting, others = [edge for edge in edges if once_each[_far(edge)] is edge], []
+
+    def arrow(edge: Edge) -> str:
+        """``-- relation -->``, its ends as the link goes."""
+        way = ways[_far(edge)]
+        name = entity_name(edge.relation)
+        return f"{'<--' if 'in' in way else '--'} {name} {'-->' if 'out' in way else '--'}"
+
+    def grouped(some: Sequence[Edge]) -> Mapping[str, list[Edge]]:
+        groups: defaultdict[str, list[Edge]] = defaultdict(list)
+        for edge in some:
+            groups[arrow(edge)].append(edge)
+        return groups
+
+    lines = []
+    for head, own in grouped(fitting).items():
+        if len(own) == 1 and len(ways[_far(own[0])]) == 1:
+            lines.append(f"{item}{line(own[0])}")
+            continue
+        lines.append(head)
+        for edge in own:
+            name = end_text(edge.neighbor.id or edge.neighbor.text, edge.neighbor.text)
+            lines.append(f"- {name}: {edge.neighbor.description}".removesuffix(": "))
+    if others:
+        lines.append("These do not match what was asked for:")
+    for head, own in grouped(others).items():
+        names = [end_text(edge.neighbor.id or edge.neighbor.text, edge.neighbor.text) for edge in own]
+        lines.append(f"{head} {'; '.join(names)}")
+    return lines
+
+
+def _far(edge: Edge) -> tuple[str, str]:
+    return edge.relation.id, edge.neighbor.id or edge.neighbor.text
 
 
 def fact_of(entity: Entity, edge: Edge) -> Fact:
@@ -194,10 +246,10 @@ def _links_there_are(kb: KnowledgeBase, entity_id: str) -> str:
 
 def described(kb: SkbKB, ranking: Ranking, about: str) -> list[str]:
     """``name (id): type; a line of its document`` of each node of a ranking."""
-    lines = kb.excerpts(ranking.ids, about)
+    lines, typed = kb.excerpts(ranking.ids, about), len(kb.skb.type_names) > 1
+    told = [(node, filter(None, [node.kind if typed else "", lines.get(node.id)])) for node in ranking.nodes]
     return [
-        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(filter(None, [node.kind, lines.get(node.id)]))}"
-        for node in ranking.nodes
+        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(said)}".removesuffix(": ") for node, said in told
     ]
 
 
@@ -462,7 +514,8 @@ class PlanningTools:
         known = self.kb.entities(nodes)
         lines = [f"Note: {note}" for note in notes]
         lines.append("The nodes to begin with:" if known else "The question names no node of the knowledge base.")
-        lines += [f"- {cut(one.label, 200)} ({one.id}): {one.kind}" for one in known.values()]
+        typed = len(self.kb.skb.type_names) > 1
+        lines += [f"- {cut(one.label, 200)} ({one.id}){f': {one.kind}' if typed else ''}" for one in known.values()]
         if paths:
             lines.append("Relation paths that may lead to the answer, the most probable first:")
         for path in paths:

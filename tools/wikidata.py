@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Timer
@@ -18,7 +19,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import loose_optional, remarks
+from kbnav.knowledge.sparql.remarks import begin_with, loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import QUERY, Call, Step
@@ -179,6 +180,10 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     begin = time.monotonic()
     try:
         table = context.kb.execute_query(query, language=context.language)
+    except QueryTimeout as error:
+        with _shortly(context, query) as run:
+            first = begin_with(kb_of(query)[1], run) if context.shown.profiles else ""
+        return Observation.of_error(QueryTimeout(f"{error}. {first}") if first else error)
     except TellModel as error:
         return Observation.of_error(error)
     took = time.monotonic() - begin
@@ -225,7 +230,15 @@ _MORE = 3.0
 
 
 def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
-    """What the rows do not say of themselves, as far as it can be asked in ``_MORE`` seconds."""
+    """What the rows do not say of themselves, as far as it can be asked soon."""
+    kb = asked_by(context.kb, query)
+    with _shortly(context, query) as run:
+        return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
+
+
+@contextmanager
+def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTable]]:
+    """Runs queries about ``query`` for ``_MORE`` seconds together; then it raises QueryTimeout."""
     kb, limit = asked_by(context.kb, query), Cancellation()
 
     def run(asked: str) -> AnswerTable:
@@ -239,7 +252,7 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
     timer.daemon = True
     timer.start()
     try:
-        return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
+        yield run
     finally:
         timer.cancel()
 

@@ -189,6 +189,7 @@ class ChatPolicy:
             arguments=_arguments,
             used=used(state) - len(programmed) if told else None,
             steps=self._budget.steps - len(programmed),
+            unit="turns" if self._budget.parallel else "actions",
             spent=spent(state),
             actions=self._budget.actions,
             left=left if self._budget.told and left <= _WARN_LEFT else None,

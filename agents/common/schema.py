@@ -8,8 +8,10 @@ from typing import Any
 
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.schema import TypeTuple
+from kbnav.tools.toolbox import Toolbox
 
 ALL_RELATIONS, RELATIONS = 30, 20
 """Up to the first a prompt lists all relations; of more, the second that fit best, and a tool finds the others."""
@@ -18,8 +20,15 @@ PAIRS = 6
 TYPES = 15
 _EXAMPLES = 2
 """Nodes of each type that a prompt names."""
+_STARTS = 8
+"""Nodes named by the question that a prompt tells."""
 _NAME = 40
 """Characters of each."""
+
+
+def offered(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
+    """The tools as a model is told of them: in a graph of one type, nothing of types."""
+    return toolbox.hiding("node_type") if len(kb.skb.type_names) == 1 else toolbox
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,10 @@ class Schema:
     kb: SkbKB
 
     def __call__(self, question: str) -> dict[str, Any]:
-        """The variables of ``walking/schema.md``, and ``example``: a SPARQL query that has an answer in this graph."""
+        """The variables of ``walking/schema.md``; ``example``: a SPARQL query that has an answer in this graph.
+
+        ``starts``: the nodes that the question names.
+        """
         meta = self.kb.skb.meta
         ranked = [one for one, _ in self.kb.relations.ranked(question)]
         every = list(dict.fromkeys(one.relation for one in ranked))
@@ -50,7 +62,16 @@ class Schema:
             "relations": [self._shown(name, [one for one in tuples if one.relation == name]) for name in listed],
             "more_relations": len(every) - len(listed),
             "example": self._example(tuples),
+            "starts": self._starts(question),
         }
+
+    def _starts(self, question: str) -> list[str]:
+        """The nodes that the question names."""
+        if self.kb.skb.names is None:
+            return []
+        found = NodeMatcher(self.kb.skb, "exact").match(question)[:_STARTS]
+        kinds = len(self.kb.skb.type_names) > 1
+        return [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found]
 
     def _shown(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
         pairs = [one.model_dump() for one in tuples[:PAIRS]]

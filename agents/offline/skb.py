@@ -6,23 +6,24 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
+from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import KeylessPolicy, Plan, Turn
 from kbnav.agents.offline.question import pronoun, read_question
-from kbnav.answers.language import fold
+from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, one_is_asked, read
+from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.runs.trajectory import Step as Taken
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
-ANSWERS, LISTED = 20, 50
-"""Nodes of a ranking, and of a list that was asked for without any word to rank it by."""
+ANSWERS = 20
+"""Nodes of a ranking."""
 _SEARCHES = 4
 _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
@@ -33,15 +34,27 @@ _BY_TEXT = 50
 _SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
 _ARROWS = {"out": "→ {} →", "in": "← {} ←", "both": "— {} —"}
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
+_SUMMED = {
+    **dict.fromkeys(("total", "sum", "combined", "summe", "somme", "suma"), "SUM"),
+    **dict.fromkeys(("average", "mean", "durchschnitt", "durchschnittliche", "moyenne", "promedio"), "AVG"),
+}
+"""Words that ask for one number of all values of a field."""
+_YEARS = frozenset(["date", "inception", "date of birth"])
+"""Quantities that are a point in time: of several fields the only one that is a number is meant."""
+_STEM = 3
+"""Letters of a word that a relation's may begin with."""
+_COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
+"""What can be sorted: numbers and dates."""
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
 class SkbOfflinePolicy(KeylessPolicy):
     """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
 
-    def __init__(self, kb: SkbKB, toolbox: Toolbox) -> None:
+    def __init__(self, kb: SkbKB, toolbox: Toolbox, listed: int) -> None:
+        """``listed``: nodes of a list that was asked for without any word to rank it by."""
         super().__init__(toolbox)
-        self.kb, self.paths = kb, Paths(kb.skb.meta)
+        self.kb, self.paths, self.listed = kb, Paths(kb.skb.meta), listed
         kinds, relations = kb.skb.type_names, kb.skb.relation_names
         self.types = dict(zip(kinds, local_names(kinds), strict=True))
         self.relations = dict(zip(relations, local_names(relations), strict=True))
@@ -58,6 +71,7 @@ class _Plan(Plan):
         self._state, self._language, self._taken = state, context.language, taken
         self._tables = context.tables
         self._reading: Reading = policy.read(state["question"], context.language)
+        self._question = read_question(state["question"], context.language)
 
     def turns(self) -> Iterator[Turn]:
         reading, mentions = self._reading, self._reading.mentions
@@ -70,6 +84,8 @@ class _Plan(Plan):
         if reading.asked and not (mentions or reading.types or reading.words):
             yield from self._whole((), [])
         tried = self._hypotheses(mentions)[:_TRIES]
+        if len(tried) >= bool(mentions):
+            yield from self._compared(tried[0] if tried else ())
         for place, paths in enumerate(tried):
             found = yield from self._follow(paths)
             if found:
@@ -130,7 +146,7 @@ class _Plan(Plan):
 
         ``found`` are those seen so far.
         """
-        counted = read_question(self._state["question"], self._language).kind == "count"
+        counted = self._question.kind == "count"
         if not counted and found and all(len(step.nodes) < ANSWERS // 2 for step in self._taken.values()):
             return  # no step was cut; parallel edges make one node of several rows
         query = self._query(paths, select="(COUNT(DISTINCT ?x) AS ?number)")
@@ -145,7 +161,7 @@ class _Plan(Plan):
             yield [(FINISH, "This is their number.", {"nodes": [], "answer": str(total)})]
         if total <= len(found):
             return
-        listed: Turn = [(QUERY, "Listing them.", {"query": self._query(paths, limit=LISTED)})]
+        listed: Turn = [(QUERY, "Listing them.", {"query": self._query(paths, limit=self._policy.listed)})]
         if self._has_room(listed):
             yield listed
         nodes = self._shown(listed) or list(found)
@@ -153,6 +169,87 @@ class _Plan(Plan):
             some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
             self.understood = self._understood((), paths, nodes[0])
             yield [(FINISH, some, {"nodes": nodes})]
+
+    def _compared(self, paths: Sequence[Path]) -> Iterator[Turn]:
+        """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
+
+        It is compared by the field, or by the number of links, whose name fits the words best.
+        """
+        reading, measure, kind = self._reading, self._question.measure, self._compared_kind()
+        used = set().union(*(path.used for path in paths))
+        free = [reading.tokens[place].low for place in range(len(reading.tokens)) if place not in used]
+        summed = next((_SUMMED[word] for word in free if word in _SUMMED), "")
+        if QUERY not in self._tools or not kind or self._question.kind != "values" or not (summed or measure):
+            return
+        quantity, order = measure or ("", "DESC")
+        if not summed and not any(lexicon(self._language).measures.get(word) == measure for word in free):
+            return  # the word names a relation of the path
+        asked = f"SELECT ?field (COUNT(*) AS ?number) WHERE {{ ?x a type:{self._policy.types[kind]} ; ?field ?value . "
+        asked += f"{_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
+        ask: Turn = [(QUERY, "What do these have that can be compared?", {"query": asked})]
+        if not self._has_room(ask):
+            return
+        yield ask
+        said = " ".join([quantity, *(lexicon(self._language).adjectives.get(word, word) for word in free)])
+        table = self._tables.get(asked) or self._kb.execute_query(asked)
+        fields = [cell.value for cell, _ in table.rows if cell]
+        names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
+        fits = dict(zip(fields, relevance(said, names), strict=True))
+        best = max(fits, key=lambda field: fits[field], default="")
+        if best and (fits[best] > 0 or (len(fields) == 1 and quantity in _YEARS and not summed)):
+            pattern = f"?x <{best}> ?value . {_COMPARABLE}"
+            number = f"{summed}(?value)" if summed else "MIN(?value)" if order == "ASC" else "MAX(?value)"
+        elif (step := self._counted_links(kind, paths, free)) and not quantity and not summed:
+            typed = f"?y a type:{self._policy.types[step.target]} ."
+            linked = f"{self._pattern('?x', step, '?y')} {typed}"
+            pattern, number = linked if order == "DESC" else f"OPTIONAL {{ {linked} }}", "COUNT(DISTINCT ?y)"
+        else:
+            return
+        body = f"{self._body(paths, kind=kind, outside=True)}\n  {pattern}"
+        select, grouped = (f"({number} AS ?number)", "") if summed else (f"?x ({number} AS ?number)", " GROUP BY ?x")
+        ends = "" if summed else f" ORDER BY {order}(?number) ?x LIMIT {self._policy.listed}"
+        query = f"SELECT {select} WHERE {{\n{body}\n}}{grouped}{ends}"
+        final: Turn = [(QUERY, "This compares them all.", {"query": query})]
+        if not self._has_room(final):
+            return
+        yield final
+        found = self._tables.get(query) or self._kb.execute_query(query)
+        rows = [(row[0], row[-1].value) for row in found.rows if row[0] and row[-1]]
+        if not rows:
+            return
+        nodes = [cell.entity_id for cell, value in rows if value == rows[0][1] and cell.entity_id]
+        self.understood = self._understood((), paths, nodes[0] if nodes else "")
+        if summed:
+            yield [(FINISH, "This is the number of them all.", {"nodes": [], "answer": rows[0][1]})]
+        labels = ", ".join(self._skb.nodes.label(self._skb.number(node)) for node in nodes[:ANSWERS])
+        more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
+        fits_best = "These have the same number, and no other has more of it."
+        if order == "ASC":
+            fits_best = "These have the same number, and no other has less of it."
+        answer = f"{labels}{more}: {rows[0][1]}"
+        yield [(FINISH, fits_best, {"nodes": nodes, "answer": answer})]
+
+    def _compared_kind(self) -> str:
+        """The type whose nodes are compared: that asked for, as by "who"; else the first, as in "mean age of ships"."""
+        reading = self._reading
+        if not reading.asked and self._question.asks:
+            return next((one for one in self._policy.types if one.casefold() == self._question.asks), "")
+        return reading.asked or next((one.name for one in reading.types), "")
+
+    def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
+        """The links of a type that the words name, by their relation or by the type at the other end."""
+        kinds, followed = (
+            {one.name for one in self._reading.types},
+            {one.relation for path in paths for one in path.steps},
+        )
+        steps = [one for one in self._policy.paths.steps(kind) if one.relation not in followed]
+        stems = tuple(stem for word in free if len(stem := singular(word)) >= _STEM)
+        scores = []
+        for step in steps:
+            words = name_words(step.relation)
+            scores.append(2 * any(word.startswith(stems) for word in words) + (step.target in kinds))
+        best = max(scores, default=0)
+        return steps[scores.index(best)] if best and scores.count(best) == 1 else None
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Turn, None, list[str]]:
         """Follow paths and return the nodes at the end of all; one step of one node with a text ranks by it."""
@@ -279,9 +376,16 @@ class _Plan(Plan):
 
         ``select`` is what is selected in place of the nodes, of all of them.
         """
+        body = self._body(paths, among, outside=bool(select) or limit > ANSWERS)
+        if select:
+            return f"SELECT {select} WHERE {{\n{body}\n}}"
+        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {limit}"
+
+    def _body(self, paths: Sequence[Path], among: Sequence[str] = (), *, outside: bool, kind: str = "") -> str:
+        """The patterns of ``?x``, of ``kind`` without paths; ``outside``: not the nodes that the paths begin at."""
         types = self._policy.types
         lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
-        target = paths[0].target if paths else self._reading.asked
+        target = paths[0].target if paths else kind or self._reading.asked
         if target:
             lines.append(f"?x a type:{types[target]} .")
         for number, path in enumerate(paths, 1):
@@ -292,13 +396,10 @@ class _Plan(Plan):
                 if end != "?x":
                     lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
-        if select or limit > ANSWERS:
+        if outside:
             starts = ", ".join(f"node:{local_name(self._skb.id(path.node))}" for path in paths)
             lines += [f"FILTER(?x NOT IN ({starts}))"] if starts else []
-        body = "\n".join(f"  {line}" for line in lines)
-        if select:
-            return f"SELECT {select} WHERE {{\n{body}\n}}"
-        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {limit}"
+        return "\n".join(f"  {line}" for line in lines)
 
     def _pattern(self, subject: str, step: Step, end: str) -> str:
         if not step.relation:

@@ -568,10 +568,11 @@ class _Plan(Plan):
             yield [(FINISH, why, {"no_answer": True})]
             return
         lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")
-        text = self.state["question"]
+        text = self.state["question"].strip()
         for search in self.seen.searches.values():
             text = text.replace(search.query, search.suggestion or search.query)
-        self.understood = Understood(unused=lost, instead=(text,)) if text != self.state["question"] else None
+        whole = self.state["question"].strip()  # one misspelled word alone is a greeting as often as a name
+        self.understood = Understood(unused=lost, instead=(text,)) if text != whole and " " in whole else None
 
     def _tried(self) -> Generator[Calls, None, Understood | None]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""

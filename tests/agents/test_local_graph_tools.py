@@ -10,7 +10,7 @@ import pytest
 from benchmarks.near_verbatim import drawn, rank
 
 from kbnav.agents.common.planned import open_match
-from kbnav.agents.common.schema import ALL_RELATIONS, RELATIONS, Schema
+from kbnav.agents.common.schema import ALL_RELATIONS, RELATIONS, Schema, offered
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -18,6 +18,7 @@ from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
+from kbnav.prompts import render
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
@@ -119,10 +120,32 @@ def test_every_list_of_nodes_has_a_line_of_each_document(village):
     assert (
         "Old Forge (h3): house; A red house by the sea." in use(village, "vector_query", text="house by the sea").text
     )
+    linked = use(village, "search_neighbors", entity_id="p1", relation="owns").text.splitlines()
+    assert linked[1] == "-- owns -->"
+    assert "- The Mill (h1): A red house with a wheel." in linked
+    alone = use(village, "search_neighbors", entity_id="p1", relation="painted").text.splitlines()
+    assert alone[1].startswith("-- painted --> Old Forge (h3): A red house")
+
+
+def test_links_that_go_both_ways_come_once_and_where_they_stop_to_match_is_said(tmp_path):
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "person", "name": f"Person {n}"} for n in range(9)]
+    nodes.append({"id": "mill", "type": "person", "name": "Miller"})
+    links = [("n0", "knows", "mill"), ("mill", "knows", "n0"), *(("n0", "met", f"n{n}") for n in range(1, 7))]
+    kb = skb_of(tmp_path, nodes, links)
+    text = use(kb, "search_neighbors", entity_id="n0", query="Miller").text
     assert (
-        "-- owns --> The Mill (h1): A red house with a wheel."
-        in use(village, "search_neighbors", entity_id="p1", relation="owns").text
+        text.splitlines()[1:]
+        == [
+            "<-- knows -->",
+            "- Miller (mill): person",
+            "These do not match what was asked for:",
+            "-- met --> " + "; ".join(f"Person {n} (n{n})" for n in range(1, 7)),
+        ]
+        or text.count("Miller (mill)") == 1
     )
+    assert text.index("Miller") < text.index("These do not match") < text.index("-- met -->")
+    assert len(text) < 250
+    kb.close()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +164,7 @@ def test_an_excerpt_is_chosen_for_what_it_says(fields, about, line):
     assert excerpt(fields, "A", about=about, without=("aliases",)) == line
 
 
-def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_behind_names(tmp_path):
+def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_only_alone(tmp_path):
     nodes: list[dict[str, object]] = [
         {"id": "wa", "type": "state", "name": "Washington", "alias": "WA"},
         {"id": "act", "type": "state", "name": "Australian Capital Territory", "alias": "ACT"},
@@ -160,7 +183,8 @@ def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_beh
     assert ids("Who was in the first act?") == []
     assert ids("Who lives in WA and in the ACT?") == ["wa", "act"]
     # A musician is a common word here, and a node; the node that has the name comes before the other name's.
-    assert ids("Which musician or playwright knew Bob Lisk?") == ["pw", "bob", "bob2", "mu"]
+    assert ids("Which musician or playwright knew Bob Lisk?") == ["pw", "bob", "bob2"]
+    assert ids("Who is a musician?") == ["mu"]
     kb.close()
 
 
@@ -183,7 +207,8 @@ def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_pa
     assert set(seen.nodes) == {"ann", "bob", "h0", "h1", "h2", "h3", "h4"}  # what is not shown cannot be answered
     linked = use(kb, "search_neighbors", entity_ids=["ann", "bob"], relation="owns").text.split("\n\n")
     assert linked[0].splitlines()[0] == "Ann (ann): 7 edges, the first 5 shown."
-    assert len(linked[0].splitlines()) == 6
+    assert linked[0].splitlines()[1] == "-- owns -->"
+    assert len(linked[0].splitlines()) == 7
     assert linked[1].splitlines()[0] == "Bob (bob): 1 edge."
     # one of them is as one alone, and none or too many are refused
     assert use(kb, "get_entry", entity_ids=["ann"]) == use(kb, "get_entry", entity_id="ann")
@@ -280,3 +305,20 @@ def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_
     ranks = [rank(demo_kb.vector_query(one.text, limit=20).ids, one.right) for one in asked]
     assert len(asked) == 60
     assert all(1 <= place <= 3 for place in ranks)
+
+
+def test_in_a_graph_of_one_type_nothing_is_said_of_types(tmp_path, village):
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
+    kb = skb_of(tmp_path, nodes, [("n0", "leads_to", "n1")])
+    for graph, typed in ((kb, False), (village, True)):
+        schemas = offered(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
+        assert ("node_type" in json.dumps(schemas)) is typed
+        policy = render(
+            "skb/policy.md", tools=["search_neighbors"], steps=9, parallel=True, answers=20, **Schema(graph)("?")
+        )
+        assert ("type" in policy) is typed
+    kb.close()
+
+
+def test_the_skb_agent_is_told_the_nodes_that_the_question_names(village):
+    assert Schema(village)("What does Ann Reed own?")["starts"] == ["Ann Reed (p1), person"]

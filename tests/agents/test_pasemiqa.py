@@ -56,7 +56,10 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     assert run.path[0].observation.endswith("- person -- owns --> house [0.70]")
     declared = {"search_neighbors", "vector_query", "finish"}
     assert {call["name"] for seen in model.seen for one in seen for call in getattr(one, "tool_calls", ())} <= declared
-    assert "Act only by calling tools: search_neighbors, find_relations, vector_query, finish." in first[0].text
+    assert (
+        "Act only by calling tools: search_neighbors, find_relations, vector_query, read_document, finish."
+        in first[0].text
+    )
     assert "- owns: person --> house 4" in first[0].text
     assert run.outcome.text == "Long Barn, The Mill"
     assert run.usage.calls == 3  # the plan's one, and two of the policy; a script reports no tokens but counts
@@ -108,7 +111,7 @@ def test_a_relation_is_followed_backwards_with_a_circumflex(village, tmp_path):
         village, tmp_path, says(("search_neighbors", {"entity_id": "h2", "relation": "^owns"})), finish("p1")
     )
     assert set(run.path[1].nodes) == {"p1", "p2"}
-    assert "- Ann Reed (p1) -- owns --> Long Barn (h2)" in run.path[1].observation
+    assert run.path[1].observation.splitlines()[1:3] == ["<-- owns --", "- Ann Reed (p1): A miller."]
     assert run.path[1].facts[0].relation == "^owns"
 
 
@@ -117,7 +120,7 @@ def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
     run, model = asked(village, tmp_path, *looks, rounds=3)
     assert [step.call.tool for step in run.path] == ["plan", *["search_neighbors"] * 3]
     assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
-    assert "You have 3 steps in all" in model.seen[0][0].text
+    assert "You have at most 3 turns" in model.seen[0][0].text
 
 
 def test_unknown_is_an_answer(village, tmp_path):
@@ -245,7 +248,7 @@ def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
     )
     run = ask(agent, QUESTION)
     assert len(run.path) == steps
-    assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text
+    assert f"You have at most {2 if steps == 3 else 6} turns" in model.seen[0][0].text
 
 
 def test_who_gives_k_sees_no_more_and_the_papers_preset_asks_from_the_first_neighbour_too_many(village, tmp_path):
@@ -262,9 +265,9 @@ def test_in_the_papers_preset_t_bounds_turns_finish_included(village, tmp_path):
     run, model = asked(village, tmp_path, both, LOOK, finish("h1"), preset="paper", rounds=2)
     assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "search_neighbors"]
     assert run.outcome.stop == "step budget"
-    assert "You have 2 steps in all, finish included." in model.seen[0][0].text
+    assert "You have at most 2 actions, finish included." in model.seen[0][0].text
     _, usual = asked(village, tmp_path, both, LOOK, finish("h1"), rounds=2)
-    assert "2 steps in all, and finish besides." in usual.seen[0][0].text
+    assert "You have at most 2 turns, and finish besides." in usual.seen[0][0].text
 
 
 def test_names_spelled_alike_do_not_stand_in_for_the_nearest_by_meaning(village, tmp_path):
@@ -274,3 +277,14 @@ def test_names_spelled_alike_do_not_stand_in_for_the_nearest_by_meaning(village,
     assert (list(found.nodes), found.named) == (near, False)
     assert any("Old Forge (h3)" in note for note in found.notes)
     assert not any("(h3)" in note for note in open_match(village, "exact")(question).notes)
+
+
+def test_a_document_is_read_whole_but_not_in_the_papers_preset(village, tmp_path):
+    read = says(("read_document", {"entity_id": "h3"}))
+    run, _ = asked(village, tmp_path, LOOK, read, finish("h3"))
+    assert run.path[2].observation == village.get_entry("h3").document.strip()
+    assert "A red house by the sea." in run.path[2].observation
+    rest, _ = asked(village, tmp_path, LOOK, says(("read_document", {"entity_id": "h3", "start": 9})), finish("h3"))
+    assert rest.path[2].observation == run.path[2].observation[8:]
+    _, paper = asked(village, tmp_path, LOOK, finish("h1"), preset="paper")
+    assert "read_document" not in paper.seen[0][0].text

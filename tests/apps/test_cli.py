@@ -64,6 +64,16 @@ def test_json_is_all_there_is_on_standard_output(kbnav):
     assert "→ search_entities Marie Curie" in error
 
 
+@pytest.mark.parametrize("question", ["hello", "Who is the president of France?"])
+def test_rules_that_find_nothing_offer_questions_that_they_answer(kbnav, question):
+    code, out, _ = kbnav("ask", "-q", question)
+    assert code == 1
+    assert "ask instead" not in out
+    offered = out.partition("answered here:\n")[2].splitlines()[:3]
+    assert all(kbnav("ask", "-q", one.strip())[0] == 0 for one in offered)
+    assert len(offered) == 3
+
+
 def test_no_answer_is_exit_code_1(kbnav):
     with ModelStub([completion("I do not know.")]) as stub:
         code, out, _ = kbnav("ask", "-q", *model(stub), QUESTION)

@@ -62,8 +62,8 @@ def _told(call: Callable[[str], object]) -> Door:
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Door]]:
-    home = tmp_path_factory.mktemp("home")
+def doors(demo_home: Path) -> Iterator[dict[str, Door]]:
+    home = demo_home
     with ExitStack() as opened:
         found: dict[str, Door] = {}
         for name in ("mini", "demo"):

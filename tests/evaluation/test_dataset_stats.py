@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.dataset_stats import (
@@ -59,6 +60,18 @@ def test_statistics_of_a_small_set(tmp_path):
     assert statistics.queries.unparsed == ("3",)
     assert row(statistics) == (3.5, 1.0, 2.0, 1.0, 1.5, 1.5, 0.5)
     assert (statistics.queries.unique_patterns, statistics.queries.unique_properties) == (2, 2)
+
+
+def test_projections_are_those_of_the_query_and_of_the_first_row_as_the_authors_count(tmp_path):
+    query = "SELECT ?a ?aLabel ?b { ?a wdt:P31 ?b }"
+    tom, reed = Term("literal", "Tom"), Term("literal", "Reed")
+    tables = [AnswerTable(("a", "aLabel", "b"), ((tom, None, None), (tom, reed, tom))), AnswerTable(boolean=True), None]
+    dataset = own(tmp_path, *(json.dumps({"id": n, "question": "Q?", "sparql": query}) for n in range(3)))
+    questions = [replace(one, answers=table) for one, table in zip(dataset.questions, tables, strict=True)]
+    statistics = dataset_statistics(replace(dataset, questions=questions))
+    assert (statistics.queries.projections, statistics.queries.answer_fields) == (2, 1)
+    assert "| 2.00 (1.00 in answers) |" in statistics_markdown([statistics])
+    assert dataset_statistics(dataset).queries.answer_fields is None
 
 
 def made(number: int, start: str, hops: list[tuple[str, str]], types: list[str], text: str) -> str:

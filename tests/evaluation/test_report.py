@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
 import hashlib
 import json
@@ -28,6 +29,7 @@ from kbnav.evaluation.report import (
     load_report,
     markdown_report,
     run_records,
+    scores_table,
 )
 from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
@@ -185,6 +187,25 @@ def test_runs_are_compared_where_they_can_be():
     assert "different datasets" in bad
     assert "different datasets" in visible(html_report(report))
     assert "| b | 3 | F1 | 33.3 (0.0 to 100.0) | 1.0000 |" in markdown_report(report)
+
+
+def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
+    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=items(f"Q{n}")) for n in range(1, 13)]
+
+    def run(right: int, **info) -> SavedRun:
+        found = [items(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
+        return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
+
+    report = build_report({"weak_1": run(3), "strong": run(12), "same": run(3), "other": run(6, sha="1")})
+    markdown = {line.split(" | ")[0]: line for line in scores_table(report, "markdown").splitlines()}
+    assert "25.0" in markdown["| weak_1"]
+    assert r"**100.0**\*" in markdown["| strong"]
+    assert "*" not in markdown["| same"] + markdown["| other"]  # of another dataset: not tested
+    latex = scores_table(report, "latex")
+    assert r"weak\_1 & spinach" in latex
+    assert r"\textbf{100.0}*" in latex
+    rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
+    assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 50.0]
 
 
 def test_a_run_of_rankings_is_reported_by_mrr():

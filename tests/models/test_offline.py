@@ -81,6 +81,7 @@ def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> 
         ("Who was the husband of Marie Curie?", "Where was he born?", ["Q90"]),
         ("Who was the husband of Marie Curie?", "When was she born?", ["1867-11-07T00:00:00Z"]),
         ("What is the capital of Poland?", "And of Sweden?", ["Q1754"]),
+        ("Wer hat Titan entdeckt?", "Welche Elemente wurden von ihm entdeckt?", ["Q716"]),
     ],
 )
 def test_follow_ups_take_what_they_leave_out_from_the_turn_before(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kbnav.programs.first_stage import TrainingQuery
@@ -84,6 +85,12 @@ def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_th
         "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
         "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
     )
+
+
+def test_an_answer_that_is_no_candidate_is_told_apart_from_one_that_ranks_low():
+    told = replace(trial("1", 1.0, 0.5), candidates=("a", "b", "c", "z"))
+    assert describe_trial(told, str).endswith("z (z) not among the first 3, though a candidate")
+    assert describe_trial(replace(told, candidates=("a", "b", "c")), str).endswith("z (z) no candidate")
 
 
 def test_names_of_the_nodes_shown_and_of_what_the_queries_name_are_replaced():

@@ -72,7 +72,7 @@ def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
     assert "It told by debug, on queries that ended so:\nQuery: t query" in third
     assert third.count("I got here") == 3
     assert third.count("Trust relations") == 1  # it is still to be followed, and nothing came of it yet
-    assert "What to change, from what was ranked well and badly before:\nTrust relations" in third
+    assert "What to change in the program of step 1, from what it ranked well and badly:\nTrust relations" in third
     assert "without the error" in third
 
 
@@ -117,6 +117,23 @@ def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
         shown = ContrastText((), (), {"mrr": mrr, "hit@1": mrr, "hit@5": 1.0, "recall@20": 1.0})
         assert author.reflect(brief, program("good"), split(()), shown, Trace()) == said
     assert len(model.seen) == 1
+
+
+def test_the_writer_is_told_what_can_be_reached_the_leaders_own_error_and_which_program_advice_is_about():
+    author, model = writer("```python\nx\n```")
+    done = {"validation": {"mrr": 0.7, "hit@1": 0.2}, "validated": (1.0, 0.4), "accepted": True}
+    first = Step(
+        1, "write", program("good"), "a", "Use links.", batch=("t1",), failed=1, error="line 7: KeyError", **done
+    )
+    second = Step(2, "improve", program("bad"), "b", "Use words.", batch=("t1",), metrics={"mrr": 0.1, "hit@1": 0.0})
+    history = History((replace(first, compared=Comparison(0.7, 0.5, 0.01)), second))
+    author.write(Brief("improve", 3, "books", [], {"mrr": 0.3, "hit@1": 0.1}, history, reachable=0.5), Trace())
+    (told,) = prompts(model)
+    assert "0.50 are among the candidates" in told
+    leader = told[told.index("Program of step 1") : told.index("What was advised")]
+    assert "line 7: KeyError" in leader
+    assert "step 1: Use links." in told
+    assert "the program of step 2, from what it ranked well and badly:\nUse words." in told
 
 
 def test_a_fresh_start_does_not_show_the_last_program_but_the_best():

@@ -18,6 +18,7 @@ from kbnav.retrieval.documents import (
     FILE,
     MultiVSS,
     MultiVSSOptions,
+    published_chunks,
 )
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.runs.trace import Trace
@@ -108,6 +109,25 @@ def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
     assert [len(texts) for texts in encoder.asked] == [1, len(set(encoder.asked[1]))]
     assert len(encoder.asked[1]) > 9
     assert system.retrieve(QUERY, 9) == first
+
+
+def test_published_chunks_are_those_of_the_splitter_that_stark_uses(related: SkbKB, tmp_path: Path):
+    # As RecursiveCharacterTextSplitter of langchain_text_splitters 1.1.3 cuts them, with an overlap of a fifth.
+    text = (
+        "Lark is a guitar by Ann Reed, in which a letter from the storm lies; "
+        "uncharacteristically, it was never opened."
+    )
+    assert list(published_chunks(text, 40)) == [
+        "Lark is a guitar by Ann Reed, in which a",
+        "which a letter from the storm lies;",
+        "lies; uncharacteristically, it was",
+        "it was never opened.",
+    ]
+    long = ["rm lies;", "uncharacter", "eristically,", "it was", "never", "opened."]
+    assert list(published_chunks(text[60:], 12)) == long
+    # Text and relations are one chunk: that of Bob has letter four times, and storm twice with the Storm Crow.
+    found = scores(related, "multi-vss", QUERY, tmp_path, k=3, relations="false", chunks="published")
+    assert found["bob"] == pytest.approx(5 / 26**0.5, abs=1e-5)
 
 
 def test_ranks_are_fused_with_weights(related: SkbKB):

@@ -242,6 +242,10 @@ def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbo
         line.startswith("- spouse") for line in use(context, "get_entry", entity_id="Q7186").text.splitlines()
     )
     assert " -- spouse (P26) --> " in use(again, "search_neighbors", entity_id="Q7186").text.splitlines()[0]
+    for later, told in ((2, True), (3, False)):  # the last three before it
+        context.earlier = ("Who was the spouse of Marie Curie?", *["And where?"] * later)
+        lines = use(context, "get_entry", entity_id="Q7186").text.splitlines()
+        assert any(line.startswith("- spouse") for line in lines) is told
 
 
 def test_identifiers_that_the_question_speaks_of_are_shown_and_the_others_named(context):

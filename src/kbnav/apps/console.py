@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -25,12 +25,27 @@ from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Call, Run, Step, Understood
+from kbnav.settings.model import OFFLINE
 from kbnav.tools.show import cell_text
 
 LONGEST_OBSERVATION = 20_000
 """Characters of an observation that a program, or the page, is sent."""
 ROWS = 20
 """Rows of an answer printed in a terminal; ``--csv`` and ``--json`` give all."""
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "mini": (
+        "Which elements were discovered by Marie Curie?",
+        "Who discovered polonium?",
+        "What is the atomic number of tungsten?",
+        "How many elements were discovered by Humphry Davy?",
+        "Which element has the highest atomic number?",
+    ),
+    "demo": (
+        "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
+        "Which person was born in Little Mew?",
+    ),
+}
+"""Questions that the bundled knowledge bases can answer; those of the mirror, Wikidata too."""
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNRESTRICTED: Mapping[str, str] = MappingProxyType({"kind": "any", "direction": "both"})
 """What the tools' arguments are where a model gives none; to a reader they say nothing."""
@@ -40,7 +55,7 @@ _ENDED: Mapping[str, str] = MappingProxyType(
         "action budget": ": the actions were used up",
         "time limit": ": the time was over",
         "cost limit": ": the money was used up",
-        "gave up": ": nothing was left to try",
+        "gave up": ": the rules found nothing here that fits it",
     }
 )
 """Why a run found no answer, where it was not its own finding."""
@@ -162,6 +177,8 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
+    if outcome.status == "no answer" and run.model == OFFLINE and (known := EXAMPLES.get(str(run.settings.get("kb")))):
+        parts.append(Text("\n  ".join(("Questions that are answered here:", *known[:3])), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:

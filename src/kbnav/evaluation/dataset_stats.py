@@ -210,7 +210,9 @@ _WORD_BREAK = re.compile(r"[\s_]+")
 class QueryStatistics:
     """Of the queries that parse: means over queries, then counts over the dataset.
 
-    ``projections`` are the fields of the outermost SELECT without those for labels and descriptions, and one for ASK.
+    ``projections`` are the fields of the outermost SELECT without those for labels and descriptions, and one for ASK;
+    ``answer_fields`` is what SPINACH's authors count instead, the bound fields of the first row of the answer, where
+    answers are stored.
     ``unparsed`` are the ids of questions whose query is no SPARQL.
     """
 
@@ -225,6 +227,7 @@ class QueryStatistics:
     literals: float
     unique_patterns: int
     unique_properties: int
+    answer_fields: float | None = None
 
 
 @dataclass(frozen=True)
@@ -382,6 +385,8 @@ def _query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
         kept = [name for name in shape.projections if not name.endswith(("Label", "Description"))]
         return len(kept) if shape.clauses["ASK"] == 0 else 1
 
+    tables = [one.answers for one in questions if one.query and one.answers]
+    fields = [1 if one.boolean is not None else sum(cell is not None for cell in one.rows[0]) for one in tables]
     return QueryStatistics(
         queries=len(shapes),
         unparsed=tuple(unparsed),
@@ -394,6 +399,7 @@ def _query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
         literals=fmean(len(shape.literals) for shape in shapes),
         unique_patterns=len({shape.pattern for shape in shapes}),
         unique_properties=len(frozenset().union(*(shape.properties for shape in shapes))),
+        answer_fields=fmean(fields) if fields else None,
     )
 
 
@@ -408,11 +414,12 @@ def statistics_markdown(statistics: Sequence[DatasetStatistics]) -> str:
             splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
             answers.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
         if q := s.queries:
+            fields = "" if q.answer_fields is None else f" ({q.answer_fields:.2f} in answers)"
             means = (q.clauses, q.projections, q.relations, q.subjects, q.predicates, q.objects, q.literals)
+            cells = [f"{one:.2f}" for one in means]
+            cells[1] += fields
             patterns = f"{q.unique_patterns} ({q.unique_patterns / q.queries:.1%})"
-            queries.append(
-                (s.name, q.queries, *(f"{one:.2f}" for one in means), patterns, q.unique_properties, len(q.unparsed))
-            )
+            queries.append((s.name, q.queries, *cells, patterns, q.unique_properties, len(q.unparsed)))
     tables = (
         ("Dataset|Questions|Words|Distinct|Entropy (bits)|Type-token ratio|Words a question|Answers a question", words),
         ("Dataset|Several answers|Share|Above 20|Above 30|Splits|Relational : textual", answers),

@@ -201,7 +201,7 @@ class Answer:
 
     @property
     def query_words(self) -> str:
-        """What the query asks, in plain words (English, German or French); empty where there is none."""
+        """What the query asks, in plain words (English, German, French or Spanish); empty where there is none."""
         outcome = self.run.outcome
         words = verbalize_answer(outcome.query, outcome.table, self.run.language)
         return words.text() if words else ""

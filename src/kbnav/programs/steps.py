@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import fsum
@@ -30,6 +30,8 @@ class Trial:
     debug: str = ""
     calls: Mapping[str, int] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    candidates: Collection[str] | None = None
+    """What the first stage found; None where that is not known."""
 
     @property
     def ranks(self) -> dict[str, int | None]:
@@ -90,6 +92,7 @@ class TrialRunner:
             outcome.debug,
             outcome.calls,
             outcome.usage,
+            self.candidates(query.text),
         )
 
 

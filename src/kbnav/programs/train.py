@@ -162,6 +162,7 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         example_queries(task.training, f"{options.seed}:{task.id}:examples"),
         means(task.first),
         history,
+        reachable=context.bench.oracle([one.query for one in task.first]),
     )
     source, program, rejected = write_program(brief, context.writer, context.check, trace)
     step, trials = Step(number, brief.action, source, ""), list[Trial]()

@@ -94,7 +94,7 @@ def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
     truth = [
         f"{label(node)} ({node}) at rank {rank}{f' with {trial.scores[node]:.4g}' if node in trial.scores else ''}"
         if rank
-        else f"{label(node)} ({node}) not among the first {len(trial.ranking)}"
+        else f"{label(node)} ({node}) {_nowhere(trial, node)}"
         for node, rank in sorted(trial.ranks.items(), key=lambda pair: pair[1] or len(trial.ranking) + 1)
     ]
     few = truth[:PREDICTIONS] + ([f"and {len(truth) - PREDICTIONS} more"] if len(truth) > PREDICTIONS else [])
@@ -102,6 +102,13 @@ def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
     return "\n".join(
         [f"Query: {trial.query.text}", "First predictions:", *predicted, f"Right answers: {'; '.join(few)}", *told]
     )
+
+
+def _nowhere(trial: Trial, node: str) -> str:
+    """Why an answer is not in the ranking: no program that reorders candidates can find what is none of them."""
+    if trial.candidates is None or node in trial.candidates:
+        return f"not among the first {len(trial.ranking)}{'' if trial.candidates is None else ', though a candidate'}"
+    return "no candidate"
 
 
 def debug_of_worst(trials: Sequence[Trial], *, shown: int = 3) -> str:
@@ -174,6 +181,8 @@ class Brief:
     history: History
     rejected: tuple[Rejected, ...] = ()
     """What was written at this step already."""
+    reachable: float | None = None
+    """The share of the validation answers that are candidates; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +237,7 @@ class ModelWriter:
             },
             last=None if anew or brief.rejected else history.last,
             instruction=instruction,
+            about={step.instruction: step.number for step in history.steps if step.instruction},
         )
         return program_in(self._calls.ask(prompt, trace, purpose=brief.action))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -41,8 +42,8 @@ class BM25Options(RetrievalOptions):
     """Options of ``bm25``."""
 
     relations: bool | None = None
-    """Whether a node's relations are a part of its document, as in STaRK's; None: where the SKB was built with such
-    documents."""
+    """Whether a node's relations are a part of its document; None: where the SKB was built with such documents, but on
+    STaRK's, whose published BM25 leaves them out."""
     name_weight: float = Field(default=0.0, ge=0.0)
     """What a match in a name counts besides that in the document, which has the name in it as STaRK's do; the search of
     ``SkbKB`` takes 2."""
@@ -56,7 +57,8 @@ class BM25:
 
     def __init__(self, kb: SkbKB, options: BM25Options) -> None:
         """Raises UsageError where the SKB has no such index, or not the candidates' types."""
-        relational = kb.skb.relational_text if options.relations is not False else None
+        unlike_stark = options.relations is None and kb.skb.meta.style == "plain"
+        relational = kb.skb.relational_text if options.relations or unlike_stark else None
         index = relational or kb.skb.text
         if index is None or (options.relations and relational is None):
             what = "documents with relations: build it with --relations" if options.relations else "texts"
@@ -142,8 +144,9 @@ class MultiVSSOptions(VSSOptions):
     """The score of a node: the largest cosine of its chunks, their mean, or the mean of the largest three."""
     chunk_words: int = Field(default=128, ge=1)
     """Words of a chunk at most."""
-    chunks: int = Field(default=200, ge=1)
-    """Chunks of a node at most; of a hub with more the last relations are left out."""
+    chunks: Annotated[int, Field(ge=1)] | Literal["published"] = 200
+    """Chunks of a node at most; of a hub with more the last relations are left out. ``published``: STaRK's chunks, all
+    of them, of 256 characters of text and relations together."""
 
 
 class MultiVSS:
@@ -166,8 +169,17 @@ class MultiVSS:
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
-            whole = [list(chunks(self._skb, node, self._options.chunk_words)) for node in first]
-            chunked = [texts[: self._options.chunks] for texts in whole]
+            words = self._options.chunk_words
+            most = None if self._options.chunks == "published" else self._options.chunks
+            whole = [
+                list(
+                    published_chunks(get_doc_info(self._skb, node, compact=True))
+                    if most is None
+                    else chunks(self._skb, node, words)
+                )
+                for node in first
+            ]
+            chunked = [texts[:most] for texts in whole]
             near = self._encoded([text for texts in chunked for text in texts], self._vss.index.encoder) @ vector
             ends = np.cumsum([len(texts) for texts in chunked])[:-1]
             parts = np.split(near, ends)
@@ -178,9 +190,9 @@ class MultiVSS:
             cut = [
                 f"{self._skb.id(node)} ({len(texts)} chunks)"
                 for node, texts in zip(first, whole, strict=True)
-                if len(texts) > self._options.chunks
+                if most is not None and len(texts) > most
             ]
-            seen.text += f"\nonly {self._options.chunks} chunks were compared of {', '.join(cut)}" if cut else ""
+            seen.text += f"\nonly {most} chunks were compared of {', '.join(cut)}" if cut else ""
         return as_ranking(self._skb, followed(hits, others)[:k])
 
     def _encoded(self, texts: Sequence[str], encoder: Encoder) -> Vectors:
@@ -201,6 +213,27 @@ def chunks(skb: SKB, node: int, words: int) -> Iterator[str]:
         parts = compact_text(text).split()
         for first in range(0, len(parts), words):
             yield " ".join(parts[first : first + words])
+
+
+def published_chunks(text: str, size: int = 256) -> Iterator[str]:
+    """STaRK's chunks of a line: words up to ``size`` characters, at most a fifth of them repeated in the next chunk.
+
+    As LangChain's ``RecursiveCharacterTextSplitter`` cuts a line; a word as long as a chunk is cut between letters.
+    """
+    overlap = size // 5
+    kept: list[str] = []
+    for word in re.findall(r" ?[^ ]+", text):
+        long = len(word) >= size
+        if kept and (long or len("".join([*kept, word])) > size):
+            yield "".join(kept).strip()
+            while kept and (long or len("".join(kept)) > overlap or len("".join([*kept, word])) > size):
+                kept.pop(0)
+        if long:
+            yield from (word[first : first + size].strip() for first in range(0, len(word) - overlap, size - overlap))
+        else:
+            kept.append(word)
+    if kept:
+        yield "".join(kept).strip()
 
 
 def aggregated(cosines: Vectors, how: Aggregate) -> float:

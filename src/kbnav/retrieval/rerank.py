@@ -83,9 +83,9 @@ class Rerank:
         return as_ranking(self._skb, followed(hits, others)[:k])
 
     def _prompt(self, query: str, node: int) -> str:
-        """STaRK's own SKBs are shown in its own style, which tells no direction."""
+        """STaRK's own SKBs are shown in its own style and lines, which tell no direction."""
         directed, most = self._skb.meta.style == "plain", self._options.neighbors
-        document = get_doc_info(self._skb, node, compact=True, n_rel=most, directed=directed)
+        document = get_doc_info(self._skb, node, compact=directed, n_rel=most, directed=directed)
         return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:

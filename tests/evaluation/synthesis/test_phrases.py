@@ -139,6 +139,8 @@ def test_starks_templates_are_all_there_and_fit_its_schemas() -> None:
     for name, expected in shapes.items():
         templates = [parse_template(text) for text in load_wording(f"stark-{name}").templates]
         assert Counter(template.shape for template in templates) == expected
+        legs = [leg for template in templates for branch in template.branches for leg in branch.legs]
+        assert all(leg.direction == "both" for leg in legs if leg.relation.startswith("also_"))
         for template in templates if name in STARK_SCHEMAS else ():
             check_template(template, STARK_SCHEMAS[name])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,14 @@ from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 from kbnav.evaluation.synthesis.sampling import Dropped, Sampler, SplitSizes
 from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.wording import Wording
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.store import SKB
+from kbnav.prompts import render
 from kbnav.settings.model import Price, Settings
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
+from tests.knowledge.skb.saved import save_stark
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 JUGS = {
@@ -335,3 +339,69 @@ def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_
     assert code == 1
     assert "stopped at $0.5; with more the same command goes on" in error
     assert len(load_file("jsonl", tmp_path / "made.jsonl").questions) == 1
+
+
+def test_questions_above_twenty_answers_stay_in_train(workshop):
+    jugs = workshop.type_range("jug")[0]
+    for split, count, kept in (("train", 21, True), ("val", 20, True), ("val", 21, False), ("test", 21, False)):
+        sampler = Sampler(workshop, SplitSizes(**{"test": 0, split: 1}), wording("requirements"))
+        drawn = next(filter(None, iter(sampler.draw, 0)))
+        with nullcontext() if kept else pytest.raises(Dropped, match="training only"):
+            sampler.check_answers(drawn, range(jugs, jugs + count))
+
+
+def test_a_product_is_shown_as_in_appendix_c1_and_the_fuse_prompt_has_a_worked_example(tmp_path):
+    products = [
+        {"asin": f"B{n}", "title": f"Jug {n}x", "brand": "Acme", "rank": 7001, "color": "teal",
+         "feature": ["light", "shows a heron" if n < 3 else "plain"],
+         "review": [{"summary": "fine", "reviewText": "Pours.", "reviewerID": "R77"}] * 40}
+        for n in range(6)
+    ]  # fmt: skip
+    folder = tmp_path / "saved" / "cache" / "brand"
+    edges = [(n, 0, 6) for n in range(6)]
+    save_stark(
+        folder,
+        [*products, {"brand_name": "Acme"}],
+        [0] * 6 + [1],
+        edges,
+        ({0: "product", 1: "brand"}, {0: "has_brand"}),
+    )
+    build(StarkSource(tmp_path / "saved"), tmp_path / "kb.skb", Options(vectors=False, sparql=False))
+
+    def said(prompt: str) -> str:
+        if prompt.startswith("You read"):
+            return json.dumps({"item": "a jug", "hard": [["features-#2", "has a wading bird"]], "soft": []})
+        if prompt.startswith("Somebody looks"):
+            return json.dumps({"index": [1, 2], "query": "Which one of Acme has a bird?"})
+        if prompt.startswith("Put this"):
+            return "One with a bird by Acme?"
+        return (
+            "yes" if prompt.startswith("Is this") else json.dumps({"1": "features-#2" if "heron" in prompt else "NA"})
+        )
+
+    shop = {
+        "openings": ["Which {0} {1}?"],
+        "types": {"product": {"fields": ["feature"]}},
+        "relations": {"has_brand": {"into": ["by {0}"]}},
+        "templates": ["brand <-has_brand- product"],
+    }
+    with SKB.open(tmp_path / "kb.skb") as skb, Reader(said) as reader:
+        model = f"m@{reader.base_url}"
+        settings = Settings(home=tmp_path, model_retries=0)
+        models = open_models(StepModels(model, model, model, (model,)), settings, tmp_path / "replies.sqlite")
+        words = Wording.model_validate({**shop, "models": {"style": "requirements"}})
+        (made,), _ = synthesize_with_models(skb, SplitSizes(1, seed=1), words, models)
+    assert (set(made.answers), made.text_source) == ({"0", "1", "2"}, "features-#2")
+    shown = next(prompt for prompt in reader.prompts if prompt.startswith("You read")).split("# The product")[1]
+    assert re.findall(r"^\[(.*?)\]", shown, re.MULTILINE) == [
+        "features-#1", "features-#2", *(f"reviews-#{n}" for n in range(1, 28))
+    ]  # fmt: skip
+    assert not re.search("Acme|teal|R77|7001|B0", shown)
+    fuse = next(prompt for prompt in reader.prompts if prompt.startswith("Somebody looks"))
+    assert [1, 2, 4] in [json.loads(line)["index"] for line in fuse.splitlines() if line.startswith('{"index"')]
+
+
+def test_papers_are_searched_for_as_on_arxiv_and_other_things_are_not():
+    for kind, said in (("paper", True), ("jug", False)):
+        prompt = render("synthesis/short/rewrite.md", kind=kind, names=["Ann"], query="?")
+        assert ("arXiv" in prompt) == said

@@ -40,6 +40,25 @@ def test_a_thing_is_found_by_its_whole_name_and_by_a_part_of_it(company):
     assert [one.id for one in found.entities] == ["data:p2"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("Scrwdriver", "data:p3"), ("Screwdr", "data:p3"), ("driver", "data:p3"), ("s3", "data:s3")],
+    ids=["spelling", "beginning of a word", "part of a compound", "part of an IRI"],
+)
+def test_what_is_not_so_written_is_offered_as_near(company, asked, found):
+    result = company.search_entities(asked)
+    assert (result.rung, [one.id for one in result.entities]) == ("near", [found])
+
+
+def test_a_hyphen_more_or_less_is_the_same_name(company):
+    result = company.search_entities("Screwdriver-Sets")
+    assert (result.rung, [one.id for one in result.entities]) == ("exact", ["data:p3"])
+
+
+def test_a_misspelt_word_beside_nothing_alike_finds_nothing(company):
+    assert company.search_entities("helicopter").rung == "none"
+
+
 def test_classes_and_properties_are_found_by_name_with_what_is_declared_of_them(company):
     found = company.search_entities("suppliers")
     assert [(one.id, one.kind, one.description) for one in found.entities] == [

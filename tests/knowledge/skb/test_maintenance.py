@@ -12,8 +12,10 @@ from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.maintenance import check, update
 from kbnav.knowledge.skb.schema import read_meta
+from kbnav.knowledge.skb.search import search_both
 from kbnav.knowledge.skb.store import SKB
 from tests.knowledge.skb.sources import BARE, small, write_jsonl
 
@@ -132,6 +134,18 @@ class CountingEncoder:
     def encode(self, texts: Sequence[str]) -> Vectors:
         self.texts += texts
         return normalised(np.array([[len(text), 1 + sum(map(ord, text)) % 97] for text in texts]))
+
+
+def test_the_beginning_of_a_longer_name_is_not_that_name(tmp_path: Path) -> None:
+    nodes = [{"id": "g", "type": "person", "name": "Giancarlo Rossi"}, {"id": "c", "type": "person", "name": "Carla"}]
+    encoder = CountingEncoder()
+    build(TableSource([write_jsonl(tmp_path / "n.jsonl", nodes)]), tmp_path / "s.skb", Options(encoder=encoder))
+    with SKB.open(tmp_path / "s.skb", encoder) as skb:
+        kb = SkbKB(skb)
+        near = {skb.nodes.label(number) for number, _ in search_both(skb, "Gia")}
+        assert "Giancarlo Rossi" in near  # by its vector
+        assert "g" not in {one.id for one in kb.search_entities("Gia").entities}
+        assert "g" in {one.id for one in kb.search_entities("Giancarlo").entities}
 
 
 def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_primekg_is_built_with_its_own_numbers_and_features(primekg: Path, tmp_p
         assert get_doc_info(skb, skb.number("2")) == (
             "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n"
             '  - description: A "metal",\nreddish.\n  - state: Copper is a solid.\n'
-            "- relations:\n\n  carrier: {gene/protein: (PHYHIP),}\n"
+            "- relations:\n  carrier: {gene/protein: (PHYHIP),}\n"
             '  indication: {disease: (Wilson, "copper" disease),}'
         )
         assert get_doc_info(skb, skb.number("0"), add_rel=False).endswith("- source: NCBI\n")

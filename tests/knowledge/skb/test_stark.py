@@ -19,7 +19,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.stark import StarkSource, stark_node
-from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info
+from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info, paragraphs
 from kbnav.knowledge.skb.store import SKB
 
 from .saved import plain, save_pickle, save_stark, save_tensor, tensor_pickle
@@ -216,10 +216,16 @@ def test_a_gene_of_prime_is_rendered_as_by_stark(prime: SKB) -> None:
         "  - interpro (protein family and classification information): ['Fibronectin type III']\n"
         "  - taxid: 9606\n"
     )
-    relations = "- relations:\n\n  ppi: {gene/protein: (GPANK1),}\n  associated_with: {disease: (acne),drug: (Copper),}"
+    relations = "- relations:\n  ppi: {gene/protein: (GPANK1),}\n  associated_with: {disease: (acne),drug: (Copper),}"
     node = prime.number("0")
     assert get_doc_info(prime, node, add_rel=False) == expected
     assert get_doc_info(prime, node) == expected + relations
+    older = relations.replace("relations:\n", "relations:\n\n")
+    assert get_doc_info(prime, node, before_v1_1=True) == expected + older
+    assert get_doc_info(prime, node, add_rel=False, compact=True).endswith(" taxid: 9606. ")
+    cited = dict(paragraphs(prime, node))
+    assert cited["details.generif"] == "first finding; second finding"
+    assert not {"type", "source", "name", "details.source"} & cited.keys()
     assert get_doc_info(prime, node, compact=True).startswith(
         "name: PHYHIP. type: gene/protein. source: NCBI. details: alias (other gene names): ['DYRK1AP3', 'PAHX-AP']. "
     )
@@ -331,6 +337,17 @@ def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Pa
             "  products also viewed: \n#1: Cup\n"
             "  brand: Acme\n"
         )
+        # What appendix C.1 shows: no brand, no number, no field that is not rendered.
+        assert dict(paragraphs(skb, skb.number("0"))) == {
+            "dimensions": "1 x 2 x 3 inches",
+            "weight": "4 pounds",
+            "description": "Boils water. Fast.",
+            "features-#1": "steel",
+            "features-#3": "1 litre",
+            "reviews-#2": 'summary: great text: "Best."',
+            "reviews-#1": 'summary: fine text: "Works."',
+            "Q&A-#1": 'question: "Loud?" answer: "No."',
+        }
         assert get_doc_info(skb, skb.number("1")) == (
             "- product: Cup\n"
             "- relations:\n"
@@ -369,7 +386,7 @@ def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
         "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n  - state: solid\n"
     )
     assert get_rel_info(prime, drug) == (
-        "- relations:\n"
+        "- relations:"
         "\n  indication: {disease: (eczema),}"
         "\n  off-label_use: {disease: (eczema, acne),}"
         "\n  associated_with: {gene/protein: (PHYHIP),}"

@@ -11,11 +11,14 @@ import pytest
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.documents import BM25, BM25Options
 from kbnav.retrieval.expansion import structures
-from tests.retrieval.expand.conftest import CountingEncoder
+from kbnav.retrieval.rerank import Rerank, RerankOptions
+from tests.retrieval.expand.conftest import CountingEncoder, Listening, Script
 
 from .saved import save_stark
 from .sources import BARE
@@ -123,3 +126,19 @@ def test_a_folder_of_an_earlier_format_is_refused(tmp_path: Path):
     write_meta(path, read_meta(path).model_copy(update={"format": 1}))
     with pytest.raises(DataError, match="an earlier version of kbnav built it"):
         SKB.open(path)
+
+
+def test_bm25_leaves_relations_out_and_a_reranker_sees_them_in_starks_lines(built: tuple[SKB, CountingEncoder]):
+    skb, kb = built[0], SkbKB(built[0])
+    word, kind, alone = {
+        "stark-amazon": ("Cup", "product", {"1"}),
+        "stark-mag": ("Topology", "paper", set()),
+        "stark-prime": ("GPANK1", "gene/protein", {"4"}),
+    }[skb.meta.style]
+    assert set(BM25(kb, BM25Options(candidates=(kind,))).retrieve(word, 9).ids) == alone
+    related = BM25(kb, BM25Options(candidates=(kind,), relations=True)).retrieve(word, 9)
+    assert set(related.ids) > alone
+    script = Script("1")
+    Rerank(skb, Listening(related.ids[0]), script.calls, RerankOptions()).retrieve("?", 1)
+    lines = get_doc_info(skb, skb.number(related.ids[0])).splitlines()
+    assert {line.strip() for line in lines} <= {line.strip() for line in script.prompts[0].splitlines()}

@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
-from kbnav.knowledge.sparql.remarks import loose_optional, remarks
+from kbnav.knowledge.sparql.remarks import begin_with, loose_optional, remarks
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA_VOCABULARY
 
 PEAKS = {1: (8848, "Q11573", True), 2: (8611, "Q11573", True), 3: (8516, "Q11573", False), 4: (29029, "Q3710", True)}
@@ -134,3 +134,15 @@ def test_an_optional_that_stands_before_what_binds_its_variable_is_warned_of():
     assert loose_optional(placed % ("", optional)) == ""
     assert loose_optional("SELECT * { OPTIONAL { ?y wdt:P21 ?sex } ?y wdt:P40 ?x }") == ""
     assert loose_optional("no query") == ""
+
+
+def test_a_stopped_query_with_several_paths_is_told_which_leads_to_the_fewest(run):
+    slow = "SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 . ?x wdt:P131* wd:Q9999 . ?x wdt:P1082 ?n }"
+    told = begin_with(slow, run)  # of Q515 there is one subclass and itself, and nothing is in Q9999
+    assert "`{ SELECT DISTINCT ?begin WHERE { ?begin wdt:P131* wd:Q9999 } }`" in told
+    assert "Of its 2 paths" in told
+    assert "(0)" in told
+    two = begin_with("SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 . ?x wdt:P131* ?y }", run)
+    assert "`?begin wdt:P279* wd:Q515` leads to the fewest (2)" in two
+    assert begin_with("SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 }", run) == ""
+    assert begin_with("SELECT ?x { ?x wdt:P131* ?y . ?y wdt:P279* ?z }", run) == ""

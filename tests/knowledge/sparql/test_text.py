@@ -44,6 +44,9 @@ BODY = "SELECT ?x { { SELECT ?x { ?x ?p 'LIMIT 3' } LIMIT 5 } # LIMIT 7\n ?x ?p 
         (BODY + " limit 10 # LIMIT 10\n", "Which?", BODY + "  # LIMIT 10\n"),
         (BODY + " LIMIT 10 VALUES ?x { 1 }", "Which?", BODY + "  VALUES ?x { 1 }"),
         (BODY + "# why\nLIMIT 10", "Which?", BODY + "# why"),
+        (BODY + " LIMIT 1", "Name the capital of a country", BODY),
+        (BODY + " LIMIT 1", "Give me a complete list of rivers", BODY),
+        (BODY + " LIMIT 10", "Name a chemical element", BODY),
     ],
 )
 def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> None:
@@ -63,6 +66,8 @@ def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> N
         (BODY + " LIMIT 3", "Nenne drei Städte"),
         (BODY + " LIMIT 12", "Who were the twelve apostles?"),
         (BODY + " LIMIT 3", "给出三个城市"),
+        (BODY + " LIMIT 1", "Name a chemical element"),
+        (BODY + " LIMIT 1", "Please give me an example of a river."),
         ("CONSTRUCT { ?x ?y ?z } { ?x ?y ?z } LIMIT 10", "Which?"),
     ],
 )

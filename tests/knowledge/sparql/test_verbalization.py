@@ -39,6 +39,7 @@ def test_a_query_is_told_condition_by_condition():
         "  - [answer] ist ein Exemplar von: chemical element, oder von einer Unterklasse davon",
     ]
     assert said(query, "fr")[0] == "Énumère [answer], chacun une fois, où :"
+    assert said(query, "es")[0] == "Enumera [answer], cada uno una vez, donde:"
     assert said(query, "eo") == said(query)
 
 
@@ -132,7 +133,7 @@ def test_what_is_no_query_has_no_words():
         verbalize("INSERT DATA {}", {})
 
 
-@pytest.mark.parametrize("language", ["de", "fr"])
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
 def test_every_language_fills_in_what_english_does(language: str):
     def templates(code: str) -> dict[str, set[str | None]]:
         phrases = phrases_of(code)

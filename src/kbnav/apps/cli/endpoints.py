@@ -14,7 +14,7 @@ from kbnav.apps.cli.terminal import emit, print_json, stderr
 
 
 def build_mirror(
-    sources: Annotated[list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl), also .gz.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl), also .gz or .bz2.")],
     out: Annotated[
         Path,
         typer.Option(

@@ -147,6 +147,10 @@ def report(
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
     ],
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
+    table: Annotated[
+        Literal["markdown", "latex", "csv"] | None,
+        typer.Option("--table", help="Only one table: a row a run, a column a metric, the best in bold."),
+    ] = None,
     compat: StarkCompat = False,
     kb: Annotated[
         str | None,
@@ -173,6 +177,9 @@ def report(
         _draw_errors(folders[0], errors, seed, as_json)
         return
     made = reports.load_report(folders, lambda run: _prepared(run, compat, kb))
+    if table:
+        print(reports.scores_table(made, table), end="")
+        return
     if html:
         write_whole(html, reports.html_report(made))
     said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.markdown_report(made).rstrip("\n")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from kbnav.agents.common.agent import Agent
+from kbnav.apps.console import EXAMPLES
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.service import Served, build_system
 from kbnav.errors import KbnavError
@@ -18,20 +19,6 @@ from kbnav.sessions.session import attempt
 from kbnav.settings.model import OFFLINE
 from kbnav.settings.systems import kb_kind, usual_agent
 
-EXAMPLES: Mapping[str, Sequence[str]] = {
-    "mini": (
-        "Which elements were discovered by Marie Curie?",
-        "Who discovered polonium?",
-        "What is the atomic number of tungsten?",
-        "How many elements were discovered by Humphry Davy?",
-        "Which element has the highest atomic number?",
-    ),
-    "demo": (
-        "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
-        "Which person was born in Little Mew?",
-    ),
-}
-"""Questions that the bundled knowledge bases can answer; those of the mirror, Wikidata too."""
 MOST = 3
 TRIED = 6
 """Questions that are tried; each takes the time of an answer."""

@@ -2,7 +2,7 @@
 
 from kbnav.evaluation.report.data import Report, build_report, load_report
 from kbnav.evaluation.report.page import html_report
-from kbnav.evaluation.report.text import markdown_report, run_records
+from kbnav.evaluation.report.text import markdown_report, run_records, scores_table
 
 __all__ = [
     "Report",
@@ -11,4 +11,5 @@ __all__ = [
     "load_report",
     "markdown_report",
     "run_records",
+    "scores_table",
 ]

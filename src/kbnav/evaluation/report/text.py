@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from io import StringIO
 from typing import Any
 
 from kbnav.answers.tables import markdown_table as table
@@ -35,6 +37,38 @@ def _scores(report: Report) -> str:
     notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
     made = table((*head, "Seconds", "Cost, $"), rows)
     return "\n".join([made, "".join(notes)]) if notes else made
+
+
+def scores_table(report: Report, form: str) -> str:
+    """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
+
+    The best mean of a column is bold, and ``*`` marks a mean that differs from the first run's with p < 0.05 (paired
+    randomisation test); CSV has the bare means.
+    """
+    metrics = list(dict.fromkeys(metric for run in report.runs for metric in run.means))
+    best = {one: max(f"{100 * run.means[one].mean:6.1f}" for run in report.runs if one in run.means) for one in metrics}
+    rows = [("Run", "System", *map(metric_name, metrics))]
+    for run in report.runs:
+        found = report.against.get(run.name)
+        tested = {} if found is None or isinstance(found, str) else {one.metric: one.test.p for one in found.metrics}
+        cells = []
+        for one in metrics:
+            mean = f"{100 * run.means[one].mean:6.1f}" if one in run.means else ""
+            mark = {"markdown": r"\*", "latex": "*"}.get(form, "") if tested.get(one, 1) < 0.05 else ""
+            bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best[one] else "{}"
+            cells.append(bold.format(mean.strip()) + mark if mean else "")
+        rows.append((run.name, run.info.called, *cells))
+    if form == "markdown":
+        lines = [*([plain(cell) for cell in row[:2]] + list(row[2:]) for row in rows)]
+        lines.insert(1, ["---"] * len(rows[0]))
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    if form == "latex":
+        body = [" & ".join(one.replace("_", r"\_").replace("%", r"\%") for one in row) + r" \\" for row in rows]
+        head = rf"\begin{{tabular}}{{ll{'r' * len(metrics)}}}"
+        return "\n".join([head, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}", ""])
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _against(report: Report) -> str:

@@ -20,6 +20,7 @@ from kbnav.evaluation.synthesis.sampling import Drawn, Dropped, Sampler, SplitSi
 from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
 from kbnav.evaluation.synthesis.text import is_literal
 from kbnav.evaluation.synthesis.wording import RoleWords, Style, Wording
+from kbnav.knowledge.skb.rendering import paragraphs
 from kbnav.knowledge.skb.store import SKB
 from kbnav.prompts import prompt_hashes, render
 
@@ -50,10 +51,15 @@ class _Document:
 
     @classmethod
     def of(cls, skb: SKB, node: int) -> _Document:
-        """The document of a node. Other names are left out: no need may be taken from them."""
+        """The document of a node, of STaRK's SKBs what appendix C.1 shows.
+
+        Other names and neighbours are left out: no need may be taken from them.
+        """
         fields = {name: value for name, value in skb.documents[node].items() if name not in skb.meta.alias_fields}
         kind = skb.type_name(node).replace("_", " ").lower()
-        return cls(kind, skb.nodes.label(node), tuple(_paragraphs("", fields)))
+        found = _paragraphs("", fields) if skb.meta.style == "plain" else paragraphs(skb, node)
+        kept = (one for one in found if one[0] not in skb.meta.alias_fields)
+        return cls(kind, skb.nodes.label(node), tuple(kept))
 
     def values(self) -> dict[str, Any]:
         return {"kind": self.kind, "title": self.name, "paragraphs": self.paragraphs}
@@ -61,7 +67,7 @@ class _Document:
     def source(self, cited: str) -> str:
         wanted = re.sub(r"[#\[\]\s]", "", cited).lower()
         for label, _ in self.paragraphs:
-            own = re.sub(r"\s", "", label).lower()
+            own = re.sub(r"[#\s]", "", label).lower()
             if wanted and (own == wanted or own.startswith((f"{wanted}.", f"{wanted}-"))):
                 return label
         raise Malformed(f"there is no paragraph labelled {cited!r}")
@@ -76,14 +82,14 @@ class _Document:
 
 
 def _paragraphs(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Paragraphs with labels: ``details.summary`` of nested fields, ``reviews-3`` of lists."""
+    """Paragraphs with labels: ``details.summary`` of nested fields, ``reviews-#3`` of lists."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _paragraphs(f"{prefix}.{name}" if prefix else str(name), inner)
     elif isinstance(value, list) and any(isinstance(one, (Mapping, list)) or len(str(one)) > _ITEM for one in value):
         for number, inner in enumerate(value, 1):
             text = "; ".join(f"{name}: {part}" for name, part in inner.items()) if isinstance(inner, Mapping) else inner
-            yield from _paragraphs(f"{prefix}-{number}", str(text))
+            yield from _paragraphs(f"{prefix}-#{number}", str(text))
     else:
         text = "; ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
         if text.strip():
@@ -189,7 +195,7 @@ class _Maker:
             answers, left_out = self._verified(draft)
             if not needs_more(len(drawn.requirement.candidates) - left_out, len(answers)):
                 raise Dropped("verify: the text leaves out too few of the candidates")
-        sampler.check_leak(drawn, answers)
+        sampler.check_answers(drawn, answers)
         return replace(
             sampler.keep(drawn, draft.query, answers),
             text="; ".join(need.text for need in draft.used_needs),

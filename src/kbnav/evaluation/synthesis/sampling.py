@@ -206,8 +206,10 @@ class Sampler:
         """What the start nodes are called."""
         return [self.skb.nodes.label(node) for node in drawn.requirement.starts]
 
-    def check_leak(self, drawn: Drawn, answers: Sequence[int]) -> None:
-        """Raise Dropped where one of the answers is in another split."""
+    def check_answers(self, drawn: Drawn, answers: Sequence[int]) -> None:
+        """Raise Dropped where an answer is in another split, or there are over 20 outside train (STaRK, 2.3)."""
+        if len(answers) > _MOST_ANSWERS and drawn.split != "train":
+            raise Dropped("too many answers: for training only")
         if any(self._split_of.get(node, drawn.split) != drawn.split for node in answers):
             raise Dropped("an answer belongs to another split")
 
@@ -294,7 +296,7 @@ def synthesize(
     def make(drawn: Drawn) -> Synthesized:
         part = checker.find(drawn) if sampler.has_text(drawn) else None
         answers = (part.answers if part else drawn.requirement.candidates).tolist()
-        sampler.check_leak(drawn, answers)
+        sampler.check_answers(drawn, answers)
         text = part.phrase.text if part else ""
         question, _ = wording.question(drawn.template, sampler.names(drawn), text, sampler.chance)
         made = sampler.keep(drawn, question, answers)

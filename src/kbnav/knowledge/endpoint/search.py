@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QueryTimeout
@@ -18,6 +19,8 @@ from kbnav.knowledge.sparql.vocabulary import label_from_iri, text_literal
 
 _CANDIDATES = 200
 """Labels that one query brings, of which the best are presented."""
+_SPELT = 5_000
+"""Labels that one query brings, whose spelling is compared with a phrase."""
 _WORDS = 6
 """Words of a phrase that are looked for."""
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
@@ -26,6 +29,8 @@ _SMALL = frozenset(
 )
 _ENOUGH, _SAME_WORD = 0.62, 0.84
 """Likeness from which a class or property is taken for a phrase, and a word for another, from 0 to 1."""
+_LONG = 5
+"""Letters that a word must have for its spelling to be compared, by labels that share its first or last three."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,34 @@ def by_label(
             "nothing has this whole name, and the endpoint cannot look for parts of names in its time limit: give the "
             "whole name as it is written there (a name index, `kbnav sparql index`, makes any name found)"
         ) from error
+    if not (held or exact or dialect().text):
+        with suppress(QueryTimeout, QueryRefused):
+            held = _not_so_written(select, phrase, predicates, dialect()) if predicates else []
     return list({one.iri: one for one in (*reversed(held), *reversed(exact))}.values())[::-1]
+
+
+def _not_so_written(select: Select, phrase: str, predicates: Sequence[str], dialect: Dialect) -> list[Match]:
+    """Things whose IRI has the words where no label does, or else those with a label that is spelled alike."""
+    wanted = phrase_words(phrase)
+    if found := _matches(containing(select, wanted, (), dialect), phrase, named=False):
+        return [replace(one, near=True, exact=False) for one in found if one.words]
+    ends = {part for word in wanted if len(word) >= _LONG for part in (word[:3], word[-3:])}
+    if not ends:
+        return []
+    alike = " || ".join(f"CONTAINS(LCASE(STR(?l)), {text_literal(part)})" for part in sorted(ends))
+    table = select(
+        f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . FILTER({alike}) "
+        f"FILTER(isIRI(?s)) }} LIMIT {_SPELT}"
+    )
+    spelt = []
+    for subject, label, *_ in table.rows:
+        if subject and label:
+            own = stems(label.value)
+            held = tuple(word for word in wanted if (_is_among(word, own) if len(word) >= _LONG else word in own))
+            if held:
+                score = len(held) / len(wanted) + likeness(phrase, label.value, exact=False)
+                spelt.append(Match(subject.value, label.value, held, False, score, near=True))
+    return best_of(spelt)
 
 
 def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchResult, list[Match]]:
@@ -157,9 +189,11 @@ def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
         if subject is not None and subject.type == "uri":
             text = label.value if label and named else label_from_iri(subject.value)
             held = tuple(word for word in wanted if word in text.casefold())
-            exact = text.casefold() == phrase.casefold().strip()
+            exact = same_name(phrase, text)
             score = len(held) / max(1, len(wanted)) + likeness(phrase, text, exact=exact)
-            found.append(Match(subject.value, text, held, exact, score))
+            own = stems(text)
+            near = not exact and any(word not in own for word in held)
+            found.append(Match(subject.value, text, held, exact, score, near))
     return best_of(found)
 
 

@@ -293,7 +293,9 @@ class SkbKB:
         others = [number for number, _ in fused if number not in exact]
         if self.skb.text and len(query.split()) < SENTENCE:  # what only means something like a name pads what has it
             worded = {number for number, _ in self.skb.text.search(query, limit=CANDIDATES)}.union(near)
-            others = [number for number in others if number in worded] or others
+            others = [number for number in others if number in worded] or [
+                number for number in others if not _begins(self.skb.nodes.label(number), query)
+            ]
         wanted = [] if kind == "property" else [*exact, *others][:limit]
         found = tuple(self._described(number, query) for number in wanted)
         most = limit if kind == "property" else max(1, limit // 2)
@@ -495,6 +497,8 @@ class SkbKB:
         return [*fused, *((edge, 0.0) for edge in edges if edge not in seen)]
 
 
+_ENDING = 4
+"""Letters that another form of a word has more."""
 _Edge = tuple[Literal["out", "in"], int, int]
 """Direction, relation, neighbour."""
 
@@ -504,6 +508,12 @@ def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:
     if not isinstance(kb, SkbKB):
         raise UsageError(NEEDS_SKB.format(who=who))
     return kb
+
+
+def _begins(name: str, query: str) -> bool:
+    """Whether a query is but the beginning of a much longer word of a name: who asks for Gia means no Giancarlo."""
+    begun = query.strip().casefold()
+    return any(word.startswith(begun) and len(word) > len(begun) + _ENDING for word in name.casefold().split())
 
 
 def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:

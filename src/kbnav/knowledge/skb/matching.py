@@ -12,8 +12,8 @@ names that overlap the longest is taken, and of one name all nodes. Not every wo
   GENESIS, though "IL 6" is IL6.
 - Where a question puts names in quotation marks, words in small letters that stand in none are not ``sure`` to be one:
   in 'notions that are sorts of "trait"' the word "sorts" may be a mere word.
-- A plain word that 1 % of the documents have, and 20 at least, is taken behind all others where a node has just that
-  name ("musician"), and else only where nothing else is found.
+- A plain word that 1 % of the documents have, and 20 at least, is a common one ("musician"), and is taken only where
+  nothing else is found.
 
 Of the nodes of one name those come first that have it as their name and not as another name, as it is written, and
 with the most edges.
@@ -152,8 +152,7 @@ class NodeMatcher:
             if matches:
                 (common if self._is_common(span) else sure).append((span, matches))
         found = sorted(sure, key=lambda one: one[0].words[0].start)
-        named = [(span, kept) for span, matches in common if (kept := [one for one in matches if one.how == "exact"])]
-        found += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
+        found = found or sorted(common, key=lambda one: one[0].words[0].start)
         quoting = any(span.quoted for span, _ in found)
         return [
             MatchedNode(

@@ -291,6 +291,10 @@ class Paths:
         self._common = {kind: frozenset(steps[:_COMMONEST]) for kind, steps in ranked.items()}
         self._fits = lru_cache(maxsize=1024)(self._word_fits)
 
+    def steps(self, kind: str) -> Sequence[Step]:
+        """What a type is linked by."""
+        return self._steps[kind]
+
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""
         before, near = self._surroundings(reading, mention)

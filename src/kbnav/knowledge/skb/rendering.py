@@ -36,17 +36,27 @@ _GENE_FIELDS = {
 
 
 def get_doc_info(
-    skb: SKB, node: int, *, add_rel: bool = True, compact: bool = False, n_rel: int = -1, directed: bool = False
+    skb: SKB,
+    node: int,
+    *,
+    add_rel: bool = True,
+    compact: bool = False,
+    n_rel: int = -1,
+    directed: bool = False,
+    before_v1_1: bool = False,
 ) -> str:
     """The document of a node as text, in the SKB's style.
 
     ``add_rel`` adds the relations, at most ``n_rel`` neighbours of a kind where it is positive; ``compact`` puts all in
-    one line. ``directed`` shows the relations with their direction, as no style of STaRK's does.
+    one line. ``directed`` shows the relations with their direction, as no style of STaRK's does; ``before_v1_1`` those
+    of Prime as STaRK did up to June 2024, behind a blank line.
     """
     text = _document(skb, node, skb.documents[node], wrapped=not compact)
     if add_rel:
-        text += _relations(skb, node, n_rel, directed=directed)
-    return compact_text(text).strip() if compact else text
+        related = _relations(skb, node, n_rel, directed=directed)
+        text += related.replace("\n", "\n\n", 1) if before_v1_1 and skb.meta.style == "stark-prime" else related
+    text = compact_text(text) if compact else text
+    return text.strip() if compact and skb.meta.style == "plain" else text
 
 
 def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> str:
@@ -58,6 +68,23 @@ def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> s
 def _stark_lines(skb: SKB, node: int, fields: Fields) -> Sequence[str]:
     """STaRK's rendering of a document, a field of it an item, its entries items of their own."""
     return {"stark-amazon": _amazon, "stark-mag": _mag, "stark-prime": _prime}[skb.meta.style](skb, node, fields)
+
+
+def paragraphs(skb: SKB, node: int) -> Iterator[tuple[str, str]]:
+    """The rendered fields of a node of STaRK's beside its name, type, source and brand, each with a label to cite.
+
+    Labels are those of STaRK's appendix C.1: ``description``, ``features-#7``, ``Q&A-#1``, ``details.summary``.
+    """
+    group, nested = "", False
+    for line in _stark_lines(skb, node, skb.documents[node])[1:]:
+        entry = re.match(r"#(\d+):\s*(.*)", line, re.DOTALL)
+        field = re.match(r"\s*(?:- )?([^:\n#(]+?)(?: \([^)\n]*\))?:\s*(.*)", line, re.DOTALL)
+        if entry:
+            yield f"{group}-#{entry[1]}", " ".join(entry[2].split())
+        elif field and not field[2].strip():
+            group, nested = field[1], field[1] == "details"
+        elif field and (nested or field[1] not in ("type", "source", "brand")):
+            yield f"details.{field[1]}" if nested else field[1], " ".join(field[2].split())
 
 
 def field_names(skb: SKB, node: int) -> list[str]:
@@ -82,7 +109,8 @@ def get_rel_info(skb: SKB, node: int, *, n_rel: int = -1) -> str:
     """The relations of a node as text, in the SKB's style; empty where it has none."""
     render = {"stark-amazon": _amazon_relations, "stark-mag": _mag_relations}.get(skb.meta.style, _prime_relations)
     text = render(skb, node, n_rel)
-    return f"- relations:\n{text}" if text else ""
+    head = "- relations:" if render is _prime_relations and skb.meta.style != "plain" else "- relations:\n"
+    return f"{head}{text}" if text else ""
 
 
 def indexed_texts(skb: SKB, *, relations: bool = False, among: range | None = None) -> Iterator[NodeText]:

@@ -44,6 +44,8 @@ _AKIN = 5
 """How many times as many things a pattern may have without a condition that the question perhaps did not need."""
 _OTHERS = 6
 """Other forms of a pattern that are counted."""
+_PATHS = 20_000
+"""Things up to which a path of any length is counted."""
 _POINT_IN_TIME = "P585"
 _SELECT = re.compile(r"SELECT(\s+(?:DISTINCT|REDUCED))?", re.IGNORECASE)
 
@@ -87,6 +89,51 @@ def loose_optional(query: str) -> str:
                 return f"(`{text}` shares no variable with what stands before it, and multiplies the rows{move}.)\n"
             before |= inner
     return ""
+
+
+def begin_with(query: str, run: Run) -> str:
+    """What a stopped query with several paths of any length should begin with; empty where it has not several.
+
+    It is the path with a known end that leads to the fewest things; they are counted with ``run``, as of ``remarks``.
+    """
+    try:
+        read = read_query(query)
+    except QuerySyntaxError:
+        return ""
+    number, known = 0, list[str]()
+    for pattern in (
+        one
+        for group in read.groups
+        for element in group.elements
+        if isinstance(element, Triples)
+        for one in element.patterns
+    ):
+        steps = pattern.verb.steps() if isinstance(pattern.verb, Path) else []
+        for place, (step, back) in enumerate(steps):
+            if step.kind not in ("*", "+"):
+                continue
+            number += 1
+            path = f"^({step.text()})" if back else step.text()
+            if place == len(steps) - 1 and not is_variable(pattern.object):
+                known.append(f"?begin {path} {pattern.object}")
+            elif place == 0 and not is_variable(pattern.subject):
+                known.append(f"{pattern.subject} {path} ?begin")
+    if number < 2 or not known:
+        return ""
+    sizes = dict[str, int]()
+    for text in dict.fromkeys(known):
+        first = f"SELECT DISTINCT ?begin WHERE {{ {text} }} LIMIT {_PATHS + 1}"
+        with suppress(TellModel):
+            count = run(f"{read.prologue}SELECT (COUNT(*) AS ?count) WHERE {{ {{ {first} }} }}").rows[0][0]
+            sizes[text] = int(count.value) if count else 0
+    if not sizes:
+        return ""
+    text = min(sizes, key=lambda one: sizes[one])
+    size = f"{sizes[text]:,}" if sizes[text] <= _PATHS else f"more than {_PATHS:,}"
+    return (
+        f"Of its {number} paths of any length `{text}` leads to the fewest ({size}): begin with "
+        f"`{{ SELECT DISTINCT ?begin WHERE {{ {text} }} }}`, then what links to ?begin, and the other paths last."
+    )
 
 
 def units_query(query: str, words: Vocabulary, shown: Sequence[str] = ()) -> str:

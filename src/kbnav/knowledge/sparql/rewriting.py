@@ -419,7 +419,8 @@ def drop_probe_limit(query: str, question: str) -> str:
     """The query without its outermost LIMIT, if that was for probing; all other text stays as it is.
 
     A LIMIT is part of the answer, and stays, where the query sorts (ORDER BY), pages (OFFSET) or is no SELECT, and
-    where the question has its number, in digits or as a word. What cannot be read is left as it is: it has run.
+    where the question has its number, in digits or as a word, as "Name a river" has 1. What cannot be read is left as
+    it is: it has run.
     """
     try:
         read = parse_query(query)
@@ -441,9 +442,17 @@ def outer_limit(query: str) -> int | None:
     return None
 
 
+_ONE_WILL_DO = re.compile(
+    r"\W*(please\s+)?(name|give|find|show|tell|list)\s+((me|us)\s+)?(an?|any)\b(?!\s+(\w+\s+)?(list|table|set|overview)\b)",
+    re.IGNORECASE,
+)
+
+
 def asked_limit(question: str, number: int) -> bool:
     """Whether the question has a number, in digits or as a word."""
     if any(int(digits) == number for digits in re.findall(r"\d+", re.sub(r"(?<=\d)[,.](?=\d{3})", "", question))):
+        return True
+    if number == 1 and _ONE_WILL_DO.match(question):
         return True
     # Chinese writes no spaces between words.
     return any(

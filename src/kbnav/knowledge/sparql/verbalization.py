@@ -54,7 +54,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     wikibase_prefixes,
 )
 
-LANGUAGES = ("en", "de", "fr")
+LANGUAGES = ("en", "de", "fr", "es")
 _TYPE = STANDARD_PREFIXES["rdf"] + "type"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyoxigraph import Store
@@ -39,11 +41,11 @@ def leftovers(folder: Path) -> list[str]:
 
 def test_nt_ttl_and_gzipped_files_are_read_together(tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text(lines(2))
-    (tmp_path / "b.ttl.gz").write_bytes(gzip.compress(b"@prefix : <http://www.wikidata.org/entity/> . :Q2 :P1 :Q3 ."))
+    (tmp_path / "b.ttl.bz2").write_bytes(bz2.compress(b"@prefix : <http://www.wikidata.org/entity/> . :Q2 :P1 :Q3 ."))
     told: list[str] = []
-    info = build_mirror([tmp_path / "a.nt", tmp_path / "b.ttl.gz"], tmp_path / "out", progress=told.append)
+    info = build_mirror([tmp_path / "a.nt", tmp_path / "b.ttl.bz2"], tmp_path / "out", progress=told.append)
     assert (info.triples, info.entities, info.names) == (3, 1, 2)
-    assert [(source.name, source.triples) for source in info.sources] == [("a.nt", 2), ("b.ttl.gz", 1)]
+    assert [(source.name, source.triples) for source in info.sources] == [("a.nt", 2), ("b.ttl.bz2", 1)]
     assert read_info(tmp_path / "out") == info
     assert any("a.nt: 2 triples" in line for line in told)
     assert leftovers(tmp_path) == []
@@ -59,11 +61,13 @@ def test_a_faulty_line_is_named_and_the_old_mirror_stays(tmp_path: Path, old: Pa
     assert leftovers(tmp_path) == []
 
 
-def test_a_truncated_file_is_named_with_the_line_that_it_ends_in(tmp_path: Path) -> None:
-    whole = gzip.compress(lines(100_000).encode())
-    (tmp_path / "cut.nt.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"cut\.nt\.gz:(\d+): the compressed data is damaged") as caught:
-        build_mirror([tmp_path / "cut.nt.gz"], tmp_path / "out")
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_a_truncated_file_is_named_with_the_line_that_it_ends_in(tmp_path: Path, ending: str, pack: Any) -> None:
+    whole = pack(lines(100_000).encode())
+    cut = tmp_path / f"cut.nt{ending}"
+    cut.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"cut\.nt\.\w+:(\d+): the compressed data is damaged") as caught:
+        build_mirror([cut], tmp_path / "out")
     line = int(str(caught.value).split(":")[1])
     assert 30_000 < line < 70_000
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
-from kbnav.apps.web.examples import EXAMPLES, made_examples
+from kbnav.apps.console import EXAMPLES
+from kbnav.apps.web.examples import made_examples
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import (
     LOGGED_IN,

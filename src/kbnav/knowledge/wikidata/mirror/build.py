@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 
@@ -25,6 +26,7 @@ from kbnav.knowledge.work_folder import exchanged, work_folder
 
 Progress = Callable[[str], None]
 
+_PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
@@ -43,7 +45,7 @@ SELECT ?entity ?p ?o WHERE {{
 def build_mirror(
     sources: Sequence[Path], out: Path, *, concept_base: str = "", progress: Progress | None = None
 ) -> MirrorInfo:
-    """Build a mirror in the folder ``out`` from N-Triples and Turtle, plain or gzipped.
+    """Build a mirror in the folder ``out`` from N-Triples and Turtle, plain, gzipped or as bzip2.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
     ``concept_base`` is what the IRIs of entities begin with; empty: as the properties have it, else Wikidata's.
@@ -142,10 +144,11 @@ def _put_in_place(made: Path, out: Path, aside: Path) -> None:
 
 def _kind(source: Path) -> str:
     """The format by the name: ``.nt`` of ``slice.nt.gz``. Raises UsageError for one that is not read."""
-    name = source.name.lower().removesuffix(".gz")
-    suffix = Path(name).suffix
+    name = Path(source.name.lower())
+    suffix = Path(name.stem).suffix if name.suffix in _PACKED else name.suffix
     if suffix not in _RDF:
-        raise UsageError(f"{source}: unknown kind of file; these are read, with or without .gz: {' '.join(_RDF)}")
+        packed = " or ".join(_PACKED)
+        raise UsageError(f"{source}: unknown kind of file; these are read, with or without {packed}: {' '.join(_RDF)}")
     return suffix
 
 
@@ -184,8 +187,8 @@ class _Lines:
         self.count = 0
         self._name, self._say = source.name, say
         self._begin = self._told = time.monotonic()
-        packed = source.suffix.lower() == ".gz"
-        self._file = cast(IO[bytes], gzip.open(source)) if packed else source.open("rb")  # noqa: SIM115
+        unpack = _PACKED.get(source.suffix.lower())
+        self._file = cast(IO[bytes], unpack(source) if unpack else source.open("rb"))
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
