@@ -221,8 +221,9 @@ _VIRTUOSO = re.compile(r"^Virtuoso \w{5} Error ")
 def read_query(reply: Reply, *, query: str = "") -> AnswerTable:
     """A reply of a query service, rows, a boolean or triples; where the service says that it cut them, ``cut`` does.
 
-    With the ``query`` that was sent: a result that ends at its LIMIT is whole, ASK has a boolean, SELECT has the
-    columns that it names, in its order, and what COUNT gives is a whole number; else BadResponse.
+    With the ``query`` that was sent: a result that ends at its LIMIT is whole, SELECT has the columns that it names, in
+    its order (one that is missing is unbound in each row), and ASK without a boolean or a COUNT without a whole number
+    is a BadResponse.
 
     Raises QuerySyntaxError, QueryTimeout, QueryRefused, Again, BadResponse and what ``check_status`` raises.
     """
@@ -262,11 +263,9 @@ def _as_asked(reply: Reply, table: AnswerTable, asked: Query, counts: frozenset[
         raise BadResponse(f"{reply.host} answers {asked.form} with {'rows' if table.boolean is None else 'a boolean'}")
     if asked.select is not None and asked.select.star is None:
         wanted = tuple(name[1:] for name in asked.select.visible)
-        missing = [name for name in wanted if name not in table.columns]
-        if missing and table.rows:
-            raise BadResponse(f"{reply.host} answers without the column ?{missing[0][:80]}, which the query names")
-        places = [table.columns.index(name) for name in wanted] if not missing else []
-        table = replace(table, columns=wanted, rows=tuple(tuple(row[at] for at in places) for row in table.rows))
+        places = {name: at for at, name in enumerate(table.columns)}  # a column that is missing is bound nowhere
+        rows = tuple(tuple(row[places[name]] if name in places else None for name in wanted) for row in table.rows)
+        table = replace(table, columns=wanted, rows=rows)
     for at in (at for at, name in enumerate(table.columns) if name in counts):
         for cell in (row[at] for row in table.rows):
             if cell and not _WHOLE.fullmatch(cell.value):
