@@ -188,8 +188,10 @@ class Machine:
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
         keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.rollback)
-        cut = [step.drop("rolled back") for step in state["path"][keep:]]
         refused = _as_steps(sort_out(state, self.ending, self.budget).dropped, taken(state) + 1)
+        if self.budget.published and any(step.dropped == "premature finish" for step in refused):
+            keep = 0
+        cut = [step.drop("rolled back") for step in state["path"][keep:]]
         run.tell(Event("dropped", steps=(*cut, *refused)))
         return {
             "path": state["path"][:keep],
@@ -238,6 +240,10 @@ def _failed(error: StopRun, run: RunContext) -> Update:
 # Which of a turn's calls are run, dropped, or end the run
 
 
+_COMPARED = 4
+"""Actions that SPINACH's published program compares a new one with."""
+
+
 class Sorted(NamedTuple):
     """A turn's calls: those to run now, and those that are not run, with the reason."""
 
@@ -256,7 +262,8 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
     finish is one. Calls that the budget has no room for are dropped.
     """
     path = state["path"]
-    known = {step.call.key for step in settled(path)} if budget.rollback else set()
+    compared = path[-_COMPARED:] if budget.published else path
+    known = {step.call.key for step in settled(compared)} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[tuple[Call, Dropped]] = []

@@ -108,6 +108,8 @@ class SpinachOptions(Options):
 
     preset: Literal["kbnav", "paper"] = "kbnav"
     """``paper``: the agent as the paper has it, without what kbnav adds."""
+    going_back: Literal["paper", "published"] = "paper"
+    """With ``preset=paper``, whether a run goes back as the paper says or as its published program does."""
     wording: Literal["finish", "call"] = "finish"
     """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
 
@@ -190,9 +192,13 @@ def _refuse_skbs(kb: Joint) -> None:
         )
 
 
-def paper_settings(settings: Settings) -> Settings:
-    """The settings of the paper's own agent: one call a turn, fixed rollback, pruning by the model, nothing told."""
-    return settings.model_copy(update={"budget": paper_budget(settings.budget), "pruning": "model"})
+def paper_settings(settings: Settings, *, published: bool = False) -> Settings:
+    """The settings of the paper's own agent: one call a turn, fixed rollback, pruning by the model, nothing told.
+
+    ``published``: going back as its published program does.
+    """
+    budget = paper_budget(settings.budget).model_copy(update={"published": published})
+    return settings.model_copy(update={"budget": budget, "pruning": "model"})
 
 
 def paper_budget(budget: Budget) -> Budget:
@@ -226,7 +232,11 @@ class _Parts:
             tools, prompt = ENDPOINT_TOOLS, "endpoint"
         toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
         shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
-        return cls(paper_settings(settings) if paper else settings, options, toolbox, shown, f"spinach/{prompt}.md")
+        if paper:
+            settings = paper_settings(settings, published=options.going_back == "published")
+        elif options.going_back != "paper":
+            raise UsageError("going_back is an option of the preset paper: add preset=paper")
+        return cls(settings, options, toolbox, shown, f"spinach/{prompt}.md")
 
     def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:
         ending = QueryEnding(

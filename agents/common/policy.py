@@ -31,6 +31,8 @@ _PROMPTS = 32
 """Questions whose system prompts are kept."""
 _RECENT = 6
 """Actions for which a hint stays."""
+_PUBLISHED = 10
+"""Actions that SPINACH's published program shows its model."""
 _WARN_LEFT = 3
 _EARLIER_WIDTH = 1000
 """Characters of an observation of an earlier question."""
@@ -148,7 +150,8 @@ class ChatPolicy:
         for turn in state["history"]:
             messages += _earlier(turn, offered, min(_EARLIER_WIDTH, width or _EARLIER_WIDTH))
         messages.append(HumanMessage(state["question"]))
-        messages += path_messages(state["path"], width=width, offered=offered)
+        path = state["path"][-_PUBLISHED:] if self._budget.published else state["path"]
+        messages += path_messages(path, width=width, offered=offered)
         notice = self._notice(state)
         if not notice:
             return _joined(messages)

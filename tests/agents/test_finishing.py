@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from kbnav.agents.common.answering import last_with_rows, plain_answer
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Run, Step
 from kbnav.sessions.session import ask
@@ -160,9 +161,9 @@ def test_a_sentence_about_a_probe_is_not_said_of_the_whole_result(tmp_path, mini
 PAPER = {"preset": "paper"}
 
 
-def paper(replies: list[AIMessage], home: Path, kb, question: str = "Who discovered polonium?"):
+def paper(replies: list[AIMessage], home: Path, kb, question: str = "Who discovered polonium?", **more: str):
     model = ScriptedModel(replies=replies)
-    agent = spinach_with(model, None, kb, Settings(home=home, language="en", options=PAPER))
+    agent = spinach_with(model, None, kb, Settings(home=home, language="en", options={**PAPER, **more}))
     return ask(agent, question), agent, model
 
 
@@ -208,6 +209,21 @@ def test_the_papers_own_agent_goes_back_by_two_each_time_and_says_nothing_of_it(
         "rolled back", "rolled back", "repeat", "repeat",
     ]  # fmt: skip
     assert not any(isinstance(message, HumanMessage) for message in model.seen[5][2:])
+
+
+def test_the_published_program_starts_over_compares_four_actions_and_shows_ten(tmp_path, mini_kb):
+    searches = [says(("search_entities", {"query": name})) for name in "abcdefghijkl"]
+    # The first of six may be taken again; the third from the end is a repeat, and takes the step before it back.
+    run, _, model = paper([*searches[:6], searches[0], searches[4]], tmp_path, mini_kb, going_back="published")
+    told = [(step.call.arguments["query"], step.dropped) for step in run.discarded[:2]]
+    assert told == [("a", "rolled back"), ("e", "repeat")]
+    run, _, model = paper([*searches, says(("finish", {})), searches[0]], tmp_path, mini_kb, going_back="published")
+    assert [sum(isinstance(one, ToolMessage) for one in seen) for seen in model.seen][:15] == [
+        *range(11), 10, 10, 0, 1
+    ]  # fmt: skip
+    assert [step.dropped for step in run.discarded][:13] == [*["rolled back"] * 12, "premature finish"]
+    with pytest.raises(UsageError, match="preset=paper"):
+        paper([], tmp_path, mini_kb, preset="kbnav", going_back="published")
 
 
 def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothing(tmp_path, mini_kb):

@@ -65,7 +65,7 @@ def test_statistics_of_a_small_set(tmp_path):
 def test_projections_are_those_of_the_query_and_of_the_first_row_as_the_authors_count(tmp_path):
     query = "SELECT ?a ?aLabel ?b { ?a wdt:P31 ?b }"
     tom, reed = Term("literal", "Tom"), Term("literal", "Reed")
-    tables = [AnswerTable(("a", "aLabel", "b"), ((tom, None, None), (tom, reed, tom))), AnswerTable(boolean=True), None]
+    tables = [AnswerTable(("a", "aLabel", "b"), ((tom, reed, None), (tom, reed, tom))), AnswerTable(boolean=True), None]
     dataset = own(tmp_path, *(json.dumps({"id": n, "question": "Q?", "sparql": query}) for n in range(3)))
     questions = [replace(one, answers=table) for one, table in zip(dataset.questions, tables, strict=True)]
     statistics = dataset_statistics(replace(dataset, questions=questions))

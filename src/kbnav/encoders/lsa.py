@@ -14,6 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from zipfile import BadZipFile
 
 import numpy as np
@@ -82,7 +83,7 @@ class LSA:
             with (folder / FILE).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 terms = arrays["terms"].tobytes().decode()
                 return cls(terms.split("\n") if terms else [], arrays["weights"], arrays["axes"])
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError, EOFError, SyntaxError, TokenError, BadZipFile) as error:
             raise DataError(f"{folder / FILE}: {error!r}") from error
 
 

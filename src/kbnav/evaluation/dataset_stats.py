@@ -211,8 +211,8 @@ class QueryStatistics:
     """Of the queries that parse: means over queries, then counts over the dataset.
 
     ``projections`` are the fields of the outermost SELECT without those for labels and descriptions, and one for ASK;
-    ``answer_fields`` is what SPINACH's authors count instead, the bound fields of the first row of the answer, where
-    answers are stored.
+    ``answer_fields`` is what SPINACH's authors count instead, those bound in the first row of the answer, where answers
+    with rows are stored.
     ``unparsed`` are the ids of questions whose query is no SPARQL.
     """
 
@@ -381,12 +381,14 @@ def _query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
     if not shapes:
         return None
 
+    def fields_of(names: Sequence[str]) -> int:
+        return sum(not name.endswith(("Label", "Description")) for name in names)
+
     def projections(shape: QueryShape) -> int:
-        kept = [name for name in shape.projections if not name.endswith(("Label", "Description"))]
-        return len(kept) if shape.clauses["ASK"] == 0 else 1
+        return fields_of(shape.projections) if shape.clauses["ASK"] == 0 else 1
 
     tables = [one.answers for one in questions if one.query and one.answers]
-    fields = [1 if one.boolean is not None else sum(cell is not None for cell in one.rows[0]) for one in tables]
+    fields = [1 if one.boolean is not None else fields_of(list(one.bindings()[0])) for one in tables]
     return QueryStatistics(
         queries=len(shapes),
         unparsed=tuple(unparsed),

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -28,6 +29,7 @@ from kbnav.errors import (
     QueryTimeout,
     ServiceError,
 )
+from kbnav.knowledge.sparql.syntax import Query, parse_query
 
 Service = Literal["api", "sparql", "vector"]
 LONGEST_GET = 2000
@@ -211,18 +213,26 @@ _PLACES = (
 )
 _ECHO = "SPARQL-QUERY: queryStr="
 _VIRTUOSO_ECHO = "\n\nSPARQL query:\n"
+_COUNT = re.compile(r"\bCOUNT\s*\([^()]*\)\s*AS\s*[?$](\w+)", re.IGNORECASE)
+_WHOLE = re.compile(r"\+?[0-9]{1,18}")
 _VIRTUOSO = re.compile(r"^Virtuoso \w{5} Error ")
 
 
-def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
+def read_query(reply: Reply, *, query: str = "") -> AnswerTable:
     """A reply of a query service, rows, a boolean or triples; where the service says that it cut them, ``cut`` does.
 
-    ``limit`` is the query's own LIMIT: a result that ends there is whole.
+    With the ``query`` that was sent: a result that ends at its LIMIT is whole, SELECT has the columns that it names, in
+    its order (one that is missing is unbound in each row), and ASK without a boolean or a COUNT without a whole number
+    is a BadResponse.
 
     Raises QuerySyntaxError, QueryTimeout, QueryRefused, Again, BadResponse and what ``check_status`` raises.
     """
     if reply.status not in (200, 206):
         raise _failure(reply)
+    asked = None
+    with suppress(QuerySyntaxError):  # of an engine's own form nothing is known
+        asked = parse_query(query) if query else None
+    limit = next((one.number for one in asked.tail.modifiers if one.kind == "LIMIT"), None) if asked else None
     if reply.content_type in _RDF_TYPES:
         return replace(_triples(reply), cut=_cut(reply, None, limit))
     try:
@@ -241,9 +251,26 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
     if table.columns == ("subject", "predicate", "object", "context"):
         # Blazegraph gives triples as rows with a fourth column, the graph, that is never bound.
         table = AnswerTable(table.columns[:3], tuple(row[:3] for row in table.rows))
+    if asked:
+        table = _as_asked(reply, table, asked, frozenset(_COUNT.findall(query)))
     meta = document.get("meta")
     total = meta.get("result-size-total") if isinstance(meta, dict) else None
     return replace(table, cut=_cut(reply, total, limit, len(table.rows)))
+
+
+def _as_asked(reply: Reply, table: AnswerTable, asked: Query, counts: frozenset[str]) -> AnswerTable:
+    if (table.boolean is not None) != (asked.form == "ASK"):
+        raise BadResponse(f"{reply.host} answers {asked.form} with {'rows' if table.boolean is None else 'a boolean'}")
+    if asked.select is not None and asked.select.star is None:
+        wanted = tuple(name[1:] for name in asked.select.visible)
+        places = {name: at for at, name in enumerate(table.columns)}  # a column that is missing is bound nowhere
+        rows = tuple(tuple(row[places[name]] if name in places else None for name in wanted) for row in table.rows)
+        table = replace(table, columns=wanted, rows=rows)
+    for at in (at for at, name in enumerate(table.columns) if name in counts):
+        for cell in (row[at] for row in table.rows):
+            if cell and not _WHOLE.fullmatch(cell.value):
+                raise BadResponse(f"{reply.host} answers COUNT with {one_line(cell.value, limit=40)!r}")
+    return table
 
 
 def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:

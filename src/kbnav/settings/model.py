@@ -132,6 +132,9 @@ class Budget(Strict):
     actions: int = Field(default=30, ge=1)
     """Calls in all, each counted, also those taken back."""
     rollback_depth: int = Field(default=2, ge=1)
+    published: bool = False
+    """Go back as SPINACH's published program: a premature finish takes all steps back, only the last four actions count
+    as repeated, and the model is shown the last ten."""
     without: tuple[Rule, ...] = ()
     """Rules that do not hold."""
     requests: int = Field(default=400, ge=0)

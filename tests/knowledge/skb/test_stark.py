@@ -19,6 +19,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.stark import StarkSource, stark_node
+from kbnav.knowledge.skb.maintenance import info
 from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info, paragraphs
 from kbnav.knowledge.skb.store import SKB
 
@@ -317,6 +318,9 @@ def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Pa
     build(StarkSource(tmp_path / "processed"), tmp_path / "amazon.skb", BARE)
     with SKB.open(tmp_path / "amazon.skb") as skb:
         assert skb.graph.edges == 5
+        # Undirected, with the two between Kettle and Cup as one: four pairs, each both ways.
+        told = info(tmp_path / "amazon.skb").record()
+        assert (told["edges"], told["published_relations"], told["published_degree"]) == (5, 8, 4.0)
         assert get_doc_info(skb, skb.number("2")) == "brand name: Acme"
         assert get_doc_info(skb, skb.number("0")) == (
             "- product: Kettle\n"

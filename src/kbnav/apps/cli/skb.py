@@ -378,6 +378,11 @@ def _print_info(found: Info) -> None:
         f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
         f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
         f"mean edges of a node: {meta.average_degree:.1f}",
+        *(
+            [f"relations as in STaRK's Table 2: {found.published_relations:,}"]
+            if found.published_relations != meta.edges
+            else []
+        ),
         f"nodes without an edge: {found.isolated:,}",
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",

@@ -52,7 +52,7 @@ from kbnav.knowledge.endpoint.data import (
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
-from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
 from kbnav.settings.model import SparqlSource
 
@@ -282,7 +282,7 @@ class EndpointKB:
         parameters = {"query": query}
         if self._source.graph:
             parameters["default-graph-uri"] = self._source.graph
-        reader = partial(read_query, limit=outer_limit(query))
+        reader = partial(read_query, query=query)
         request = Request("sparql", self._source.url, parameters, accept)
         return _naming_variables(self._source, lambda: self._http.fetch(request, reader))
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import threading
+import tokenize
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -65,8 +66,11 @@ def load(path: Path, mode: Mode | None = "r") -> Array:
     One thread at a time: NumPy reads the header with ``ast``, and CPython before 3.11.9 and 3.12.3 mixes up the counts
     of two threads that do so at once (SystemError, "AST constructor recursion depth mismatch"; cpython gh-106905).
     """
-    with _PARSING:
-        array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    try:
+        with _PARSING:
+            array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    except (tokenize.TokenError, SyntaxError, RecursionError) as error:  # NumPy tokenizes a header it cannot parse
+        raise ValueError(f"its header cannot be read: {error}") from error
     return array
 
 

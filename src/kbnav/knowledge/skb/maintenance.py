@@ -33,6 +33,9 @@ class Info:
     largest_degree: int
     largest_degree_node: str
     """Id of the node with the most edges."""
+    published_relations: int
+    """The relations as STaRK's Table 2 counts them: of Amazon and MAG two for any nodes with an edge between them, for
+    its loader makes them undirected; elsewhere the edges as saved."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
 
@@ -43,6 +46,8 @@ class Info:
             "nodes": self.meta.nodes,
             "edges": self.meta.edges,
             "average_degree": self.meta.average_degree,
+            "published_relations": self.published_relations,
+            "published_degree": 2 * self.published_relations / max(1, self.meta.nodes),
             "isolated": self.isolated,
             "largest_degree": self.largest_degree,
             "largest_degree_node": self.largest_degree_node,
@@ -61,8 +66,18 @@ def info(place: Path | str, home: Path | None = None) -> Info:
             isolated=int((degrees == 0).sum()),
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
+            published_relations=_published_relations(skb),
             approximate=skb.store.approximate,
         )
+
+
+def _published_relations(skb: SKB) -> int:
+    if skb.meta.style not in ("stark-amazon", "stark-mag"):
+        return skb.meta.edges
+    _, targets, _ = skb.graph.arrays("out")
+    sources = np.repeat(np.arange(skb.graph.nodes), skb.graph.degrees("out"))
+    pairs = np.unique(np.minimum(sources, targets) * skb.graph.nodes + np.maximum(sources, targets))
+    return int(2 * len(pairs) - (pairs // skb.graph.nodes == pairs % skb.graph.nodes).sum())
 
 
 def check(path: Path | str, home: Path | None = None, *, progress: Progress = no_progress) -> list[str]:

@@ -19,7 +19,7 @@ from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
-from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
 from kbnav.settings.model import Endpoints
 
@@ -113,4 +113,4 @@ class QueryService:
 
     def _fetch(self, text: str, accept: str) -> AnswerTable:
         request = Request("sparql", self._endpoints.sparql, {"query": text}, accept)
-        return self._http.fetch(request, partial(read_query, limit=outer_limit(text)))
+        return self._http.fetch(request, partial(read_query, query=text))
