@@ -29,6 +29,7 @@ from kbnav.tools.show import (
     incoming_text,
     listed,
     search_text,
+    times,
 )
 from kbnav.tools.wikidata import again, examples, of_properties, run_query
 
@@ -75,7 +76,9 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
         ids = [found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])]
         return of_properties(entry, ids, context.shown)
     kept, usage = context.prune(entry, context.asked)
-    lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
+    around = _around(context, entry.entity.id)
+    shape = [line for line in around if line.startswith(f"{entity_name(entry.entity)} is a class ")]
+    lines = [entry_text(entry, kept, context.shown, about=shape), *(line for line in around if line not in shape)]
     return Observation("\n".join(lines), usage=usage)
 
 
@@ -210,7 +213,7 @@ def shape_text(shape: ClassShape) -> str:
         lines.append(f"  {len(shape.properties) - _SHAPED} more properties")
     for share, source in shape.incoming:
         lines.append(
-            f"  ^{entity_name(share.entity)}: comes in {share.count:,} times"
+            f"  ^{entity_name(share.entity)}: comes in {times(share.count)}"
             + (f" from {entity_name(source)}" if source else "")
         )
     return "\n".join(lines)
@@ -228,7 +231,7 @@ def _property_line(one: ShapeProperty, sampled: int) -> str:
 
 def uses_text(profile: PropertyProfile, property_id: str) -> str:
     """How a property is used."""
-    lines = [f"{property_id} is used {counted(profile.direct, profile.limit)} times."]
+    lines = [f"{property_id} is used {times(profile.direct, profile.limit)}."]
     if profile.sampled and profile.subjects and profile.sampled >= profile.direct:  # a sample cuts subjects apart
         many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
         lines.append(f"Each subject has {many} of them in the mean.")

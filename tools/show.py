@@ -132,8 +132,18 @@ def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
     return [*lines, *(f"- {name}: {number} more addresses" for name, number in more.items())]
 
 
-def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has no statements of its own.") -> str:
-    """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none."""
+def entry_text(
+    entry: Entry,
+    kept: Entry,
+    shown: Shown,
+    *,
+    empty: str = "It has no statements of its own.",
+    about: Sequence[str] = (),
+) -> str:
+    """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none.
+
+    ``about`` are lines that come before its statements.
+    """
     head = f"{entity_name(entry.entity)}: {cut(entry.entity.description, shown.cell)}".rstrip(": ")
     lines = [f"{entry.redirected_from} was merged into {entry.entity.id}."] if entry.redirected_from else []
     lines.append(head)
@@ -143,6 +153,7 @@ def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has 
         lines.append("Also called: " + cut("; ".join(entry.aliases), shown.cell))
     if entry.document:
         lines.append(entry.document)
+    lines += about
     lines += statement_lines([*kept.statements, *kept.identifiers], shown)
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
@@ -351,8 +362,8 @@ _LEAST = 0.02
 
 def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> str:
     """How a property is used, and two statements with their qualifiers."""
-    direct, whole = (counted(number, profile.limit) for number in (profile.direct, profile.statements))
-    lines = [f"{property_id} is used {direct} times as wdt:{property_id} and {whole} times as p:{property_id}."]
+    direct, whole = (times(number, profile.limit) for number in (profile.direct, profile.statements))
+    lines = [f"{property_id} is used {direct} as wdt:{property_id} and {whole} as p:{property_id}."]
     sampled = profile.sampled
     if sampled and profile.subjects:
         many = f"{sampled / profile.subjects:.1f}".removesuffix(".0")
@@ -372,6 +383,10 @@ def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> s
     return "\n".join(lines)
 
 
+CLASS = "A class with "
+"""What begins the line of a class."""
+
+
 def class_text(profile: ClassProfile, words: Vocabulary = WIKIDATA_VOCABULARY) -> str:
     """How many members a class has, and what they have; empty for what is no class."""
     if not profile.below:
@@ -384,7 +399,7 @@ def class_text(profile: ClassProfile, words: Vocabulary = WIKIDATA_VOCABULARY) -
         if share.entity.id != words.of(INSTANCE_OF)
     )
     return (
-        f"A class with {direct} direct instances (wdt:{words.of(INSTANCE_OF)}), {below} with those of its subclasses "
+        f"{CLASS}{direct} direct instances (wdt:{words.of(INSTANCE_OF)}), {below} with those of its subclasses "
         f"({words.to_class}); {of} properties, with how many have them: {used}."
     )
 
@@ -393,7 +408,16 @@ def incoming_text(shares: Sequence[Share]) -> str:
     """The edges that come in, counted by property; empty where there are none."""
     if not shares:
         return ""
-    return "Edges that come in: " + ", ".join(f"{entity_name(one.entity)} ×{one.count:,}" for one in shares) + "."
+    return (
+        "Edges that come in: "
+        + ", ".join(f"{entity_name(one.entity)} {f'×{one.count:,}' if one.count > 1 else 'once'}" for one in shares)
+        + "."
+    )
+
+
+def times(number: int, limit: int | None = None) -> str:
+    """``once``, or so many times; over ``limit`` as ``counted``."""
+    return "once" if number == 1 else f"{counted(number, number if limit is None else limit)} times"
 
 
 def counted(number: int, limit: int) -> str:

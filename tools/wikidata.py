@@ -25,6 +25,7 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
+    CLASS,
     class_text,
     cut,
     entity_name,
@@ -87,7 +88,11 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
     scored = zip(relevance(f"{context.asked} {thought}", labels), entry.identifiers, strict=True)
     named = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])[:_IDENTIFIERS]
     kept = replace(kept, identifiers=tuple(one for _, one in named))
-    lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
+    classes = vocabulary_of(context.kb).each((INSTANCE_OF, SUBCLASS_OF))
+    first = sorted(kept.statements, key=lambda one: one.property.id not in classes)
+    kept, around = replace(kept, statements=tuple(first)), _around(context, entry.entity.id)
+    is_class = [line for line in around if line.startswith(CLASS)]
+    lines = [entry_text(entry, kept, context.shown, about=is_class), *(one for one in around if one not in is_class)]
     return Observation("\n".join(lines), usage=usage)
 
 
@@ -114,7 +119,10 @@ def _around(context: Context, entity_id: str) -> list[str]:
         profile = kb.class_profile(entity_id, language=context.language) if classes else None
     except TellModel:
         return []
-    return [line for line in (incoming_text(shares), class_text(profile, vocabulary_of(kb)) if profile else "") if line]
+    told_class = class_text(profile, vocabulary_of(kb)) if profile else ""
+    if told_class:  # which says how many instances there are
+        shares = [share for share in shares if share.entity.id != vocabulary_of(kb).of(INSTANCE_OF)]
+    return [line for line in (incoming_text(shares), told_class) if line]
 
 
 def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:

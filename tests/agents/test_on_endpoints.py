@@ -50,7 +50,7 @@ def test_a_question_is_answered_with_the_tools_in_the_words_of_rdf(company, tmp_
     assert "Lamp (shop:Lamp): class; 2 members" in shown["search_entities", "lamp"]
     entry = shown["get_entry", ""]
     assert "supplier (shop:hasSupplier): all, up to 2 each; Supplier (shop:Supplier)" in entry
-    assert "^fits (shop:fits): comes in 1 times from Product (shop:Product)" in entry
+    assert "^fits (shop:fits): comes in once from Product (shop:Product)" in entry
     assert "shop:hasSupplier is used 4 times." in shown["get_property_examples", ""]
     assert shown["search_neighbors", "desk lamp"].splitlines()[0].startswith("Desk Lamp 12 (data:p1) -- supplier")
     assert "data:s1 (Lumen & Söhne)\nResult 1: 1 row." in shown["execute_query", QUERY]

@@ -9,12 +9,12 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Statement, Value
+from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Share, Statement, Value
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import entry_text, search_text, statement_lines, table_text
+from kbnav.tools.show import entry_text, incoming_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.tools.using import table, use
@@ -93,6 +93,10 @@ def test_an_entry_ends_with_what_comes_in_and_what_the_members_of_a_class_have(m
     assert "A class with " in element
     assert "discoverer or inventor (P61) " in element.rpartition("how many have them: ")[2]
     assert "instance of (P31)" not in element.rpartition("how many have them: ")[2]
+    # What it is comes first, and its instances are counted once.
+    assert element.splitlines()[2].startswith("A class with 39 direct instances")
+    assert "instance of (P31) ×" not in element
+    assert read("Q979").splitlines()[2].startswith("- instance of (P31)")
     assert "come in" not in read("Q7186", profiles=False)
     whole = read("Q7186", statements=1, properties="p:P166, wdt:P4321").splitlines()
     assert whole[0] == "Marie Curie (Q7186)"
@@ -350,3 +354,11 @@ def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(con
     assert seen.rows == 3
     assert stopped.is_set()
     assert len(asked) == 2
+
+
+def test_an_edge_that_comes_in_once_is_said_to():
+    shares = [
+        Share(Entity("P61", "discoverer", kind="property"), 1),
+        Share(Entity("P50", "author", kind="property"), 2),
+    ]
+    assert incoming_text(shares) == "Edges that come in: discoverer (P61) once, author (P50) ×2."
