@@ -204,10 +204,11 @@ def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt
                 units = ", ".join(str(table.label(row[0]) or table.entity(row[0])) for row in table.rows)
                 doubts.append(Doubt("units", units))
         if asked := values_query(query, words):
-            counted = kb.execute_query(asked).rows  # one row of four, but a replayed answer may be another query's
-            _, most, several, every = (cell.value if cell else "" for cell in counted[0]) if counted and len(counted[0]) == 4 else ("",) * 4
-            if several not in ("0", ""):
-                doubts.append(Doubt("several", f"{several} of {every}, up to {most} each"))
+            counted = kb.execute_query(asked).rows  # one row of four; a replayed answer may be another query's
+            if counted and len(counted[0]) == 4:
+                _, most, several, every = (cell.value if cell else "0" for cell in counted[0])
+                if several != "0":
+                    doubts.append(Doubt("several", f"{several} of {every}, up to {most} each"))
     except KbnavError:  # the answer is there; that it could not be checked takes nothing from it
         return tuple(doubts)
     return tuple(doubts)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
@@ -126,7 +127,9 @@ def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, name
 def test_settings_that_change_no_answer_may_change(tmp_path: Path):
     settings = Settings(home=tmp_path)
     begin_run(tmp_path, info_of(["q0"], settings=settings.public(), started="monday"))
-    moved = settings.model_copy(update={"home": tmp_path / "b", "cache_age": 0.0, "model_retries": 9})
+    moved = settings.model_copy(
+        update={"home": tmp_path / "b", "cache_age": 0.0, "model_retries": 9, "database": SecretStr("postgresql://a/b")}
+    )
     assert begin_run(tmp_path, info_of(["q0"], settings=moved.public(), started="tuesday")).started == "monday"
     hotter = settings.model_copy(update={"temperature": 0.3})
     with pytest.raises(UsageError, match=r"settings\.temperature"):
