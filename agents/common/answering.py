@@ -21,6 +21,7 @@ from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
@@ -142,7 +143,8 @@ class QueryEnding:
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
         if table is None and outcome.status == "no answer":
-            ran = [step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None]
+            queries = (step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None)
+            ran = [one for one in queries if not _explores(one)]
             query = ran[-1] if ran else ""
             table = context.tables.get(query)
         if table is None or not query:
@@ -188,6 +190,15 @@ class QueryEnding:
         except StopRun as error:  # the rows are there; only the words for them are missing
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
+
+
+def _explores(query: str) -> bool:
+    """Whether a query asks which properties there are: that it has no rows says nothing of the question."""
+    with suppress(QuerySyntaxError):
+        elements = [element for group in read_query(query).groups for element in group.elements]
+        patterns = [one for element in elements if isinstance(element, Triples) for one in element.patterns]
+        return any(not isinstance(one.verb, Path) for one in patterns)
+    return False
 
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:

@@ -79,6 +79,7 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_pa
     run = ask(agent, question)
     assert run.outcome.status == "no answer"
     assert run.outcome.query == ""
+    assert run.outcome.absence is None  # nothing that was asked for was looked for
     assert why in run.path[-1].call.thought
 
 
