@@ -140,7 +140,7 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
     (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, edges)))
     build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.jsonl"]), tmp_path / "hostile.skb", Options(vectors=False))
     with (
-        Server(web_settings(fresh_home, str(tmp_path / "hostile.skb"))) as server,
+        Server(web_settings(fresh_home, str(tmp_path / "hostile.skb")), socket=True) as server,
         nothing_runs(page, server),
     ):
         for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
