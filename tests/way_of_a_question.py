@@ -13,7 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
+import kbnav
+
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(os.path.realpath(kbnav.__file__)).parent
+FOLDERS = ("agents", "tools", "prompts")
 QUESTION = "Which elements were discovered by Marie Curie?"
 THINK = "agents/machine.py Machine.think"
 AFTER = re.compile(
@@ -30,11 +34,14 @@ AFTER = re.compile(
 @cache
 def _name(code: CodeType) -> str:
     """``file function`` of code of kbnav; empty for another's."""
-    with suppress(ValueError):
-        file = Path(os.path.realpath(code.co_filename)).relative_to(ROOT)
-        if file.parts[0] in ("agents", "tools", "prompts", "src") and code.co_name != "<module>":
-            return f"{file} {code.co_qualname}"
-    return ""
+    place = Path(os.path.realpath(code.co_filename))
+    if code.co_name == "<module>":
+        return ""
+    if place.is_relative_to(PACKAGE):  # of a wheel, the three folders of the root too
+        file = place.relative_to(PACKAGE)
+        return f"{file if file.parts[0] in FOLDERS else 'src/kbnav' / file} {code.co_qualname}"
+    file = place.relative_to(ROOT) if place.is_relative_to(ROOT) else Path("elsewhere")
+    return f"{file} {code.co_qualname}" if file.parts[0] in FOLDERS else ""
 
 
 def _stack(frame: FrameType | None) -> list[str]:
