@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ import kbnav
 from kbnav.errors import UsageError
 from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.work_folder import work_folder
 
 DEMO = Path(kbnav.__file__).parent / "data" / "demo"
 NODES: dict[str, dict[str, Any]] = {
@@ -86,6 +88,21 @@ def test_it_is_built_once_and_holds_the_files(demo_home: Path):
             for source in range(len(skb.nodes))
             for target, kind in zip(*(column.tolist() for column in skb.graph.row(source)), strict=True)
         } == set(EDGES)
+
+
+def test_a_new_folder_that_another_build_took_for_one_left_behind_is_made_again(tmp_path: Path, monkeypatch):
+    made, make = list[str](), tempfile.mkdtemp
+
+    def taken(**options) -> str:
+        made.append(make(**options))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", taken)
+    with work_folder(tmp_path, "demo") as work:
+        assert (str(work), len(made)) == (made[1], 2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_that_need_it_at_once_get_the_same_and_leave_nothing_behind(tmp_path: Path):

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 _HERE, _EXCHANGE = -100, 2
@@ -27,12 +27,15 @@ def work_folder(parent: Path, name: str, *, rescue: Callable[[Path], None] = lam
         with suppress(OSError), _locked(left):
             rescue(left)
             shutil.rmtree(left, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".unfinished", dir=parent))
-    try:
-        with _locked(work):
-            yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with ExitStack() as held:
+        locked = False
+        while not locked:  # another that begins now may take it for one that was left, before it is locked
+            work = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".unfinished", dir=parent))
+            with suppress(FileNotFoundError, BlockingIOError):
+                held.enter_context(_locked(work))
+                locked = work.is_dir()
+        held.callback(shutil.rmtree, work, ignore_errors=True)
+        yield work
 
 
 def exchanged(one: Path, other: Path) -> bool:
