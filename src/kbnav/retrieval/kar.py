@@ -137,8 +137,9 @@ class KAR:
         with trace.step("linked_nodes", limit=self._options.documents, linking=self._options.linking) as seen:
             linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
             namesakes = [self._namesakes(entity) for entity in named]
+            typed = self._options.linking != "documents"  # section 4: every document is compared
             places: list[Place] = [
-                (None, same) if same else (self._ranges(entity.kind), None)
+                (None, same) if same else (self._ranges(entity.kind) if typed else None, None)
                 for entity, same in zip(named, namesakes, strict=True)
             ]
             # The query's words stand beside a namesake's: of two Chicagos "born in Chicago" means the city.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,7 @@ def test_what_stands_in_a_closed_thread_is_not_asked(closed: str):
     ("written", "text"),
     [
         ("Capital of {{Q|142}} by {{P|36}}?", "Capital of Q142 by P36?"),
+        ("What is {{Q|P31}}?", "What is P31?"),
         ("Who made [[:en:Eiffel Tower]] and [[Q243|it]]?", "Who made Eiffel Tower and it?"),
         ("{{welcome}} Who? <small>x</small>", "Who? x"),
         ("=== Sub ===\nWho?", "Who?"),
@@ -128,6 +130,24 @@ def test_what_stands_in_a_closed_thread_is_not_asked(closed: str):
 )
 def test_a_question_is_its_words_whatever_they_are_written_with(written: str, text: str):
     assert asked(f"== A ==\n{written} {ANN}\n") == [("Ann", text)]
+
+
+def test_a_mark_below_a_sub_heading_closes_that_part_alone():
+    page = (
+        f"== A ==\n{{{{ping|KB bot}}}} one? {ANN}\n=== B ===\n{{{{resolved}}}}\n{{{{ping|KB bot}}}} two? {BOB}\n"
+        f"==== C ====\n{{{{ping|KB bot}}}} three? {BOB}\n=== D ===\n{{{{ping|KB bot}}}} four? {BOB}\n"
+    )
+    assert [text for _, text in asked(page, own=False)] == ["one?", "four?"]
+
+
+def test_what_was_answered_under_an_id_made_with_its_heading_is_not_asked_again():
+    comment = f"=== B ===\n{{{{ping|KB bot}}}} Who discovered radium? {BOB}\n"
+    (now,) = questions("P", f"== A ==\n{comment}", bot=BOT, own=False)
+    words = ("Bob x", "09:05, 2 January 2026 (UTC)", "=== B === {{ping|KB bot}} Who discovered radium?")
+    former = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+    assert now.id != former
+    page = f"== A ==\n{comment}:<!-- {marker(former)} -->Curie {SELF}\n"
+    assert asked(page, own=False) == []
 
 
 def test_leads_and_headings_of_the_first_level_are_read():

@@ -128,6 +128,10 @@ def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
     script, trace = Script('[{"person": {"name": "Ann Reed", "about": "letters"}}]'), Trace()
     kar(skb, script, Listening(), linking="documents").expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["Ann Reed → Bob Reed (bob) by document"]
+    # Bob's document is nearest, and that he is no guitar does not count.
+    script, trace = Script('[{"guitar": {"name": "the smith", "about": "letters"}}]'), Trace()
+    kar(skb, script, Listening(), linking="documents").expand(QUERY, trace)
+    assert said(trace, "linked_nodes") == ["the smith → Bob Reed (bob) by document"]
 
 
 @pytest.mark.parametrize("reply", ["", "[]", "I see no entities here.", '{"person": '])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MARKER = "kbnav:"
 _MARK = re.compile(rf"<!--\s*{MARKER}([0-9a-f]{{16}})\s*-->")
@@ -74,6 +74,8 @@ class Comment:
     marker: str = ""
     mentions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Users linked in the text, with start and end of the link or template."""
+    written: str = ""
+    """The text with the sub-headings in it, of which ids were made before these were left out."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,8 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
         raw = page[begin:cut]
         stop = page.find("\n", time.end(), end) + 1 or end
         mark = _MARK.search(raw)
-        lines = _ANY_HEADING.sub("", _COMMENT.sub("", raw)).strip().rstrip("-–— \t").split("\n")
-        text = "\n".join(_INDENT.sub("", line).strip() for line in lines).strip()
+        written = _COMMENT.sub("", raw)
+        text = _words(_ANY_HEADING.sub("", written))
         yield Comment(
             author=author,
             time=time[0],
@@ -175,8 +177,14 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
             end=stop,
             marker=mark[1] if mark else "",
             mentions=_mentions(text, names),
+            written=_words(written),
         )
         begin = stop
+
+
+def _words(text: str) -> str:
+    lines = text.strip().rstrip("-–— \t").split("\n")
+    return "\n".join(_INDENT.sub("", line).strip() for line in lines).strip()
 
 
 def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int] | None:
@@ -246,13 +254,12 @@ def questions(
     """
     silent = {normal_user(bot), *(normal_user(name) for name in others)}
     for section in sections(page, names):
-        boxes = [
-            (section.start + found.start(), found["word"].lower())
-            for found in _BOX.finditer(_blanked(page[section.start : section.end]))
-        ]
+        closed = _closed(_blanked(page[section.start : section.end]))
         answered = [comment.marker for comment in section.comments if comment.marker]
         for place, comment in enumerate(section.comments):
-            if comment.author in silent or comment.marker or _is_closed(boxes, comment):
+            if comment.author in silent or comment.marker:
+                continue
+            if any(start < comment.end - section.start <= end for start, end in closed):
                 continue
             before = section.comments[place - 1] if place else None
             follows = before is not None and before.author == normal_user(bot)
@@ -268,7 +275,8 @@ def questions(
             if place == 0 and own and mention is None:
                 text = text or section.heading
             number = question_id(comment)
-            if asked and text.strip() and number not in answered:
+            former = question_id(replace(comment, text=comment.written))
+            if asked and text.strip() and not {number, former} & set(answered):
                 earlier = [c.marker for c in section.comments[:place] if c.marker]
                 yield Question(
                     number, title, section.heading, comment.author, comment.time, text, comment.depth, tuple(earlier)
@@ -278,7 +286,9 @@ def questions(
 def plain_question(text: str) -> str:
     """A question's words: links and templates of entities as what they name, other templates and styles left out."""
     text = re.sub(
-        r"\{\{\s*([QPqp])\s*\|\s*[QPqp]?([1-9]\d*)[^{}]*\}\}", lambda found: found[1].upper() + found[2], text
+        r"\{\{\s*([QPqp])\s*\|\s*([QPqp]?)([1-9]\d*)[^{}]*\}\}",
+        lambda found: (found[2] or found[1]).upper() + found[3],
+        text,
     )
     text = _LINK.sub(_named, _TEMPLATE.sub("", text))
     lines = [" ".join(line.split()) for line in _TAG.sub("", text).replace("'''", "").replace("''", "").split("\n")]
@@ -290,15 +300,20 @@ def _named(link: re.Match[str]) -> str:
     return shown or re.sub(r"^:?(?:[a-z][a-z-]{1,11}:)*", "", target.strip()).removeprefix(":")
 
 
-def _is_closed(boxes: Sequence[tuple[int, str]], comment: Comment) -> bool:
-    """Whether a comment stands in one of a section's archive boxes, or in a section that was marked as closed."""
-    within = 0
-    for at, word in boxes:
+def _closed(section: str) -> list[tuple[int, int]]:
+    """Start and end of what is closed in a section: its archive boxes, and each sub-section (or all) marked so."""
+    heads = [(head.start(), len(head[0]) - len(head[0].lstrip("="))) for head in _ANY_HEADING.finditer(section)]
+    found, opened = list[tuple[int, int]](), list[int]()
+    for box in _BOX.finditer(section):
+        at, word = box.start(), box["word"].lower()
         if word in _CLOSES:
-            return True
-        if at < comment.end:
-            within = max(0, within + (-1 if word.endswith(_ENDS) else 1))
-    return within > 0
+            start, level = max((head for head in heads if head[0] < at), default=(0, 0))
+            found.append((start, min((s for s, other in heads if s > start and other <= level), default=len(section))))
+        elif not word.endswith(_ENDS):
+            opened.append(at)
+        elif opened:
+            found.append((opened.pop(), at))
+    return found + [(at, len(section)) for at in opened]
 
 
 def _asks(text: str) -> bool:
