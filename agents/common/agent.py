@@ -61,7 +61,7 @@ class Agent:
 
     @property
     def lookups(self) -> Toolbox:
-        """What a program of somebody else's may call: ``finish`` ends nothing there, and no run has results to page."""
+        """Tools for callers outside of a run (MCP, LangChain): all but ``finish`` and ``show_rows``."""
         return self.tools.less(FINISH, SHOW_ROWS)
 
     @property
@@ -99,7 +99,7 @@ class Agent:
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
-    """The agent ``system``; none named: the SKB agent for an SKB, SPINACH for anything with Wikidata's model.
+    """The agent ``system``; without a name ``skb`` for an SKB, ``spinach`` for everything else.
 
     Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
     work on this knowledge base or without a model, CredentialsError where its model needs a key.
