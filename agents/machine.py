@@ -215,7 +215,7 @@ class Machine:
         outcome = note_unanswered(outcome, [*state["path"], *state["discarded"]])
         if outcome.status != status:
             run.failure.append(ServiceError(outcome.note))
-        if outcome.status == "failed":
+        if outcome.status == "failed" and not any(isinstance(error, Stopped) for error in run.failure):
             outcome = replace(outcome, absence=Absence("service failed"))
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
