@@ -172,9 +172,8 @@ class ChatPolicy:
 
     def _dropped(self, state: State) -> dict[str, list[Step]]:
         """What was dropped lately, by the reason, each action once."""
-        recent = [
-            step for step in state["discarded"] if step.number > len(all_steps(state)) - _RECENT and self._budget.hint
-        ]
+        since = len(all_steps(state)) - _RECENT
+        recent = [step for step in state["discarded"] if step.number > since and self._budget.hint]
         # That finish came too early is said at once and no more: later it would read as a reply to what came since.
         done = max((step.number for step in state["path"]), default=0)
         recent = [step for step in recent if step.dropped != "premature finish" or step.number > done]

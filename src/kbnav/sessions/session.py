@@ -83,7 +83,7 @@ def _run(
     config: Mapping[str, Any],
     on_event: Listener | None,
 ) -> Attempt:
-    """Run the graph to its end, stream its events, and make the record; without a state it goes on from the checkpoint."""
+    """Run the graph to its end, stream its events, and make the record; no state: go on from the checkpoint."""
     began, started = time.monotonic(), datetime.now(UTC)
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
     # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
