@@ -249,7 +249,7 @@ class Bot:
                 raise StopRun(f"given up after {TRIES} tries")
             entries = [self._ledger.entry(number) for number in question.earlier]
             earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
-            found = self._answer(question, [Turn.of(one.question, one.path, one.outcome) for one in earlier])
+            found = self._answer(question, [run.turns[-1] for run in earlier])
             made_of = self._evidence(found)
             reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
             run = found.id
