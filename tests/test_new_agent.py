@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import re
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -91,8 +91,8 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(
     monkeypatch.setenv("KBNAV_HOME", str(folder.parent / "kbnav-home"))
     monkeypatch.syspath_prepend(folder)
     for command in commands(PAGE, "sh")[3:]:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
         with pytest.raises(SystemExit, match=r"^0$"):
-            monkeypatch.setattr(sys, "argv", shlex.split(command))
             main()
     ranked = [line for line in capsys.readouterr().out.splitlines() if re.match(r" *\d+\. ", line)]
     assert "Little Mew" in "".join(ranked)
