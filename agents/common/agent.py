@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from kbnav.agents.common.demonstrations import Demonstrations
 
 
+_PATIENCE = 5
+"""How many times ``limits.query_timeout`` a question waits in all for look-ups that are not answered."""
+
+
 @dataclass(frozen=True)
 class Agent:
     """Everything a question needs but the question: asked through ``kbnav.sessions.session``."""
@@ -73,7 +77,7 @@ class Agent:
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
-        meter = Meter(self.settings.budget.requests)
+        meter = Meter(self.settings.budget.requests, _PATIENCE * self.settings.limits.query_timeout)
         kb = metered(self.kb, meter)
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
