@@ -17,7 +17,7 @@ from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
-from kbnav.agents.common.state import Policy, Reply, State
+from kbnav.agents.common.state import Policy, Reply, State, all_steps
 from kbnav.agents.common.walking import PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
@@ -54,7 +54,7 @@ class GogPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """One turn."""
-        taken = sorted([*state["path"], *state["discarded"]], key=lambda step: step.number)
+        taken = all_steps(state)
         last = taken[-1] if taken else None
         if last and last.dropped == "premature finish" and not named_by(last.call):
             wide = frontier(state["path"])[:_WIDE] if _since_further(taken) else []

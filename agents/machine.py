@@ -1,7 +1,7 @@
 """The state machine that every agent runs on: think, act, rollback, report (docs/state-machine.md).
 
 It is a LangGraph graph. Nodes return updates; the one router only chooses. Every call that a policy asks for ends in
-``path`` or in ``discarded``, so that nothing is lost; what the budget counts of them says ``state.spent``.
+``path`` or in ``discarded``, so that nothing is lost; what the budget counts of them says ``state.actions_used``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from kbnav.agents.common.answering import (
-    note_unanswered,
-    settled,
-)
+from kbnav.agents.common.answering import note_unanswered, settled
 from kbnav.agents.common.checks import with_doubts
-from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, spent, taken, used
+from kbnav.agents.common.state import (
+    Ending,
+    Policy,
+    State,
+    Update,
+    actions_used,
+    all_steps,
+    next_turn,
+    seen_text,
+    turns_left,
+    turns_used,
+)
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
@@ -55,7 +63,7 @@ class RunContext:
     A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens.
     """
 
-    tools: Context
+    tool_context: Context
     failure: list[StopRun] = field(default_factory=list)
     cancellation: Cancellation | None = None
     tell: Callable[[Event], None] = lambda event: None  # noqa: ARG005
@@ -129,7 +137,7 @@ class Machine:
         if state["stop"]:
             return "report"
         if state["pending"]:
-            return "act" if sort_out(state, self.ending, self.budget).run else "rollback"
+            return "act" if triage_calls(state, self.ending, self.budget).fresh else "rollback"
         return "report" if why_stopped(state, self.budget) else "think"
 
     def think(self, state: State, run: RunContext) -> Update:
@@ -137,7 +145,7 @@ class Machine:
         if over := self._over(state, run):
             return {"stop": over}
         try:
-            reply = run.in_time(lambda: self.policy(state, run.tools), state["usage"])
+            reply = run.in_time(lambda: self.policy(state, run.tool_context), state["usage"])
         except OutOfTime:
             return {"stop": "time limit"}
         except StopRun as error:
@@ -148,10 +156,10 @@ class Machine:
         known = {"usage": usage, **({"understood": reply.understood} if reply.understood else {})}
         calls = list(reply.calls if self.budget.parallel else reply.calls[:1])
         if not within_budget(calls, state, self.ending, self.budget):
-            stop = "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)
+            stop = "gave up" if turns_left(state, self.budget) > 0 else used_up(state, self.budget)
             return {**known, "stop": stop, "failure": reply.note}
-        turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return {**known, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
+        turn = next_turn(state)
+        return {**known, "pending": [replace(call.encodable(), turn=turn) for call in calls]}
 
     def _over(self, state: State, run: RunContext) -> Stop | None:
         """Why no further turn is taken: no time is left, or no money for another turn like the others."""
@@ -165,8 +173,8 @@ class Machine:
 
     def act(self, state: State, run: RunContext) -> Update:
         """Run the pending calls that are fresh; the others of the turn are dropped."""
-        fresh, refused = sort_out(state, self.ending, self.budget)
-        first = taken(state) + 1
+        fresh, refused = triage_calls(state, self.ending, self.budget)
+        first = len(all_steps(state)) + 1
         try:
             steps, usage, error = run.in_time(lambda: run_calls(fresh, first, self.toolbox, state, run))
         except (Stopped, OutOfTime) as stopped:
@@ -188,7 +196,7 @@ class Machine:
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
         keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.rollback)
-        refused = _as_steps(sort_out(state, self.ending, self.budget).dropped, taken(state) + 1)
+        refused = _as_steps(triage_calls(state, self.ending, self.budget).dropped, len(all_steps(state)) + 1)
         if self.budget.published and any(step.dropped == "premature finish" for step in refused):
             keep = 0
         cut = [step.drop("rolled back") for step in state["path"][keep:]]
@@ -210,18 +218,18 @@ class Machine:
             run.failure.append(error)
         outcome = replace(outcome, understood=state.get("understood"))
         if self.checks:
-            outcome = with_doubts(outcome, state["question"], run.tools)
+            outcome = with_doubts(outcome, state["question"], run.tool_context)
         status = outcome.status
-        outcome = note_unanswered(outcome, [*state["path"], *state["discarded"]])
+        outcome = note_unanswered(outcome, all_steps(state))
         if outcome.status != status:
             run.failure.append(ServiceError(outcome.note))
-        if outcome.status == "failed":
+        if outcome.status == "failed" and not any(isinstance(error, Stopped) for error in run.failure):
             outcome = replace(outcome, absence=Absence("service failed"))
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
     def _concluded(self, state: State, run: RunContext) -> tuple[Outcome, Usage]:
         """The ending's outcome; where the run failed or is stopped now, that of what is there, and nothing is asked."""
-        tools = run.tools
+        tools = run.tool_context
         if state["stop"] == "error":
             return self.ending.conclude(state, tools)
         try:
@@ -244,14 +252,14 @@ _COMPARED = 4
 """Actions that SPINACH's published program compares a new one with."""
 
 
-class Sorted(NamedTuple):
+class Triage(NamedTuple):
     """A turn's calls: those to run now, and those that are not run, with the reason."""
 
-    run: list[Call]
+    fresh: list[Call]
     dropped: list[tuple[Call, Dropped]]
 
 
-def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
+def triage_calls(state: State, ending: Ending, budget: Budget) -> Triage:
     """Decide on the pending calls, which are those of one turn.
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
@@ -282,13 +290,13 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
         (call, "over budget") for call in state["pending"] if not any(call is one for one in affordable)
     ]
     if fresh:
-        return Sorted(fresh, [*repeats, *((call, "not alone") for call in finishes), *over])
+        return Triage(fresh, [*repeats, *((call, "not alone") for call in finishes), *over])
     if finishes and not premature(finishes[0], state, ending, budget):
-        return Sorted(finishes[:1], [*repeats, *((call, "repeat") for call in finishes[1:]), *over])
+        return Triage(finishes[:1], [*repeats, *((call, "repeat") for call in finishes[1:]), *over])
     refused: list[tuple[Call, Dropped]] = [
         (call, "premature finish" if call.tool == FINISH else "repeat") for call in affordable
     ]
-    return Sorted([], [*refused, *over])
+    return Triage([], [*refused, *over])
 
 
 def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]:
@@ -301,13 +309,13 @@ def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: B
     None are left where the budget is used up.
     """
     kept: list[Call] = []
-    room_left, left = room(state, budget), budget.actions - spent(state)
+    turns, actions = turns_left(state, budget), budget.actions - actions_used(state)
     for call in calls:
         free = budget.free_finish and call.tool == FINISH and not call.problem
-        if room_left > 0 and (free or left > 0):
+        if turns > 0 and (free or actions > 0):
             kept.append(call)
-            left -= not free
-        elif room_left <= 0 and free and not premature(call, state, ending, budget):
+            actions -= not free
+        elif turns <= 0 and free and not premature(call, state, ending, budget):
             return [call]
     return kept
 
@@ -317,13 +325,13 @@ def why_stopped(state: State, budget: Budget) -> Stop | None:
     path = state["path"]
     if path and path[-1].call.tool == FINISH and path[-1].ok:
         return "finish"
-    left = room(state, budget)
+    left = turns_left(state, budget)
     return used_up(state, budget) if left < 0 or (left == 0 and not budget.free_finish) else None
 
 
 def used_up(state: State, budget: Budget) -> Stop:
     """Which budget is used up."""
-    return "step budget" if used(state) >= budget.steps else "action budget"
+    return "step budget" if turns_used(state) >= budget.steps else "action budget"
 
 
 def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
@@ -343,7 +351,7 @@ def run_calls(
     """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end."""
     for call in calls:
         run.tell(Event("call", call=call))
-    contexts = _contexts(calls, state, run.tools)
+    contexts = _contexts(calls, state, run.tool_context)
     work = [
         partial(_run_one, number, call, toolbox, context)
         for number, (call, context) in enumerate(zip(calls, contexts, strict=True), first)
@@ -367,7 +375,7 @@ def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Conte
     Each query has a number for its result. Where one beside others has none, its number is left out.
     """
     seen = [seen_text(state)]
-    steps = (*state["path"], *state["discarded"])
+    steps = all_steps(state)
     ran = {step.result or step.number: step for step in steps if step.rows is not None}
     result = max((step.result for step in steps), default=0)
     earlier = tuple(turn.question for turn in state["history"])

@@ -19,10 +19,10 @@ from kbnav.agents.common.walking import (
     answer_lines,
     call_for,
     known_nodes,
+    lookups_left,
     need_all_tools,
     open_walking_models,
     question_in_chat,
-    room,
 )
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -62,8 +62,8 @@ class RogPolicy:
         plan = planned(state["path"])
         retrieved = [step for step in state["path"] if step.call.tool in (FOLLOW, TEXT_SEARCH)]
         wanted = retrieval(plan, self.kb, self.toolbox, context.question) if plan else []
-        if wanted and not retrieved and room(state, self.budget) > 0:
-            return call_for(state, self.toolbox, wanted[: room(state, self.budget)])
+        if wanted and not retrieved and lookups_left(state, self.budget) > 0:
+            return call_for(state, self.toolbox, wanted[: lookups_left(state, self.budget)])
         return self._answer(state, retrieved, followed(len(retrieved), len(wanted)))
 
     def _answer(self, state: State, retrieved: Sequence[Step], cut: str) -> Reply:

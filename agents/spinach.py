@@ -183,7 +183,8 @@ def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Calla
     return about
 
 
-def _refuse_skbs(kb: Joint) -> None:
+def refuse_skbs(kb: Joint) -> None:
+    """Raises UsageError where one of several knowledge bases is an SKB."""
     skbs = [name for name, one in kb.parts.items() if kb_kind(one) == "skb"]
     if skbs:
         raise UsageError(
@@ -226,7 +227,7 @@ class _Parts:
             raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
         tools, prompt = (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
         if isinstance(kb, Joint):
-            _refuse_skbs(kb)
+            refuse_skbs(kb)
             tools, prompt = several_tools(kb), "several"
         elif kind == "sparql":
             tools, prompt = ENDPOINT_TOOLS, "endpoint"

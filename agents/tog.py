@@ -34,11 +34,11 @@ from kbnav.agents.common.walking import (
     is_entity,
     known_nodes,
     last_turn,
+    lookups_left,
     names_of,
     need_all_tools,
     open_walking_models,
     question_in_chat,
-    room,
 )
 from kbnav.answers.relevance import relevance, words
 from kbnav.encoders import Encoder
@@ -304,7 +304,7 @@ class TogPolicy:
         wanted: list[Wanted] = [
             ("search_entities", f"{why} “{name}” is a topic.".strip(), {"query": name}) for name in names
         ]
-        return call_for(state, self.toolbox, wanted[: room(state, self.budget)], usage + cost)
+        return call_for(state, self.toolbox, wanted[: lookups_left(state, self.budget)], usage + cost)
 
     def _again(self, state: State, usage: Usage, why: str) -> Reply:
         """Where nothing seems to lead on: what the question names is linked anew, once; then the model's own word."""
@@ -312,7 +312,7 @@ class TogPolicy:
             return self._recall(state, usage, why)
         searches = {step.call.turn for step in state["path"] if step.call.tool == "search_entities"}
         planned = any(step.call.tool == PLAN for step in state["path"])
-        if len(searches) + planned > 1 or room(state, self.budget) < _TOPICS + 2:
+        if len(searches) + planned > 1 or lookups_left(state, self.budget) < _TOPICS + 2:
             return self._recall(state, usage, why)
         return self._topics(state, why, usage)
 
@@ -331,7 +331,7 @@ class TogPolicy:
         new = new[: most or self.options.width]
         begun = max((step.number for step in state["path"] if step.call.tool in (PLAN, "search_entities")), default=0)
         deep = sum(step.number > begun for step in looked)
-        if not new or deep >= self.options.depth or room(state, self.budget) < 2:
+        if not new or deep >= self.options.depth or lookups_left(state, self.budget) < 2:
             return self._recall(state, usage, "" if looked or new else "The question names nothing that was found.")
         return call_for(state, self.toolbox, [("search_relations", thought, {"entity_ids": new})], usage)
 
@@ -346,7 +346,7 @@ class TogPolicy:
         scored = self._scored(state, "tog/relations.md", texts, self.options.width, known, relations=lines)
         fit = relevance(state["question"], texts)
         chosen = best_of_each(found, scored.scores, self.options.width, fit)
-        if scored.low or not chosen or room(state, self.budget) < 1:
+        if scored.low or not chosen or lookups_left(state, self.budget) < 1:
             return self._again(state, scored.usage, "No relation of the nodes reached seems to lead to an answer.")
         ways = [
             {"entity_id": found[place].source, "relation": found[place].relation, "score": round(score, 4)}
@@ -439,7 +439,7 @@ class TogPolicy:
         last = [step for step in last_turn(state["path"]) if step.call.tool == "follow_relations"]
         found = [fact for step in last for fact in step.facts][:_LINKS]
         known = fresh([*kept_facts(state["path"]), *found], ())
-        if room(state, self.budget) < 1:
+        if lookups_left(state, self.budget) < 1:
             return Reply(usage=usage)
         prompt = render("tog/recall.md", question=question_in_chat(state), known=[fact_text(fact) for fact in known])
         text, cost = self.ask(prompt, "recall")

@@ -7,6 +7,8 @@ from collections import Counter
 
 import pytest
 
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import find
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
@@ -45,6 +47,29 @@ def test_every_row_has_five_cells_and_says_where_and_which_test():
             assert FILE.search(row[2]), f"no file is named: {row}"
             assert FILE.search(row[4]), f"no test is named: {row}"
         assert row[3], row
+
+
+PAPERS = [  # a system, options given, what they are then; SPINACH is below
+    ("pasemiqa", {}, {"k": 10, "rounds": 10}),
+    ("pasemiqa", {"preset": "paper"}, {"query": "cosine", "short": 0}),
+    ("tog", {"preset": "paper"}, {"depth": 3, "width": 3, "exploration": 0.4, "documents": "none"}),
+    ("rog", {}, {"paths": 3, "tokens": 4000}),
+    ("multi-vss", {}, {"aggregate": "max", "first": 50}),
+    ("rerank", {}, {"top_v": 20}),
+    ("kar", {}, {"samples": 3, "neighbours": 10, "hops": 2}),
+    ("prf", {}, {"initial": 3}),
+]
+
+
+@pytest.mark.parametrize(("system", "given", "wanted"), PAPERS)
+def test_numbers_of_the_papers_are_the_defaults(system: str, given: dict[str, str], wanted: dict[str, object]):
+    options = find(system).read(given).model_dump(mode="json")
+    assert {name: options[name] for name in wanted} == wanted
+
+
+def test_numbers_of_spinach_are_the_defaults():
+    settings = Settings.model_construct()
+    assert (settings.budget.steps, settings.budget.actions, settings.limits.query_timeout) == (15, 30, 60.0)
 
 
 @pytest.mark.parametrize(("path", "test"), sorted(set(FILE.findall(PAGE))))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,10 +19,11 @@ import kbnav
 from kbnav.apps.cli import main
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
+from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import saved_runs
 from tests.conftest import ROOT
 from tests.models.stub import ModelStub, completion
-from tests.test_docs import blocks, commands
+from tests.test_docs import blocks, commands, fenced
 
 PAGE = ROOT / "docs" / "new-agent.md"
 SCRIPT = "#!{python}\nimport sys\nfrom kbnav.apps.cli import main\nsys.exit(main())\n"
@@ -63,7 +66,7 @@ def fresh(tmp_path: Path) -> Path:
 def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder: Path, fresh: Path):
     assert len(blocks(PAGE, "python")[0].splitlines()) < 40
     (folder / "my_agent.py").write_text(blocks(PAGE, "python")[0])
-    describe, ask, evaluate = commands(PAGE, "sh")
+    describe, ask, evaluate = commands(PAGE, "sh")[:3]
     path = f"{fresh.parent}{os.pathsep}{os.environ['PATH']}"
     said = [
         subprocess.run(
@@ -75,6 +78,39 @@ def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder:
     assert blocks(PAGE, "text")[0] in said[1]
     saved = read_saved_run(folder / "runs" / "counter")
     assert (saved.info.system, score_run(saved).all.values["em"]) == ("counter", 1.0)
+
+
+def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(
+    folder: Path, demo_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    parts = {head.partition('"')[2].strip('"'): code for head, code in fenced(PAGE) if head.startswith("python title")}
+    for name, code in parts.items():
+        assert len(code.splitlines()) < 40
+        (folder / name).write_text(code)
+    (folder.parent / "kbnav-home" / "skbs").symlink_to(demo_home / "skbs")
+    monkeypatch.setenv("KBNAV_HOME", str(folder.parent / "kbnav-home"))
+    monkeypatch.syspath_prepend(folder)
+    for command in commands(PAGE, "sh")[3:]:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main()
+    ranked = [line for line in capsys.readouterr().out.splitlines() if re.match(r" *\d+\. ", line)]
+    assert "Little Mew" in "".join(ranked)
+    links = [float(line.split()[-1]) for line in ranked]
+    assert links == sorted(links, reverse=True)
+    assert score_run(read_saved_run(folder / "runs" / "metals")).all.values["em"] == 1
+    own = importlib.import_module("my_kb")
+    turtle = (
+        """@prefix s: <https://schema.org/> . <urn:a> s:name "Pump A" ; s:color "red" . <urn:b> s:name "Pipe B" ."""
+    )
+    query = "SELECT ?color { <urn:a> <https://schema.org/color> ?color }"
+    replies = [
+        says(("search_entities", {"query": "pump"})), says(("execute_query", {"query": query})), says(("finish", {}))
+    ]  # fmt: skip
+    answer = kbnav.ask("Which color has Pump A?", kb=own.Shop(turtle), model=ScriptedModel(replies=replies))
+    assert [step.call.tool for step in answer.steps] == ["search_entities", "execute_query", "finish"]
+    assert "Pump A" in answer.steps[0].observation
+    assert list(answer.rows) == [{"color": "red"}]
 
 
 @pytest.mark.parametrize("command", commands(PAGE, "sh live"))

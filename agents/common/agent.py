@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from kbnav.agents.common.demonstrations import Demonstrations
 
 
+_PATIENCE = 5
+"""How many times ``limits.query_timeout`` a question waits in all for look-ups that are not answered."""
+
+
 @dataclass(frozen=True)
 class Agent:
     """Everything a question needs but the question: asked through ``kbnav.sessions.session``."""
@@ -61,7 +65,7 @@ class Agent:
 
     @property
     def lookups(self) -> Toolbox:
-        """What a program of somebody else's may call: ``finish`` ends nothing there, and no run has results to page."""
+        """Tools for callers outside of a run (MCP, LangChain): all but ``finish`` and ``show_rows``."""
         return self.tools.less(FINISH, SHOW_ROWS)
 
     @property
@@ -73,7 +77,7 @@ class Agent:
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
-        meter = Meter(self.settings.budget.requests)
+        meter = Meter(self.settings.budget.requests, _PATIENCE * self.settings.limits.query_timeout)
         kb = metered(self.kb, meter)
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
@@ -99,7 +103,7 @@ class Agent:
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
-    """The agent ``system``; none named: the SKB agent for an SKB, SPINACH for anything with Wikidata's model.
+    """The agent ``system``; without a name ``skb`` for an SKB, ``spinach`` for everything else.
 
     Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
     work on this knowledge base or without a model, CredentialsError where its model needs a key.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.common.state import LIMITS, State
+from kbnav.agents.common.state import LIMITS, State, all_steps
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import QuerySyntaxError, StopRun, TellModel
@@ -272,7 +272,7 @@ class RankingEnding:
             scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
-            scored = best_supported([*state["path"], *state["discarded"]])[:BEST_EFFORT]
+            scored = best_supported(all_steps(state))[:BEST_EFFORT]
         known = self.describe([node for node, _ in scored])
         nodes = [Ranked(node, score, known[node].label, known[node].kind) for node, score in scored if node in known]
         if nodes or outcome.status == "failed":

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.answering import last_with_rows
-from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
+from kbnav.agents.common.state import (
+    UNCOUNTED,
+    Reply,
+    State,
+    actions_used,
+    all_steps,
+    next_turn,
+    turns_left,
+    turns_used,
+)
 from kbnav.errors import BadArguments, PromptTooLong, UsageError
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.models.transport import reply_purpose
@@ -108,7 +117,7 @@ class ChatPolicy:
         refusal = _refusal(reply)
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)
-        turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        turn = next_turn(state)
         calls = [_unless_quoted(call, state) for call in parse_calls(reply, turn, self._toolbox)]
         return Reply(self._said(state, calls), usage_of(reply))
 
@@ -120,8 +129,8 @@ class ChatPolicy:
         words = calls[0].arguments.get("text", "") if calls and calls[0].tool == NO_TOOL else ""
         if not words or not last_with_rows(state["path"]) or not self._toolbox.takes(FINISH, "answer"):
             return calls
-        last = max((*state["path"], *state["discarded"]), key=lambda step: step.number)
-        if last.call.tool != NO_TOOL and room(state, self._budget) > 0:
+        last = all_steps(state)[-1]
+        if last.call.tool != NO_TOOL and turns_left(state, self._budget) > 0:
             hint = (
                 "If your words are the answer, call finish with them as `answer`; said again alone they count as that."
             )
@@ -163,11 +172,12 @@ class ChatPolicy:
 
     def _dropped(self, state: State) -> dict[str, list[Step]]:
         """What was dropped lately, by the reason, each action once."""
-        recent = [step for step in state["discarded"] if step.number > taken(state) - _RECENT and self._budget.hint]
+        since = len(all_steps(state)) - _RECENT
+        recent = [step for step in state["discarded"] if step.number > since and self._budget.hint]
         # That finish came too early is said at once and no more: later it would read as a reply to what came since.
         done = max((step.number for step in state["path"]), default=0)
         recent = [step for step in recent if step.dropped != "premature finish" or step.number > done]
-        turn = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        turn = next_turn(state) - 1
         recent = [step for step in recent if step.dropped not in UNCOUNTED]
         recent += [step for step in state["discarded"] if step.dropped in UNCOUNTED and step.call.turn == turn]
         different = {(step.call.key, step.dropped): step for step in recent}
@@ -179,9 +189,9 @@ class ChatPolicy:
     def _notice(self, state: State) -> str:
         """What was dropped lately, so that it is not done again at temperature 0, and what is left of the budget."""
         dropped = self._dropped(state)
-        left = room(state, self._budget)
+        left = turns_left(state, self._budget)
         own = (*self._toolbox.names, NO_TOOL)  # what the agent's program did before is not the model's to count
-        told = self._budget.told and any(step.call.tool in own for step in (*state["path"], *state["discarded"]))
+        told = self._budget.told and any(step.call.tool in own for step in all_steps(state))
         if not dropped and not told:
             return ""
         programmed = {step.call.turn for step in state["path"] if step.call.tool not in own}
@@ -190,10 +200,10 @@ class ChatPolicy:
             self._notice_file,
             dropped=defaultdict(list, dropped),
             arguments=_arguments,
-            used=used(state) - len(programmed) if told else None,
+            used=turns_used(state) - len(programmed) if told else None,
             steps=self._budget.steps - len(programmed),
             unit="turns" if self._budget.parallel else "actions",
-            spent=spent(state),
+            spent=actions_used(state),
             actions=self._budget.actions,
             left=left if self._budget.told and left <= _WARN_LEFT else None,
             last=last.result if last else None,
@@ -203,7 +213,7 @@ class ChatPolicy:
 
 
 def _calls_no_tools(state: State) -> bool:
-    steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)[-_SILENT:]
+    steps = all_steps(state)[-_SILENT:]
     return len(steps) == _SILENT and all(step.call.tool == NO_TOOL for step in steps)
 
 
@@ -376,7 +386,7 @@ def _unless_quoted(call: Call, state: State) -> Call:
     if call.tool != QUERY or not call.id.startswith(_BY_TEXT):
         return call
     query = " ".join(str(call.arguments.get("query", "")).split())
-    shown = (step.observation for step in (*state["path"], *state["discarded"]) if not step.call.problem)
+    shown = (step.observation for step in all_steps(state) if not step.call.problem)
     if not any(query in " ".join(text.split()) for text in shown):
         return call
     problem = f"No tool was called: the query in your words stands in a result. To run it, call {QUERY} with it."

@@ -92,27 +92,32 @@ UNCOUNTED = ("over budget", "not alone")
 """Why a step was dropped that costs no action: it was not run, and is free to be asked for again."""
 
 
-def taken(state: State) -> int:
-    """Calls that a policy has asked for, those dropped included; the next one is numbered behind them."""
-    return len(state["path"]) + len(state["discarded"])
+def all_steps(state: State) -> list[Step]:
+    """The steps of the path and those that were dropped, by their number: every call that a policy has asked for."""
+    return sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
 
 
-def spent(state: State) -> int:
+def next_turn(state: State) -> int:
+    """The number of the next turn, from 1 on."""
+    return 1 + max((step.call.turn for step in all_steps(state)), default=0)
+
+
+def actions_used(state: State) -> int:
     """Actions taken so far, those rolled back included; the first reply of a run without a call is none."""
-    steps = [*state["path"], *state["discarded"]]
+    steps = all_steps(state)
     silent = any(step.call.tool == NO_TOOL for step in steps)
     return sum(step.dropped not in UNCOUNTED for step in steps) - silent
 
 
-def used(state: State) -> int:
+def turns_used(state: State) -> int:
     """Turns on the path, counted so too: what one asks for side by side is one of them."""
-    first = min((step.number for step in (*state["path"], *state["discarded"]) if step.call.tool == NO_TOOL), default=0)
+    first = next((step.number for step in all_steps(state) if step.call.tool == NO_TOOL), 0)
     return len({step.call.turn or -step.number for step in state["path"] if step.number != first})
 
 
-def room(state: State, budget: Budget) -> int:
+def turns_left(state: State, budget: Budget) -> int:
     """Turns that the budget leaves; below 0 where a finish that cost none was not accepted."""
-    return min(budget.steps - used(state), budget.actions - spent(state))
+    return min(budget.steps - turns_used(state), budget.actions - actions_used(state))
 
 
 def step_limit(budget: Budget) -> int:
@@ -125,5 +130,5 @@ def seen_text(state: State) -> str:
     parts = [state["question"]]
     for turn in state["history"]:
         parts += [turn.question, turn.outcome.query, *(step.observation for step in turn.steps)]
-    parts += [step.observation for step in (*state["path"], *state["discarded"])]
+    parts += [step.observation for step in all_steps(state)]
     return "\n".join(parts)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
-from kbnav.agents.common.state import Ending, Policy, Reply, State
-from kbnav.agents.common.state import room as room_left
+from kbnav.agents.common.state import Ending, Policy, Reply, State, all_steps, next_turn, turns_left
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
@@ -119,7 +118,7 @@ Wanted = tuple[str, str, Mapping[str, Any]]
 
 def call_for(state: State, toolbox: Toolbox, wanted: Sequence[Wanted], usage: Usage = FREE) -> Reply:
     """A turn of these calls; ``usage`` is what choosing them cost."""
-    turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+    turn = next_turn(state)
     calls = []
     for number, (name, thought, arguments) in enumerate(wanted, 1):
         said, values = toolbox.validate(name, {"thought": thought, **arguments})
@@ -132,9 +131,9 @@ def last_turn(path: Sequence[Step]) -> list[Step]:
     return [step for step in path if step.call.turn == path[-1].call.turn] if path else []
 
 
-def room(state: State, budget: Budget) -> int:
+def lookups_left(state: State, budget: Budget) -> int:
     """Actions that the budget leaves, one to finish not counted."""
-    return room_left(state, budget) - 1
+    return turns_left(state, budget) - 1
 
 
 def answer_lines(text: str) -> list[str]:
@@ -221,7 +220,7 @@ class WalkEnding(RankingEnding):
         """The outcome without its words, each node with its basis."""
         outcome = super().outcome(state)
         finished = outcome.stop == "finish"
-        steps = state["path"] if finished else [*state["path"], *state["discarded"]]
+        steps = state["path"] if finished else all_steps(state)
         steps = sorted(steps, key=lambda step: step.number)
         word = generated([*(step for turn in state["history"] for step in turn.steps), *steps])
         chosen = named_by(state["path"][-1].call) if finished else []

@@ -1,1 +1,1 @@
-"""Policies with no language model, one for Wikidata's model and one for SKBs: baselines that act as a model does."""
+"""Policies of rules, for use without a language model: for Wikibases, SPARQL endpoints, SKBs and several of them."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kbnav.agents.common.answering import settled
-from kbnav.agents.common.state import Policy, Reply, State
+from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.question import Question
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
@@ -35,11 +35,11 @@ class Plan(ABC):
 
     @abstractmethod
     def turns(self) -> Iterator[Turn]:
-        """Turns whose calls were all made are passed over, so that what they have shown can be used."""
+        """Turns of calls. One whose calls were all made is passed over, and what follows it can use their results."""
 
 
 class KeylessPolicy(ABC):
-    """A function of the state: each turn the plan is made again, and its first calls that were not made are made."""
+    """Keeps nothing: each turn it makes the plan again from all steps, and takes the first calls not yet made."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self.toolbox = toolbox
@@ -50,10 +50,10 @@ class KeylessPolicy(ABC):
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The next calls; none at the plan's end."""
-        taken = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
+        taken = all_steps(state)
         steps = settled(taken)
         made = {step.call.key for step in steps}
-        turn = 1 + max((step.call.turn for step in taken), default=0)
+        turn = next_turn(state)
         plan = self.plan(state, context, steps)
         for wanted in plan.turns():
             calls = [call for call in self.calls(wanted, turn) if call.key not in made]
@@ -100,8 +100,7 @@ class SeveralPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The next calls of the first policy that has not given up; the end names the knowledge base that answered."""
-        taken = (*state["path"], *state["discarded"])
-        turn = 1 + max((step.call.turn for step in taken), default=0)
+        turn = next_turn(state)
         reply = Reply()
         for name, policy in self._policies.items():
             path, discarded = (

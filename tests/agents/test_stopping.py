@@ -58,6 +58,7 @@ def test_stopping_hangs_up_on_the_model_at_once(tmp_path: Path, loop: asyncio.Ab
         assert hung_up.wait(10)
     assert isinstance(failure, Stopped)
     assert (run.outcome.status, run.outcome.note, run.path) == ("failed", "Stopped on request.", ())
+    assert run.outcome.absence is None
 
 
 def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off(tmp_path: Path):

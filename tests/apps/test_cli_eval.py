@@ -62,6 +62,33 @@ def test_run_score_and_compare(kbnav, folder):
     assert "+0.00 (+0.00 to +0.00), p = 1.0000" in out
 
 
+def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
+    secret = ("--set", "api_key=sk-not-to-be-shown")
+    code, _, _ = kbnav(
+        *RUN, "--out", "runs/a", "--limit", "4", "--without", "rollback", "--set", "budget.steps=7", *secret
+    )
+    assert code == 0
+    code, out, _ = kbnav("repeat", "runs/a", "--json")
+    card = json.loads(out)
+    assert json.loads(card["setting budget"]) == {"steps": 7, "without": ["rollback"]}
+    assert (card["model"], card["system"]) == ("offline", "spinach")
+    assert "4 questions" in card["dataset"]
+    assert secret[1].partition("=")[2] not in out
+    assert kbnav("repeat", "runs/a", "--out", "runs/b")[0] == 2  # the folder of one's own questions is not known
+    code, out, _ = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
+    assert code == 0
+    assert "changed since: nothing" in out
+    first, again = (read_saved_run(folder / "runs" / name) for name in "ab")
+    assert {one: record.run.outcome.table for one, record in first.records.items()} == {
+        one: record.run.outcome.table for one, record in again.records.items()
+    }
+    assert again.gold == first.gold
+    with (folder / "mini.jsonl").open("a") as file:
+        file.write('{"id": "new", "question": "Who?", "sparql": "ASK {}"}\n')
+    code, _, error = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/c")
+    assert (code, "have changed" in error) == (2, True)
+
+
 def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):
     code, out, _ = kbnav("freeze", "mini.jsonl", "--kb", "mini", "--out", "gold", "--jobs", "2")
     assert code == 0

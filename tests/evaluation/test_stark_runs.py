@@ -77,6 +77,7 @@ def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data: Pat
     scores = score_folder(tmp_path / "h")
     assert scores.metrics == ("hit@1", "hit@5", "mrr")
     assert scores.all.values == {"hit@1": 1.0, "hit@5": 1.0, "mrr": 1.0}
+    assert score_folder(tmp_path / "h", metrics=["recall@20"]).all.values["recall@20"] == 1.0  # KAR, Table 3
     assert asked(data, tmp_path / "i", "stark-prime-human", "rerank", options={"top_v": 7})[1]["top_v"] == 7
     assert asked(data, tmp_path / "t", "stark-prime-test", "rerank")[1]["top_v"] == 20
     assert "recall@20" in score_folder(tmp_path / "t").metrics

@@ -113,7 +113,12 @@ def test_a_completion_that_is_none_is_a_bad_response(reply: Canned):
 
 
 @pytest.mark.parametrize(
-    "odd", [{"prompt_tokens": "many", "completion_tokens": [], "total_tokens": {}}, {"prompt_tokens": -5}]
+    "odd",
+    [
+        {"prompt_tokens": "many", "completion_tokens": [], "total_tokens": {}},
+        {"prompt_tokens": -5},
+        {"completion_tokens": 10**40},
+    ],
 )
 def test_tokens_that_are_no_numbers_are_not_counted(odd: object):
     with ModelStub([document(lambda body: body.update(usage=odd))]) as stub:

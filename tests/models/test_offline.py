@@ -149,7 +149,7 @@ def test_a_question_in_another_language_that_leads_to_nothing_ends_with_a_hint(
 
 def test_the_same_state_gives_the_same_calls(agent: Agent) -> None:
     state = start("Who discovered polonium?", [], agent.settings.budget)
-    context = agent.context(state["question"], "en").tools
+    context = agent.context(state["question"], "en").tool_context
     one, two = agent.policy(state, context), OfflinePolicy(agent.toolbox)(state, context)
     assert one == two
     assert [call.arguments["query"] for call in one.calls] == ["discovered polonium"]

@@ -247,7 +247,7 @@ def test_what_was_found_with_the_last_room_is_still_the_answer(village, tmp_path
     """Looking further stops with room left for finish, which must then know what the earlier steps found."""
     settings = Settings(home=tmp_path, language="en")
     agent = skb_offline(village, settings)
-    context = agent.context("?", "en").tools
+    context = agent.context("?", "en").tool_context
     padding = [
         Step(number, Call("get_entry", {"entity_id": "6", "padding": number}, turn=number), nodes=("6",))
         for number in range(1, 10)

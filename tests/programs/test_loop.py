@@ -223,6 +223,11 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
     assert rows[0] == (0, 0.3, 0.3)
     assert [best for _, _, best in rows] == [0.3, 0.3, 0.875, 0.875, 0.875]
     assert next_action(History((Step(1, "write", "", "", batch=("t1",), accepted=True),)), 10) == "improve"
+    steps = [
+        Step(1, "write", "", "", accepted=True, validation={"mrr": 0.8}),
+        Step(2, "improve", "", "", validation={"mrr": 0.9}),
+    ]
+    assert curve(steps, 0.3)[2] == (2, 0.9, 0.8)  # higher by no more than chance may do
 
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():

@@ -108,6 +108,7 @@ def test_advice_is_told_apart_by_what_it_led_to():
         before, _, after = told.partition(f"Advice {advice}.")
         assert led_to in before.rpartition("What was advised before")[2].splitlines()[0]
         assert "Advice" not in after.splitlines()[0]
+    assert "Advice 1." not in History((steps[0], replace(steps[1], action="anew"))).lessons()
 
 
 def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():

@@ -295,6 +295,11 @@ class Ranking:
         """The nodes that are the answer, without those only seen on the way."""
         return [node for node in self.nodes if node.basis != "seen"]
 
+    @property
+    def scored(self) -> bool:
+        """Whether the scores say more than the ranks: 1/rank is how an agent's choice is written down."""
+        return any(abs(node.score - 1 / rank) > 0.001 for rank, node in enumerate(self.chosen, 1))
+
     def records(self) -> list[dict[str, Any]]:
         """The nodes as plain data: rank (from 1), name, id, type, score, basis."""
         return [

@@ -214,7 +214,8 @@ def ranking_lines(ranking: Ranking) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
     chosen = Ranking(tuple(ranking.chosen))
     worded = any(node.basis for node in chosen.nodes)
-    columns = ["rank", "name", "id", "type", "score", *(["basis"] if worded else [])]
+    scores = ["score"] if ranking.scored else []
+    columns = ["rank", "name", "id", "type", *scores, *(["basis"] if worded else [])]
     grid = Table(show_header=True, header_style="bold")
     for column in columns:
         grid.add_column(column, overflow="fold", justify="right" if column in ("rank", "score") else "left")

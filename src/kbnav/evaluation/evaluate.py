@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -45,12 +46,14 @@ from kbnav.models.prices import known_prices
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
 from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.plugins import missing
 from kbnav.settings.systems import kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_NOT_OF_RUNS = ("api_key", "database", "home", "web", "bot")
+"""Settings of the machine and its servers, and secrets, of which only masks are saved."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
@@ -89,6 +92,43 @@ class EvaluationPlan:
     def language(self) -> str:
         """That in which the questions are asked."""
         return "en" if self.settings.language == "auto" else self.settings.language
+
+
+def repeated(folder: Path, dataset: str = "") -> EvaluationPlan:
+    """The plan of a saved run: its system, settings, questions and gold answers, with the secrets that are set now.
+
+    ``dataset`` says where the questions are now; empty: their name is known. Raises UsageError where these are others
+    or a setting is no longer known, DataError.
+    """
+    info = read_saved_run(folder).info
+    found = find_dataset(dataset or info.dataset)
+    if found.sha256 != info.dataset_sha256:
+        raise UsageError(f"the questions of {found.name} have changed since {folder} was made")
+    settings = load_settings(**{name: value for name, value in info.settings.items() if name not in _NOT_OF_RUNS})
+    seed = int(info.topics.get("seed", 0))
+    return EvaluationPlan(info.system, found, settings, frozenset(info.questions), gold=folder / GOLD, seed=seed)
+
+
+def run_card(info: RunInfo) -> list[tuple[str, str]]:
+    """What a paper's appendix says of a run, as names and values; settings are those that differ from the defaults."""
+    usual, own = Settings.model_construct().public(), info.settings
+    mirror = {name: value for name, value in info.kb.get("mirror", {}).items() if name != "built"}
+    kb = {"name": own.get("kb", ""), **info.kb, **({"mirror": mirror} if mirror else {})}
+    changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in _NOT_OF_RUNS}
+    for name, value in changed.items():
+        if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
+            changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
+    return [
+        ("system", info.called),
+        ("model", info.model),
+        ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
+        ("sample", json.dumps(info.sample) if info.sample else "all"),
+        ("knowledge base", json.dumps(kb, ensure_ascii=False)),
+        ("started", info.started),
+        *((f"setting {name}", json.dumps(value, ensure_ascii=False)) for name, value in changed.items()),
+        *((f"version of {name}", version) for name, version in info.versions.items()),
+        *((f"prompt {name}", sha) for name, sha in info.prompts.items()),
+    ]
 
 
 def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:

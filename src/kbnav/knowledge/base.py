@@ -5,6 +5,7 @@ A knowledge base returns data; how it is shown to a model is the business of ``k
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -387,9 +388,10 @@ def is_mirror(state: Mapping[str, Any]) -> bool:
 class Meter:
     """Counts the requests of one question that are really sent, those tried again among them; threads share it."""
 
-    def __init__(self, most: int = 0) -> None:
-        """``most`` requests may be sent; 0: as many as it takes."""
-        self._most = most
+    def __init__(self, most: int = 0, patience: float = math.inf) -> None:
+        """``most`` requests may be sent (0: any number), and ``patience`` seconds waited for what is not answered."""
+        self._most, self._patience = most, patience
+        self._waited = 0.0
         self._lock = threading.Lock()
         self._sent: Counter[str] = Counter()
 
@@ -397,6 +399,18 @@ class Meter:
         """One more request goes to a service."""
         with self._lock:
             self._sent[service] += 1
+
+    def wait(self, seconds: float) -> None:
+        """So many seconds more were waited for an answer that did not come."""
+        with self._lock:
+            self._waited += seconds
+
+    @property
+    def impatient(self) -> str:
+        """Why nothing more is asked of services that do not answer; empty while there is patience."""
+        if self._waited < self._patience:
+            return ""
+        return f"Services have left this question waiting for {self._waited:.0f} s without an answer: no more is asked."
 
     @property
     def sent(self) -> Mapping[str, int]:
@@ -408,7 +422,7 @@ class Meter:
     def spent(self) -> str:
         """Why no more may be looked up, for a model; empty while there is room."""
         if not self._most or sum(self.sent.values()) < self._most:
-            return ""
+            return self.impatient and f"{self.impatient} Finish with what you have."
         return (
             f"The {self._most} requests to the knowledge base that a question may cost are used up: "
             "nothing more can be looked up. Finish with what you have."

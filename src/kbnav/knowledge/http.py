@@ -138,15 +138,25 @@ class HttpClient:
             # Only what was accepted is cached: what is not any more was changed by somebody else.
             with suppress(Again, ServiceError):
                 return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
+        meter = self._meter or Meter()
         with _reported():
             attempt = 0
             while True:
+                if meter.impatient:
+                    raise (
+                        QueryTimeout(meter.impatient) if request.service == "sparql" else ServiceError(meter.impatient)
+                    )
+                began = time.monotonic()
                 try:
                     return self._once(request, read)
-                except Again as again:
-                    seconds = self._wait(again, attempt)
+                except (Again, QueryTimeout) as error:
+                    meter.wait(time.monotonic() - began)
+                    if isinstance(error, QueryTimeout):
+                        raise
+                    seconds = self._wait(error, attempt)
                     attempt += 1
-                    _LOG.warning("%s; trying again in %.0f s (%d of %d)", again, seconds, attempt, self._limits.retries)
+                    _LOG.warning("%s; trying again in %.0f s (%d of %d)", error, seconds, attempt, self._limits.retries)
+                meter.wait(seconds)
                 self._sleep(seconds)
                 if cancellation := current_cancellation():
                     cancellation.check()

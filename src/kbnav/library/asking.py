@@ -243,7 +243,7 @@ class Answer:
     @property
     def history(self) -> tuple[Turn, ...]:
         """The questions that a follow-up to this answer knows of, this one last."""
-        return (*self.run.history, Turn.of(self.run.question, self.run.path, self.run.outcome))
+        return self.run.turns
 
     def to_dataframe(self) -> pandas.DataFrame:
         """The rows as a pandas data frame. Raises UsageError without pandas."""

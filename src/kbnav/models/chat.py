@@ -29,6 +29,8 @@ _LOG = logging.getLogger("kbnav.models")
 REPLAY = "replay:"
 LARGEST = 4 * MIB
 """Bytes of a reply, which is a million tokens."""
+_MOST_TOKENS = 10**9
+"""Of one reply: more than any model reads or writes."""
 _TOO_LONG = re.compile(r"context[_ ](length|size|window)|prompt is too long")
 """How OpenAI, llama.cpp, vLLM and others say in a refusal that a prompt does not fit."""
 
@@ -244,4 +246,7 @@ def usage_of(reply: AIMessage) -> Usage:
 
 
 def _count(told: object) -> int:
-    return max(told, 0) if isinstance(told, int) else 0
+    if isinstance(told, int) and 0 <= told <= _MOST_TOKENS:
+        return told
+    _LOG.warning("The model's service reports an impossible number of tokens; it counts as 0.")
+    return 0

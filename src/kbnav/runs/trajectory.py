@@ -338,6 +338,11 @@ class Run:
         """Every step, dropped ones included, in the order they were taken."""
         return sorted((*self.path, *self.discarded), key=lambda step: step.number)
 
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The questions that a follow-up knows of, this one last."""
+        return (*self.history, Turn.of(self.question, self.path, self.outcome))
+
 
 class Attempt(NamedTuple):
     """A run, and what stopped it where a service failed."""

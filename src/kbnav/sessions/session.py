@@ -83,7 +83,7 @@ def _run(
     config: Mapping[str, Any],
     on_event: Listener | None,
 ) -> Attempt:
-    """Run the graph to its end, stream its events, and make the record; without a state it goes on where it was."""
+    """Run the graph to its end, stream its events, and make the record; no state: go on from the checkpoint."""
     began, started = time.monotonic(), datetime.now(UTC)
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
     # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
@@ -109,13 +109,13 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         question=state["question"],
         system=agent.name,
         model=agent.model,
-        language=context.tools.language,
+        language=context.tool_context.language,
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
         outcome=state["outcome"],
         usage=used,
         cost=cost_of(used, price_of(agent.settings, agent.model)),
-        requests=context.tools.meter.sent,
+        requests=context.tool_context.meter.sent,
         seconds=round(seconds, 3),
         started=started.isoformat(timespec="seconds"),
         history=tuple(state["history"]),

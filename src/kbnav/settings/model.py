@@ -236,7 +236,7 @@ class Bot(Strict):
 
 SETTINGS_FILE = "kbnav.toml"
 OFFLINE = "offline"
-"""The model that is none: rules answer, as a baseline."""
+"""The value of ``model`` with which rules answer, and no model is asked."""
 
 
 _USER = re.compile(r"(?<=://)[^/@\s]+@")

@@ -117,14 +117,26 @@ def test_a_shut_off_bot_asks_no_model_and_goes_on_when_the_page_is_emptied(scene
     assert (len(scene.answer.asked), scene.statuses()) == (1, ["posted"])
 
 
-def test_a_protected_page_is_refused_before_the_model_is_asked(scene: Scene):
+@pytest.mark.parametrize(("days", "end"), [(2, "posted"), (7, "refused")])
+def test_a_protected_page_is_looked_at_for_a_week_before_the_model_is_asked(scene: Scene, days: int, end: str):
     scene.ann.ask(TALK, "A", "Who?")
+    bot = scene.bot()
     scene.admin.act(action="protect", title=TALK, protections="edit=sysop", expiry="never")
     try:
-        assert scene.tick(scene.bot())[-1] == f"{TALK} cannot be edited: protectedpage"
+        assert scene.tick(bot)[-1] == f"{TALK} cannot be edited: protectedpage"
+        for _ in range(3):
+            scene.now += 3600
+            assert scene.tick(bot) == []
+        assert (scene.answer.asked, scene.statuses()) == ([], ["seen"])
+        scene.now += (days - 1) * 24 * 3600
+        assert scene.tick(bot) == []
+        scene.now += 24 * 3600
+        if end == "refused":
+            scene.tick(bot)
     finally:
         scene.admin.act(action="protect", title=TALK, protections="edit=all", expiry="never")
-    assert (scene.answer.asked, scene.statuses()) == ([], ["refused"])
+    scene.tick(bot)
+    assert (len(scene.answer.asked), scene.statuses()) == (int(end == "posted"), [end])
 
 
 def test_a_blocked_account_stops_the_bot_and_loses_nothing(scene: Scene):
@@ -152,9 +164,9 @@ def test_an_account_blocked_from_one_page_is_refused_there_only(scene: Scene):
     scene.admin.act(action="block", user=BOT, partial=1, pagerestrictions=title, allowusertalk=1, expiry="never")
     try:
         assert scene.tick(bot)[-1] == f"{title} cannot be edited: blocked"
+        assert scene.statuses() == ["seen"]
     finally:
         scene.admin.act(action="unblock", user=BOT)
-    assert scene.statuses() == ["refused"]
 
 
 def test_a_question_that_is_taken_away_gets_no_reply(scene: Scene):

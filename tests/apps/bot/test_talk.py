@@ -16,7 +16,7 @@ from kbnav.apps.bot.talk import (
     marker,
     markers,
     may_edit,
-    question_id,
+    question_ids,
     questions,
     refusal,
     sections,
@@ -150,6 +150,29 @@ def test_what_was_answered_under_an_id_made_with_its_heading_is_not_asked_again(
     assert asked(page, own=False) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "texts"),
+    [
+        ("{{ping|KB bot}} Who made radium? {{ping|KB bot|Ann}} And polonium?", ["Who made radium?", "And polonium?"]),
+        ("Who made radium, {{ping|KB bot}}? And polonium, {{ping|KB bot}}?", ["Who made radium?", "And polonium?"]),
+        ("{{ping|KB bot}} {{ping|KB bot}} Who?", ["Who?"]),
+        ("{{ping|KB bot}} Who? Thanks, {{ping|KB bot}}!", ["Who? Thanks!"]),
+        ("{{ping|KB bot}} What did [[User:KB bot]] say? And why?", ["What did User:KB bot say? And why?"]),
+        ("[[User:KB bot]]: who?\n\n[[User:KB bot]]: when?", ["who?", "when?"]),
+        ("{{ping|KB bot}} Is it so? " * 9, ["Is it so?"] * 5),
+    ],
+)
+def test_two_pings_are_two_questions_with_a_reply_each(written: str, texts: list[str]):
+    page = f"== A ==\n{written} {ANN}\n"
+    found = list(questions("P", page, bot=BOT, own=False))
+    assert [one.text for one in found] == texts
+    assert {one.id for one in found} <= comment_ids(page)
+    for one in found:
+        page = with_reply(page, one, f":<!-- {marker(one.id)} -->{one.text} {SELF}") or ""
+    assert asked(page, own=False) == []
+    assert [one.text for one in next(sections(page)).comments[1:]] == texts
+
+
 def test_leads_and_headings_of_the_first_level_are_read():
     page = f"{{{{ping|KB bot}}}} who? {ANN}\n= A =\n[[User:KB bot]]: and what? {BOB}\n"
     assert asked(page, own=False) == [("Ann", "who?"), ("Bob x", "and what?")]
@@ -199,7 +222,7 @@ def test_who_put_a_comment_on_a_page_is_told_by_its_edits():
     base, one, two = f"== A ==\nOld? {ANN}\n", f"== B ==\nNew? {BOB}\n", f"== C ==\nForged? {ANN}\n"
     edits = [("Bob x", base + one), ("Eve", base), ("Eve", base + one + two), ("", two)]
     found = added_by(base, edits)
-    ids = {text: question_id(next(sections(text)).comments[0]) for text in (base, one, two)}
+    ids = {text: question_ids(next(sections(text)).comments[0])[0] for text in (base, one, two)}
     assert found == {ids[one]: "Bob x", ids[two]: "Eve"}
     assert comment_ids(base + one) == {ids[base], ids[one]}
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -199,7 +202,7 @@ def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
             assert page.is_visible("#send")
 
 
-def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page: Page, server: Server):
+def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page: Page, server: Server, tmp_path: Path):
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
@@ -212,10 +215,33 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert other.locator("#ask, .foot, .again").count() == 0
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
+    (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
+    blog = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
+    with blog:
+        threading.Thread(target=blog.serve_forever).start()
+        other.goto(f"http://localhost:{blog.server_port}/")
+        embedded, refused = other.frame_locator("iframe >> nth=0"), other.frame_locator("iframe >> nth=1")
+        embedded.locator(".rows a >> nth=0").wait_for()
+        assert embedded.locator("header, #ask, .foot").count() == 0
+        assert embedded.locator(".embedded a").get_attribute("href") == address.removeprefix(server.url)
+        assert refused.locator(".rows").count() == 0
+        blog.shutdown()
     page.click("text=Unshare")
     page.wait_for_selector("text=No longer shared.")
     assert other.goto(address).status == 404
     other.context.close()
+
+
+def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, server: Server):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(server.url)
+    page.wait_for_selector(".welcome button")
+    assert page.locator("header").bounding_box()["height"] < 100
+    assert not page.is_visible("#language")
+    page.click("#more > summary")
+    box = page.locator("#more .choices").bounding_box()
+    assert page.is_visible("#language")
+    assert box["x"] + box["width"] <= 390
 
 
 def test_nothing_that_a_model_or_a_label_says_is_markup(page: Page, fresh_home: Path, tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -146,6 +147,13 @@ def test_four_steps_make_a_question_whose_answers_all_verifiers_agree_on(worksho
     }  # fmt: skip
     assert {"verified": 7, "accepted": 1, "verifiers_disagreed": 1}.items() <= told["candidates"].items()
     assert "synthesis/requirements/fuse.md" in told["prompts"]
+    asked = Counter[str]()
+    for name, one in told["spent"].items():
+        asked[name.split()[0]] += one["calls"]
+    assert asked["rewrite"] == 1
+    assert asked["verify"] == len([prompt for prompt in (*first.prompts, *second.prompts) if "You check" in prompt])
+    (rewriting,) = [prompt for prompt in first.prompts if "that bird on it" in prompt]
+    assert made.pipeline["fused"] in rewriting
     # A category filter goes first: the bowl with the heron is asked for no requirement.
     asked = [prompt for prompt in second.prompts if prompt.startswith("You check")]
     assert len(asked) == 7

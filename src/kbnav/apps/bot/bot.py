@@ -42,6 +42,8 @@ _BEGAN = "began"
 """The mark of the wiki's newest revision when the bot first looked; mentions from before it are not answered."""
 _OLD = "was there before the bot first looked"
 _DAY = 24 * 3600.0
+_PROTECTED = 7 * _DAY
+"""For so long a page that the bot may not edit is looked at again every hour."""
 
 Answer = Callable[[Question, Sequence[Turn]], Run]
 """Answers a question that follows earlier ones; raises StopRun where that failed."""
@@ -130,7 +132,8 @@ class Bot:
                     yield Said("", self._shut)
                 return
             self._shut = ""
-            yield Said(entry.question.id, self._see_to(entry, page))
+            if (told := self._see_to(entry, page)) != entry.note:
+                yield Said(entry.question.id, told)
 
     def look(self) -> Iterator[Said]:
         """Read what changed, and remember what is asked."""
@@ -219,7 +222,7 @@ class Bot:
             raise
 
     def _over_already(self, entry: Entry, page: Page | None) -> str:
-        """Why a question needs no reply any more, or may get none; empty where it waits for one."""
+        """Why a question needs no reply any more, or may get none (yet); empty where it waits for one."""
         question = entry.question
         if page is None or with_reply(page.text, question, "", self._known.names) is None:
             return self._end(question, "gone", "the question is no longer on its page")
@@ -229,7 +232,11 @@ class Bot:
             return self._end(question, "refused", f"{question.page} does not want bots")
         if page.denied:
             self._wiki.check_account()  # a block of the account is no matter of this page
-            return self._end(question, "refused", f"{question.page} cannot be edited: {page.denied}")
+            why = f"{question.page} cannot be edited: {page.denied}"
+            if self._clock() >= entry.seen_at + _PROTECTED:
+                return self._end(question, "refused", why)
+            self._ledger.update(question.id, self._clock(), due=self._clock() + LONGEST_WAIT, note=why)
+            return why
         return ""
 
     def _have_answered(self, question: Question, tries: int) -> str:
@@ -242,7 +249,7 @@ class Bot:
                 raise StopRun(f"given up after {TRIES} tries")
             entries = [self._ledger.entry(number) for number in question.earlier]
             earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
-            found = self._answer(question, [Turn.of(one.question, one.path, one.outcome) for one in earlier])
+            found = self._answer(question, [run.turns[-1] for run in earlier])
             made_of = self._evidence(found)
             reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
             run = found.id

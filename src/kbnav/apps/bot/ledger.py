@@ -53,6 +53,7 @@ class Entry:
     revision: int = 0
     note: str = ""
     changed_at: float = 0.0
+    seen_at: float = 0.0
 
 
 class Ledger:
@@ -149,7 +150,7 @@ class Ledger:
     def _select(self, condition: str, *values: str | float) -> list[Entry]:
         query = (
             "SELECT id, page, section, author, time, text, depth, earlier, status, tries, due, run, reply, revision, "
-            f"note, changed_at FROM questions {condition}"  # conditions are this module's own
+            f"note, changed_at, seen_at FROM questions {condition}"  # conditions are this module's own
         )
         with self._lock:
             return [_entry(row) for row in self._execute(query, values)]
@@ -170,5 +171,5 @@ def _entry(row: Sequence[Any]) -> Entry:
     number, page, section, author, signed, text, depth, earlier, *state = row
     before = tuple(name for name in earlier.split(",") if name)
     question = Question(number, page, section, author, signed, text, depth, before)
-    status, tries, due, run, reply, revision, note, changed = state
-    return Entry(question, status, tries, due, run, reply, revision, note, changed)
+    status, tries, due, run, reply, revision, note, changed, seen = state
+    return Entry(question, status, tries, due, run, reply, revision, note, changed, seen)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,10 @@ _TO_THE_END = ("!--", "includeonly")
 _SIGNATURE = 500
 """Characters before a time in which the signer's name stands; MediaWiki keeps signatures shorter."""
 _INDENT = re.compile(r"^[:*#]+")
+_NO_WORD = re.compile(r"(?=\w)")
+_JOINTS = " ,:;-–—\n"
+_MOST = 5
+"""Questions in one comment; what a sixth mention asks is not read."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class Comment:
     start: int
     end: int
     marker: str = ""
-    mentions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Users linked in the text, with start and end of the link or template."""
+    mentions: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Users addressed in the text, each with start and end of the templates, or else of the links, in their order."""
     written: str = ""
     """The text with the sub-headings in it, of which ids were made before these were left out."""
 
@@ -209,16 +214,36 @@ def _depth(raw: str) -> int:
     return 0
 
 
-def _mentions(text: str, names: Names) -> dict[str, tuple[int, int]]:
+def _mentions(text: str, names: Names) -> dict[str, list[tuple[int, int]]]:
     seen = _blanked(text)
-    found = {user: (start, end) for user, start, end in names.linked(seen)}
+    links, pings = defaultdict[str, list[tuple[int, int]]](list), defaultdict[str, list[tuple[int, int]]](list)
+    for user, start, end in names.linked(seen):
+        links[user].append((start, end))
     for name, values, place in _templates(seen):
-        if name in _PINGS:
-            found |= {normal_user(value): place for key, value in values if key.isdecimal() and value}
-    return found
+        for user in {normal_user(value) for key, value in values if key.isdecimal() and value and name in _PINGS}:
+            pings[user].append(place)
+    return links | pings
 
 
-_PINGS = ("ping", "reply to", "re", "@", "u", "user link")
+_PINGS = ("ping", "reply to", "re", "@", "u", "user link", "mention", "reply", "rto", "yo", "notif")
+
+
+def _asked_of(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
+    """What is asked behind each mention, or before each where the last stands at the end.
+
+    It is one question unless several of them have a question mark.
+    """
+    ends, starts = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
+    before, *behind = (text[end:start] for end, start in zip(ends, starts, strict=True))
+    if any(map(str.isalnum, behind[-1])):
+        whole = text[places[0][1] :]
+    else:
+        marks = [_NO_WORD.split(part, maxsplit=1)[0] for part in behind]
+        parts = [before, *(part[len(mark) :] for part, mark in zip(behind, marks, strict=True))]
+        behind = [f"{part.rstrip(_JOINTS)}{mark.strip()}" for part, mark in zip(parts, marks, strict=False)]
+        whole = f"{text[: places[-1][0]].rstrip(_JOINTS)}{marks[-1].strip()}"
+    several = [part for part in behind if _asks(part)][:_MOST]
+    return several if len(several) > 1 else [whole]
 
 
 def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], tuple[int, int]]]:
@@ -249,7 +274,7 @@ def questions(
         others: users that are never answered, such as other bots.
 
     On its own pages the first comment of a section is a question, and later ones that mention the bot or follow one of
-    its replies with a question mark; a question is the comment's text, or the text behind the mention, or, where there
+    its replies with a question mark; a question is the comment's text, or the text behind each mention, or, where there
     is none, the text before it. In a lead only what mentions the bot is one; what stands in a closed thread is none.
     """
     silent = {normal_user(bot), *(normal_user(name) for name in others)}
@@ -263,24 +288,19 @@ def questions(
                 continue
             before = section.comments[place - 1] if place else None
             follows = before is not None and before.author == normal_user(bot)
-            mention = comment.mentions.get(normal_user(bot))
-            asked = mention is not None or (
-                own and section.heading and (place == 0 or (follows and _asks(comment.text)))
-            )
-            text = comment.text
-            if mention is not None:
-                before_it, behind = text[: mention[0]], text[mention[1] :]
-                text = behind if any(map(str.isalnum, behind)) else f"{before_it.rstrip(' ,:;-–—')}{behind.strip()}"
-            text = plain_question(text) or comment.text
-            if place == 0 and own and mention is None:
-                text = text or section.heading
-            number = question_id(comment)
-            former = question_id(replace(comment, text=comment.written))
-            if asked and text.strip() and not {number, former} & set(answered):
-                earlier = [c.marker for c in section.comments[:place] if c.marker]
-                yield Question(
-                    number, title, section.heading, comment.author, comment.time, text, comment.depth, tuple(earlier)
-                )
+            mentions = comment.mentions.get(normal_user(bot))
+            if not mentions and not (own and section.heading and (place == 0 or (follows and _asks(comment.text)))):
+                continue
+            if question_ids(replace(comment, text=comment.written))[0] in answered:
+                continue  # under the id that it had before headings were left out
+            earlier = tuple(c.marker for c in section.comments[:place] if c.marker)
+            asked = _asked_of(comment.text, mentions) if mentions else [comment.text]
+            for number, words in zip(question_ids(comment), asked, strict=False):
+                text = plain_question(words) or comment.text or (section.heading if not mentions else "")
+                if text.strip() and number not in answered:
+                    yield Question(
+                        number, title, section.heading, comment.author, comment.time, text, comment.depth, earlier
+                    )
 
 
 def plain_question(text: str) -> str:
@@ -292,7 +312,7 @@ def plain_question(text: str) -> str:
     )
     text = _LINK.sub(_named, _TEMPLATE.sub("", text))
     lines = [" ".join(line.split()) for line in _TAG.sub("", text).replace("'''", "").replace("''", "").split("\n")]
-    return "\n".join(line for line in lines if line).lstrip(" ,:;-–—\n")
+    return "\n".join(line for line in lines if line).lstrip(_JOINTS)
 
 
 def _named(link: re.Match[str]) -> str:
@@ -320,15 +340,20 @@ def _asks(text: str) -> bool:
     return any(mark in text for mark in "?？؟;՞፧⸮")
 
 
-def question_id(comment: Comment) -> str:
-    """16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read."""
+def question_ids(comment: Comment) -> list[str]:
+    """Ids of the questions that a comment may hold: one, and one for each further mention of the same user.
+
+    16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read.
+    """
     parts = "\0".join((comment.author, comment.time, " ".join(comment.text.split())))
-    return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]
+    most = min(max(map(len, comment.mentions.values()), default=1), _MOST)
+    numbered = [parts, *(f"{parts}\0{number}" for number in range(1, most))]
+    return [hashlib.sha256(one.encode("utf-8", "replace")).hexdigest()[:16] for one in numbered]
 
 
 def comment_ids(page: str, names: Names = Names()) -> set[str]:
     """Ids of all comments in a page's sections, whether anything is asked in them or not."""
-    return {question_id(comment) for section in sections(page, names) for comment in section.comments}
+    return {one for section in sections(page, names) for comment in section.comments for one in question_ids(comment)}
 
 
 def added_by(base: str, edits: Iterable[tuple[str, str]], names: Names = Names()) -> dict[str, str]:
@@ -372,7 +397,7 @@ def with_reply(page: str, question: Question, reply: str, names: Names = Names()
         return page
     for section in sections(page, names):
         for place, comment in enumerate(section.comments):
-            if question_id(comment) == question.id:
+            if question.id in question_ids(comment):
                 at = _end_of_replies(page, section, place)
                 unclosed = [start for start, _, closed in _hidden(page) if not closed and start >= comment.start]
                 at = min([at, *unclosed])

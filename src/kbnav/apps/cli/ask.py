@@ -54,11 +54,10 @@ def ask(
     from kbnav.agents.common.agent import build_agent
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
-    from kbnav.runs.trajectory import Turn
     from kbnav.sessions.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
-    history = [*earlier.history, Turn.of(earlier.question, earlier.path, earlier.outcome)] if earlier else []
+    history = earlier.turns if earlier else ()
     with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
         agent = build_agent(base, settings, of.system or "")
         print_baseline(console, agent)

@@ -23,6 +23,7 @@ from kbnav.apps.cli.options import (
     Only,
     Place,
     Retry,
+    RunFolder,
     Seed,
     Workers,
 )
@@ -32,7 +33,7 @@ from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import EvaluationPlan
-    from kbnav.evaluation.runner import Build, Ended, Progress
+    from kbnav.evaluation.runner import Build, Ended, Progress, RunLimits
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
 
@@ -69,6 +70,13 @@ class Benchmark(Asking):
     ] = "here"
     workers: Workers = None
 
+    @property
+    def limits(self) -> RunLimits:
+        """When it stops."""
+        from kbnav.evaluation.runner import RunLimits
+
+        return RunLimits(self.max_cost, self.max_seconds)
+
     @contextmanager
     def builder(self) -> Iterator[Build]:
         """What builds the system where the questions are asked. Raises UsageError."""
@@ -85,7 +93,6 @@ class Benchmark(Asking):
     def plan(self, dataset: str, settings: Settings) -> EvaluationPlan:
         """What is to be evaluated. Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
-        from kbnav.evaluation.runner import RunLimits
 
         return EvaluationPlan(
             system=self.system or "",
@@ -98,7 +105,7 @@ class Benchmark(Asking):
             gold=self.gold,
             answerable=self.answerable,
             jobs=self.jobs,
-            limits=RunLimits(self.max_cost, self.max_seconds),
+            limits=self.limits,
             retry_failed=self.retry_failed,
         )
 
@@ -146,6 +153,42 @@ def run(
         scored = json.loads(scores.read_bytes()) if scores.exists() else None
         print_json({"out": str(out), "ended": ended, "scores": scored})
     raise typer.Exit(0 if ended == "done" else 1)
+
+
+def repeat(
+    folder: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Folder of the new run. Without it, only the card.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", metavar="DATASET", help="Where the questions are, if they are your own.")
+    ] = None,
+    jobs: Jobs = 1,
+    max_cost: MaxCost = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a run was made with, or make it again with --out: same questions, gold answers, system and settings.
+
+    What differs from then is printed at the end, and both runs are compared. For example:
+    kbnav eval repeat runs/first --dataset questions.jsonl --out runs/again
+    """
+    from kbnav.answers.tables import markdown_table
+    from kbnav.evaluation.evaluate import repeated, run_card
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.runs.trajectory import to_json
+
+    card = run_card(read_saved_run(folder).info)
+    if out is None:
+        print(to_json(dict(card)) if as_json else markdown_table(("what", "value"), card).rstrip())
+        return
+    of = Benchmark(jobs=jobs, max_cost=max_cost)
+    plan = replace(repeated(folder, dataset or ""), jobs=jobs, limits=of.limits)
+    if of.run(plan, "", out, quiet=as_json) != "done":
+        raise typer.Exit(1)
+    again = dict(run_card(read_saved_run(out).info))
+    changed = [name for name, value in card if name != "started" and again.get(name) != value]
+    print(f"changed since: {', '.join(changed) or 'nothing'}")
+    show_comparison(folder, out)
 
 
 def sweep(

@@ -90,7 +90,7 @@ Place = Literal["here", "ray"]
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked, which model and system answer, and settings for this call alone."""
+    """The options ``--kb``, ``--model``, ``--base-url``, ``--system``, ``--set`` and ``--notes``."""
 
     kb: Kbs = None
     model: Model = None

@@ -57,6 +57,7 @@ TREE: Mapping[str, Mapping[str, Any]] = {
             "Run systems over benchmark questions, score them, compare them.",
             {
                 "run": "evaluate:run",
+                "repeat": "evaluate:repeat",
                 "sweep": "evaluate:sweep",
                 "score": "scores:score",
                 "compare": "scores:compare",

@@ -48,6 +48,7 @@ CONTENT_POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """Nothing but this server's own files."""
+_EMBEDDED_POLICY = CONTENT_POLICY.replace("frame-ancestors 'none'", "frame-ancestors *")
 _PROBES = frozenset({"/health", "/ready"})
 """Asked by the address, and not by a name."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -233,7 +234,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = MutableHeaders(scope=message)
-                own["Content-Security-Policy"] = CONTENT_POLICY
+                embedded = scope["path"].startswith("/share/") and scope["query_string"] == b"embed=1"
+                own["Content-Security-Policy"] = _EMBEDDED_POLICY if embedded else CONTENT_POLICY
                 own["X-Content-Type-Options"] = "nosniff"
                 own["Referrer-Policy"] = "same-origin"  # not "no-referrer": forms would say that they come from "null"
                 own["Cross-Origin-Opener-Policy"] = own["Cross-Origin-Resource-Policy"] = "same-origin"

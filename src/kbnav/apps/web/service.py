@@ -15,11 +15,12 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.agents.spinach import refuse_skbs
 from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.files import reading
 from kbnav.models.chat import check_key
@@ -311,11 +312,13 @@ def _open_indexes(kb: KnowledgeBase) -> None:
 def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
     """The systems to choose from on a knowledge base: its usual agent first, retrievers last; or those that are named.
 
-    Raises UsageError for an unknown name, and where none of those named fits.
+    Raises UsageError for an unknown name, where none of those named fits, and where the usual agent would refuse.
     """
-    if not names:
-        return (*systems.agents_for(kb), *systems.retrievers_for(kb))
     found = tuple(entry for name in names if (entry := systems.find(name)).fits(kb_kind(kb)))
+    if not names:
+        if isinstance(kb, Joint):
+            refuse_skbs(kb)
+        found = (*systems.agents_for(kb), *systems.retrievers_for(kb))
     if not found:
         raise UsageError(f"none of the systems {', '.join(names)} answers questions of {kb.name}")
     return found

@@ -69,7 +69,8 @@ def load(path: Path, mode: Mode | None = "r") -> Array:
     try:
         with _PARSING:
             array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
-    except (tokenize.TokenError, SyntaxError, RecursionError) as error:  # NumPy tokenizes a header it cannot parse
+    except (tokenize.TokenError, SyntaxError, RecursionError, OverflowError, TypeError) as error:
+        # NumPy tokenizes a header it cannot parse, and makes a map of any shape that one names
         raise ValueError(f"its header cannot be read: {error}") from error
     return array
 

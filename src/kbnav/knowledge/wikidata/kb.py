@@ -241,7 +241,7 @@ class WikidataKB:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        """See ``KnowledgeBase``. In the dialect of the service, with the standard prefixes it lacks in front."""
+        """See ``KnowledgeBase``. Declares this Wikibase's own prefixes; then in the dialect of the service."""
         named = add_prefixes(query, self._words.own_prefixes)
         table = self._queries.run(named, language=_code(language))
         labels = self.labels(_ids_to_label(table, self._words), language=language)

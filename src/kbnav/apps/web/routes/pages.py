@@ -98,13 +98,13 @@ def session_page(session: OwnSession, request: Request, parts: ChatOf, visitor: 
 
 
 @router.get("/share/{share_id}")
-def shared_page(run: SharedRun, parts: ChatOf, request: Request) -> Response:
-    """A run that somebody shares, to be read."""
-    return _front_page(request, parts, request.state.visitor, share=run.share or "")
+def shared_page(run: SharedRun, parts: ChatOf, request: Request, embed: bool = False) -> Response:
+    """A run that somebody shares, to be read; ``embed``: the answer alone, for a frame of another site's page."""
+    return _front_page(request, parts, request.state.visitor, share=run.share or "", embed=embed)
 
 
 def _front_page(
-    request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = ""
+    request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = "", embed: bool = False
 ) -> HTMLResponse:
     """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
     service = parts.service
@@ -139,7 +139,8 @@ def _front_page(
         "page.html",
         offered=json.dumps(offered),
         user=visitor.name if visitor else "",
-        share=bool(share),
+        share=share,
+        embed=embed,
         version=versions()["kbnav"],
         explore=any(kb.is_skb for kb in kbs),
     )

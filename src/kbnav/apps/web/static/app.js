@@ -101,7 +101,9 @@ class Chat {
     for (const [name, bar] of [["--bar", this.ask], ["--head", document.querySelector("header")]]) {
       new ResizeObserver(() => document.documentElement.style.setProperty(name, `${bar.offsetHeight}px`)).observe(bar);
     }
-    if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
+    if (matchMedia("(max-width: 50rem)").matches) {
+      for (const name of ["sessions", "more"]) document.getElementById(name).open = false;
+    }
   }
 
   listenToKeys() {

@@ -145,7 +145,7 @@ export class RunView {
             complain(error.message);
           }
         } }, t("share.unshare"));
-        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", unshare);
+        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", copyButton(t("copy.embed"), () => `<iframe src="${address}?embed=1" width="640" height="480"></iframe>`), " ", unshare);
       } catch (error) {
         shared.textContent = error.message;
       }
