@@ -31,6 +31,9 @@ NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
+_CALLED = frozenset(
+    ["named", "called", "titled", "heißt", "heissen", "heißen", "namens", "nommé", "nommée", "appelle", "llama"]
+)
 _QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
 """Words that names of numbers have, for words of a question that they do not share."""
 _TO_THINGS = {
@@ -148,13 +151,16 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
         if phrase is asked:
             continue
         if thing and _stems(_name(thing)) == _stems(text):
-            anchors[Anchor(text, thing.id, exact=True)] = None
+            # What is called so has it as a value; what is linked to a thing of that name is something else.
+            so = target is not None and not _CALLED.isdisjoint(_words(question.text))
+            anchors[Anchor(text) if so else Anchor(text, thing.id, exact=True)] = None
         elif phrase.named and not search.first("class") and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
     found = tuple(anchors)[:_ANCHORS]
     if target is None:
         return Reading(question, "", "", found, "")
-    return Reading(question, target.id, _name(target), found, f"?answer a {target.id} . ")
+    told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
+    return Reading(question, target.id, _name(target), found, f"?answer a {target.id} . {told}")
 
 
 def _name(one: SearchHit) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 
@@ -11,6 +13,8 @@ from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings, Wikibase
 from tests.apps.parts import Cli
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving as endpoint
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving
 
@@ -117,3 +121,17 @@ def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
     told = verdicts(findings)
     assert (told["queries"], told["search"], told["entry"]) == ("works", "works", "works")
     assert "limits" not in told
+
+
+def test_a_slow_endpoint_is_tried_for_what_matters_first_and_no_longer_than_it_may(tmp_path):
+    over = threading.Event()
+    with endpoint(COMPANY) as served, open_kb(settings := Settings(kb=served.url, home=tmp_path)) as kb:
+        list(check_kb(kb, settings))
+        served.refuse = lambda query: over.wait(9) and None if query.startswith("SELECT ?p ?x") else None
+        findings = list(check_kb(kb, settings, seconds=0.3))
+        over.set()
+    told = verdicts(findings)
+    assert (told["queries"], told["entry"]) == ("works", "works")
+    assert (told["neighbours"], told["vectors"]) == ("not tried", "not tried")
+    assert broken(findings, kb) == []
+    assert sum(one.seconds for one in findings) < 5

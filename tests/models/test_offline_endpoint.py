@@ -66,6 +66,18 @@ def test_a_name_with_a_comma_and_a_number_is_one_name(tmp_path: Path):
     assert [one.rpartition(":")[2] for one in values(run)] == ["w4"]
 
 
+@pytest.mark.parametrize("question", ["Which Ort is named Kraków?", "Which Ort is called Kraków?"])
+def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_path: Path, question: str):
+    made = "".join(f"d:w{one} v:made [ a v:Ort ; v:place d:o{one % 2 + 1} ] ." for one in range(9))
+    prefixes = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> ."
+    places = 'd:o1 a v:Ort ; rdfs:label "Kraków" . d:o2 a v:Ort ; rdfs:label "Wien" .'
+    with serving(f"{prefixes} {places} {made}") as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            run = ask(build_spinach(kb, settings), question)
+    assert values(run) == ["<urn:d:o1>"]
+
+
 @pytest.mark.parametrize(
     ("question", "why"),
     [

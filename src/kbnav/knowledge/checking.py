@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, StopRun
+from kbnav.errors import KbnavError, Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
+from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Endpoints, Settings
 from kbnav.settings.systems import kb_kind
 
-Verdict = Literal["works", "partly", "fails", "absent"]
+Verdict = Literal["works", "partly", "fails", "absent", "not tried"]
+TIME = 110.0
+"""Seconds after which nothing more is tried."""
 _NEEDED = {
     "wikibase": ("queries", "IRIs", "search", "entry", "labels"),
     "sparql": ("queries", "search", "entry"),
@@ -52,8 +57,11 @@ _REMEDIES: Mapping[str, str] = {
 }
 
 
-def check_kb(kb: KnowledgeBase, settings: Settings) -> Iterator[Finding]:
-    """Try what a knowledge base promises, one thing after another. Whatever fails becomes a finding."""
+def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) -> Iterator[Finding]:
+    """Try what a knowledge base promises, what agents need first. Whatever fails becomes a finding.
+
+    What is not done after so many ``seconds`` is given up, and the rest is not tried.
+    """
     endpoints = Endpoints.model_validate(kb.state().get("endpoints", {}))  # those of the settings are Wikidata's
     trial, wikibase = _Trial(kb_kind(kb), settings, endpoints), kb_kind(kb) == "wikibase"
     tries: list[tuple[str, Callable[[KnowledgeBase], Tried]]] = [("queries", trial.queries)]
@@ -61,16 +69,29 @@ def check_kb(kb: KnowledgeBase, settings: Settings) -> Iterator[Finding]:
         tries += [("IRIs", trial.iris), ("properties", trial.properties)]
     names = ("search", "entry", "labels", "neighbours", "vectors")
     tries += [(name, getattr(trial, name)) for name in names]
-    for what, attempt in tries:
-        meter, began = Meter(), time.monotonic()
-        try:
-            verdict, says, remedy = attempt(metered(kb, meter))
-        except _NothingSeen as error:
-            verdict, says, remedy = "fails", str(error), ""
-        except KbnavError as error:
-            verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get(what, "")
-        seconds = round(time.monotonic() - began, 3)
-        yield Finding(what, verdict, " ".join(says.split())[:300], remedy, seconds, sum(meter.sent.values()))
+    cancellation = Cancellation()
+    timer = threading.Timer(seconds, cancellation.stop, ["there was no time left"])
+    timer.daemon = True
+    timer.start()
+    slowest = 0.0
+    try:
+        for what, attempt in tries:
+            meter, began = Meter(), time.monotonic()
+            try:
+                cancellation.check()
+                verdict, says, remedy = cancellation.run(partial(attempt, metered(kb, meter)))
+            except Stopped:
+                verdict, remedy = "not tried", ""
+                says = f"what was asked before took {seconds:.0f} s, up to {slowest:.0f} s for one part"
+            except _NothingSeen as error:
+                verdict, says, remedy = "fails", str(error), ""
+            except KbnavError as error:
+                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get(what, "")
+            took = round(time.monotonic() - began, 3)
+            slowest = max(slowest, took)
+            yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
+    finally:
+        timer.cancel()
 
 
 def broken(findings: list[Finding], kb: KnowledgeBase) -> list[str]:

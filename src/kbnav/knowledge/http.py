@@ -41,6 +41,7 @@ MOST_REDIRECTS = 5
 LONGEST_WAIT = 120.0
 """Longest wait for one Retry-After, in seconds; a longer one stops the run."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_NO_POST = (405, 501)
 _ODD = re.compile(r"[\\@\x00-\x20\x7f]|^/{3,}")
 """What one parser of URLs takes for a part of the host, and another does not."""
 _ERRORS = 30
@@ -124,6 +125,7 @@ class HttpClient:
         self._cache, self._throttle = cache, throttle
         self._sleep, self._jitter = sleep, jitter
         self._meter: Meter | None = None
+        self._get_only: set[str] = set()
         self._session = open_session(self.user_agent)
 
     def fetch(self, request: Request, read: Callable[[Reply], T]) -> T:
@@ -189,6 +191,9 @@ class HttpClient:
             if self._meter:
                 self._meter.count(request.service)
             reply = self._reply(request)
+            if reply.status in _NO_POST and request.service == "sparql" and request.method == "POST":
+                self._get_only.add(request.url)
+                reply = self._reply(request)
             value = read(reply)
             slot.failed = False
         if self._cache and not request.post and not reply.partial:
@@ -224,7 +229,8 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         is_query, timeout = request.service == "sparql", self._timeout(request)
-        made = _sparql_request(request, self._authorization) if is_query else self._api_request(request)
+        method = "GET" if request.url in self._get_only else request.method
+        made = _sparql_request(request, method, self._authorization) if is_query else self._api_request(request)
         host = host_of(request.url)
         try:
             with closed_with_the_run() as connections:
@@ -248,11 +254,11 @@ class HttpClient:
         return _request(request.method, request.url, headers, dict(request.params))
 
 
-def _sparql_request(request: Request, authorization: str) -> requests.Request:
+def _sparql_request(request: Request, method: str, authorization: str) -> requests.Request:
     from SPARQLWrapper import SPARQLWrapper  # loads rdflib
 
     wrapper = SPARQLWrapper(request.url)
-    wrapper.setMethod(request.method)
+    wrapper.setMethod(method)
     wrapper.setQuery(request.params["query"])
     for name in request.params.keys() - {"query"}:
         wrapper.addParameter(name, request.params[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,10 +26,28 @@ class Served:
     headers: list[Mapping[str, str]] = field(default_factory=list)
     refuse: Callable[[str], tuple[int, str] | None] = lambda query: None
     """From a query to a status and a text, where it is refused."""
+    get_only: bool = False
+    at_once: int = 0
+    most_at_once: int = 0
+    rows: int = 0
+    """The most rows that a result has, as an endpoint has it that does not say so; 0: all."""
 
     @property
     def queries(self) -> list[str]:
         return [query for path, query in self.requests if path == "/sparql"]
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """A query that is asked meanwhile."""
+        with _LOCK:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        yield
+        with _LOCK:
+            self.at_once -= 1
+
+
+_LOCK = threading.Lock()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -41,8 +60,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self.served.get_only:
+            return self._send(405, "text/plain", "Method Not Allowed")
         direct = self.headers.get("Content-Type", "").startswith("application/sparql-query")
-        self._answer(self.path, {"query": [body]} if direct else parse_qs(body))
+        return self._answer(self.path, {"query": [body]} if direct else parse_qs(body))
 
     def _answer(self, path: str, parameters: Mapping[str, list[str]]) -> None:
         query = parameters.get("query", [""])[0]
@@ -50,7 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.served.headers.append({name.lower(): value for name, value in self.headers.items()})
         if path != "/sparql":
             return self._send(404, "text/html", "<html><title>Not here</title></html>")
-        if refused := self.served.refuse(query):
+        with self.served.counting():
+            refused = self.served.refuse(query)
+        if refused:
             return self._send(refused[0], "text/plain", refused[1])
         graph = parameters.get("default-graph-uri", [""])[0]
         options: dict[str, Any] = {"default_graph": pyoxigraph.NamedNode(graph)} if graph else {}
@@ -59,6 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
             triples = isinstance(result, pyoxigraph.QueryTriples)
             kind = pyoxigraph.RdfFormat.N_TRIPLES if triples else pyoxigraph.QueryResultsFormat.JSON
             body = result.serialize(format=kind)
+            if self.served.rows and not triples:
+                document = json.loads(body or b"")
+                bindings = document.get("results", {}).get("bindings", [])
+                del bindings[self.served.rows :]
+                body = json.dumps(document).encode()
         except (SyntaxError, ValueError, RuntimeError) as error:
             return self._send(400, "text/plain", f"MalformedQueryException: {error}")
         return self._send(200, TRIPLES if triples else ROWS, body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
@@ -192,3 +194,20 @@ def test_values_a_subject_are_told_only_where_all_were_counted():
     whole, part = (PropertyProfile(count, 0, 20_000, 1000, 500) for count in (1000, 1938))
     assert "Each subject has 2 of them in the mean." in uses_text(whole, "ex:p")
     assert "mean" not in uses_text(part, "ex:p")
+
+
+def test_an_endpoint_that_takes_get_alone_works(served, tmp_path):
+    served.get_only = True
+    served.refuse = lambda query: (414, "URI Too Long") if len(query) > 3_000 else None
+    with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        assert [one.id for one in kb.search_entities("desk lamp 12").entities] == ["data:p1"]
+        many = [f"<http://shop.example/data/p{place}>" for place in range(200)]
+        assert kb.labels(many)[many[1]] == "Desk Lamp 12"
+        assert kb.execute_query("SELECT ?p { ?p a shop:Lamp }").rows
+
+
+def test_what_an_endpoint_is_made_of_is_asked_side_by_side(served, tmp_path):
+    served.refuse = lambda query: time.sleep(0.02)
+    with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        kb.labels(["shop:Lamp"])
+    assert 2 <= served.most_at_once <= 5

@@ -147,14 +147,18 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
     if as_json:
         print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [asdict(one) for one in findings]})
     else:
+        untried = [one.what for one in findings if one.verdict == "not tried"]
         verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
+        if untried:
+            known = f"{verdict}; " if lacking else ""
+            verdict = f"{known}there was no time to try: {', '.join(untried)}"
         seconds = sum(one.seconds for one in findings)
         print(f"{verdict}; {_requests(sum(one.requests for one in findings))}, {seconds:.1f} s")
     if lacking:
         raise typer.Exit(1)
 
 
-_MARKS = {"works": "✓", "partly": "~", "fails": "✗", "absent": "-"}
+_MARKS = {"works": "✓", "partly": "~", "fails": "✗", "absent": "-", "not tried": "…"}
 _KINDS = {
     "wikibase": "Wikidata, a copy of it, or another Wikibase",
     "sparql": "a SPARQL endpoint",

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -74,6 +77,8 @@ _VAGUE = frozenset(
 _CLASSES, _PROPERTIES = 1_000, 2_000
 """Classes and properties that are looked at, those used most."""
 _SAMPLED = 100_000
+SIDE_BY_SIDE = 4
+"""Queries that are sent at once; the Wikidata Query Service allows five."""
 _BATCH, _MOST_LABELS = 100, 50_000
 """IRIs that one query asks of; labels that are held in memory."""
 _LONGEST = 2_000
@@ -85,6 +90,33 @@ _FAILED = (QueryTimeout, QueryRefused, QuerySyntaxError)
 def iris_list(iris: Iterable[str]) -> str:
     """IRIs as a VALUES clause lists them."""
     return " ".join(f"<{iri}>" for iri in iris)
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """What each call gives, made in threads, at most four at a time. Raises what the first of them raises that does."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(SIDE_BY_SIDE, "kbnav-endpoint") as pool:
+        futures = [pool.submit(copy_context().run, call) for call in calls]
+        return [future.result() for future in futures]
+
+
+def _batched(
+    select: Select, query: Callable[[Sequence[str]], str], iris: Sequence[str], size: int = 0
+) -> list[tuple[Sequence[str], AnswerTable]]:
+    """Batches of IRIs with their tables; a batch that is refused, as for its length, is asked in halves."""
+    size = size or _BATCH
+
+    def ask(batch: Sequence[str]) -> list[tuple[Sequence[str], AnswerTable]]:
+        try:
+            return [(batch, select(query(batch)))]
+        except QueryRefused:
+            if len(batch) == 1:
+                raise
+            return _batched(select, query, batch, (len(batch) + 1) // 2)
+
+    batches = [iris[start : start + size] for start in range(0, len(iris), size)]
+    return [one for found in side_by_side([partial(ask, batch) for batch in batches]) for one in found]
 
 
 def languages(code: str) -> tuple[str, ...]:
@@ -176,16 +208,18 @@ class Labels:
         wanted = [iri for iri in dict.fromkeys(iris) if ":" in iri and not re.search(r"[\x00-\x20<>\"{}|\\^`]", iri)]
         with self._lock:
             missing = [iri for iri in wanted if (iri, code) not in self._known]
-        for start in range(0, len(missing) if self.predicates else 0, _BATCH):
-            batch = missing[start : start + _BATCH]
+
+        def query(batch: Sequence[str]) -> str:  # labels in the languages wanted, else any
             subjects = f"VALUES ?s {{ {iris_list(batch)} }}"
             edges = f"VALUES ?p {{ {iris_list(self.predicates)} }} ?s ?p ?o"
-            query = (  # labels in the languages wanted, else any
+            return (
                 f"SELECT ?s ?p ?l WHERE {{ {{ SELECT ?s ?p (?o AS ?l) WHERE {{ {subjects} {edges} . "
                 f"FILTER(LANG(?o) IN ({_tags(code)})) }} }} UNION {{ SELECT ?s (SAMPLE(?o) AS ?l) WHERE {{ "
                 f"{subjects} {edges} . FILTER(isLiteral(?o)) }} GROUP BY ?s }} }}"
             )
-            found = best_labels(self.select(query), self.predicates, code)
+
+        for batch, table in _batched(self.select, query, missing if self.predicates else ()):
+            found = best_labels(table, self.predicates, code)
             with self._lock:
                 if len(self._known) > _MOST_LABELS:
                     self._known.clear()
@@ -256,13 +290,15 @@ class Data:
         self._select = select
         self._source = source
         self._find_dialect = dialect
-        self._lock = threading.RLock()
+        self._lock, self._finding = threading.Lock(), defaultdict[object, threading.RLock](threading.RLock)
         self.known: dict[Any, Any] = {}
         """What was found out so far, ``prefixes`` and ``dialect`` among it."""
 
     def once(self, key: object, find: Callable[[], T]) -> T:
         """What ``find`` gives, found once for each key."""
         with self._lock:
+            finding = self._finding[key]
+        with finding:
             if key not in self.known:
                 self.known[key] = find()
             found: T = self.known[key]
@@ -336,20 +372,33 @@ class Data:
             f"<{_VANN}preferredNamespaceUri> ?namespace }} UNION "
             f"{{ ?o <{_SHACL}prefix> ?prefix ; <{_SHACL}namespace> ?namespace }} }} LIMIT 500"
         )
-        iris: list[str] = []
-        published: dict[str, str] = {}
-        with suppress(TellModel):
-            classes = self.classes("en")
-            iris += [word.iri for word in (*classes, *self.properties("en"))]
-            # The namespaces of things are worth a prefix where several share them.
-            samples = (self._select(f"SELECT ?s WHERE {{ ?s a <{word.iri}> }} LIMIT 3") for word in classes[:20])
-            things = [row[0].value for table in samples for row in table.rows if row[0] and row[0].type == "uri"]
-            often = Counter(map(_namespace, things))
-            iris += [iri for iri in things if often[_namespace(iri)] > 2]
-        with suppress(*_FAILED):
-            rows = self._select(query).rows
-            published = {row[0].value.rstrip(":"): row[1].value for row in rows if row[0] and row[1] and row[1].value}
-        return Prefixes(self._source.prefixes).with_namespaces(published, iris)
+
+        def words() -> list[str]:
+            found: list[str] = []
+            with suppress(TellModel):
+                classes, properties = side_by_side([lambda: self.classes("en"), lambda: self.properties("en")])
+                found += [word.iri for word in (*classes, *properties)]
+                # The namespaces of things are worth a prefix where several share them.
+                samples = [f"{{ SELECT ?s WHERE {{ ?s a <{word.iri}> }} LIMIT 3 }}" for word in classes[:20]]
+                rows = self._select(f"SELECT ?s WHERE {{ {' UNION '.join(samples)} }}").rows if samples else ()
+                things = [row[0].value for row in rows if row[0] and row[0].type == "uri"]
+                often = Counter(map(_namespace, things))
+                found += [iri for iri in things if often[_namespace(iri)] > 2]
+            return found
+
+        def published() -> AnswerTable:
+            with suppress(*_FAILED):
+                return self._select(query)
+            return AnswerTable()
+
+        def dialect() -> None:  # it will be needed, and takes as long
+            with suppress(TellModel):
+                _ = self.dialect
+
+        calls: tuple[Callable[[], Any], ...] = (words, published, dialect)
+        iris, table, _ = side_by_side(calls)
+        own = {row[0].value.rstrip(":"): row[1].value for row in table.rows if row[0] and row[1] and row[1].value}
+        return Prefixes(self._source.prefixes).with_namespaces(own, iris)
 
     def _find_classes(self, code: str) -> tuple[Word, ...]:
         found = self._words("COUNT(?s)", "?s a ?c", (f"{_OWL}Class", f"{_RDFS}Class"), _CLASSES, code)
@@ -389,17 +438,18 @@ class Data:
         iris = list(counts)
         texts: dict[str, str] = {}
         declared: dict[str, dict[str, tuple[str, ...]]] = {}
-        for start in range(0, len(iris), _BATCH):
-            query = (
-                f"SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {iris_list(iris[start : start + _BATCH])} }} "
+
+        def query(batch: Sequence[str]) -> str:
+            return (
+                f"SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {iris_list(batch)} }} "
                 f"VALUES ?p {{ {iris_list([*DESCRIPTIONS, *_DECLARED])} }} ?s ?p ?o . "
                 f"FILTER(isIRI(?o) || LANG(?o) IN ({_tags(code)})) }} LIMIT {_BATCH * 30}"
             )
-            try:
-                rows = self._select(query).rows
-            except _FAILED:
-                break
-            for subject, predicate, value in rows:
+
+        with suppress(*_FAILED):
+            for subject, predicate, value in (
+                row for _, table in _batched(self._select, query, iris) for row in table.rows
+            ):
                 if subject is None or predicate is None or value is None:
                     continue
                 if value.type == "literal" and predicate.value in DESCRIPTIONS:

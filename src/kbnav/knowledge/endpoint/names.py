@@ -12,13 +12,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from kbnav.answers.language import fold
-from kbnav.answers.tables import AnswerTable
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
-from kbnav.knowledge.endpoint.data import ALIASES, Select, iris_list
+from kbnav.knowledge.endpoint.data import ALIASES, SIDE_BY_SIDE, Select, iris_list, side_by_side
 from kbnav.knowledge.endpoint.search import Match, best_of, initials, likeness, phrase_words, split_words, stems
 from kbnav.knowledge.sparql.vocabulary import text_literal
 
@@ -79,10 +79,8 @@ def collect(
                 return int(file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
 
             names = count()
-            for table, last, behind in _pages(select, file, [*predicates, *ALIASES], page):
-                rows = {
-                    (row[0].value, row[1].value) for row in table.rows if row[0] and row[1] and row[1].value.strip()
-                }
+            for page_rows, last, behind in _pages(select, file, [*predicates, *ALIASES], page):
+                rows = {(row[0].value, row[1].value) for row in page_rows if row[0] and row[1] and row[1].value.strip()}
                 with file:
                     for iri, text in sorted(rows):
                         words = split_words(text)
@@ -113,30 +111,47 @@ def _begun(part: Path, asked: str) -> sqlite3.Connection:
 
 def _pages(
     select: Select, file: sqlite3.Connection, predicates: Sequence[str], page: int
-) -> Iterator[tuple[AnswerTable, str, str]]:
+) -> Iterator[tuple[Sequence[tuple[Cell, ...]], str, str]]:
     """Pages of names from where the file ends, each with its last thing, and whether what follows is behind that.
 
     The last thing of a page may have more names, so the next begins with it; one that fills a page is left behind.
     """
-    while True:
-        [(last, behind)] = file.execute("SELECT last, behind FROM paging")
+    beside = 1  # pages that are asked for at once
+
+    def ask(last: str, behind: str, place: int) -> AnswerTable | None:
+        offset = f" OFFSET {place * page}" if place else ""
         try:
-            table = select(
+            return select(
                 f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . "
-                f"FILTER(isIRI(?s) && STR(?s) {behind} {text_literal(last)}) }} ORDER BY STR(?s) LIMIT {page}"
+                f"FILTER(isIRI(?s) && STR(?s) {behind} {text_literal(last)}) }} "
+                f"ORDER BY STR(?s) STR(?l) LANG(?l) LIMIT {page}{offset}"
             )
         except (QueryTimeout, QueryRefused):
-            if page <= _SMALLEST:
+            if page <= _SMALLEST and not place:
                 raise
-            table = None
-        if table is None or (table.cut and page > _SMALLEST):
-            page = max(_SMALLEST, page // 5)
+            return None
+
+    while True:
+        [(last, behind)] = file.execute("SELECT last, behind FROM paging")
+        tables = side_by_side([partial(ask, last, behind, place) for place in range(beside)])
+        first = tables[0]
+        rows: list[tuple[Cell, ...]] = []
+        if first is None or (first.cut and page > _SMALLEST):
+            given = len(first.rows) if first else 0
+            page, beside = max(_SMALLEST, given if _SMALLEST < given < page else page // 5), 1
             continue
-        if not table.rows:
+        for table in tables:
+            if table is None or (table.cut and table is not first):
+                beside = 1
+                break
+            rows += table.rows
+            if len(table.rows) < page:
+                break
+        if not rows:
             return
-        end = table.rows[-1][0]
-        newest = end.value if end else last
-        yield table, newest, ">" if newest == last else ">="
+        newest = rows[-1][0].value if rows[-1][0] else last
+        page, beside = max(1, min(page, len(first.rows))), 1 if newest == last else min(2 * beside, SIDE_BY_SIDE)
+        yield rows, newest, ">" if newest == last else ">="
 
 
 def open_names(path: Path) -> Names:
