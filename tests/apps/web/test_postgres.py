@@ -150,8 +150,11 @@ def one_waits(database: PostgresDatabase) -> bool:
 def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_way_goes_on_behind_it(fresh_home: Path):
     with postgresql() as database, Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
-        with served_process(fresh_home, *options, environment={"KBNAV_DATABASE": database}) as (url, _):
-            visit = Visit(url)
+        environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
+        with served_process(fresh_home, *options, environment=environment) as (url, _):
+            visit, browser = Visit(url, {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}), Visit(url)
+            browser.http.post(f"{url}/login", data={"token": "a-token-of-alice-nevertobeleft"})
+            assert browser("GET", "/api/sessions").status_code == 200
             session = visit.session()
             run = visit.ask(session, MARIE)
             assert model.waiting.wait(200)
@@ -160,6 +163,7 @@ def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_wa
                 until(lambda: visit("GET", "/ready").status_code == 503)
                 assert time.monotonic() - began < 3
                 model.go_on.set()
+                assert browser("GET", "/api/sessions").status_code == 503
                 for method, path in (("POST", "/api/sessions"), ("GET", f"/api/sessions/{session}")):
                     told = visit(method, path, {} if method == "POST" else None)
                     assert (told.status_code, "Retry-After" in told.headers) == (503, True)
