@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -31,6 +32,13 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def _as_user() -> dict[str, Any]:
+    """What has a program run as somebody who is not root."""
+    owner = pwd.getpwnam(USER) if os.geteuid() == 0 else None
+    given = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []} if owner else {}
+    return {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL, **given}
+
+
 @contextmanager
 def postgresql() -> Iterator[str]:
     """The URL of an empty PostgreSQL. Raises Missing."""
@@ -39,11 +47,9 @@ def postgresql() -> Iterator[str]:
         raise Missing("no PostgreSQL: install Debian's package postgresql")
     # A socket's path must be short, and the folder must be its user's.
     folder = Path(tempfile.mkdtemp(prefix="kbnav-pg-", dir="/tmp"))
-    data, asked = folder / "data", {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(USER)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    data, asked = folder / "data", _as_user()
+    if "user" in asked:
+        os.chown(folder, asked["user"], asked["group"])
     port = free_port()
     control = str(programs[-1] / "pg_ctl")
     subprocess.run(
@@ -56,6 +62,24 @@ def postgresql() -> Iterator[str]:
     finally:
         subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
         shutil.rmtree(folder)
+
+
+@contextmanager
+def stopped_postgresql(url: str) -> Iterator[None]:
+    """The server of ``postgresql`` is stopped at once, and started again with the same options."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        data = Path(connection.execute("SHOW data_directory").fetchone()[0])  # type: ignore[index]
+    control = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1] / "pg_ctl"
+    asked = _as_user()
+    subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
+    try:
+        yield
+    finally:
+        port = url.rpartition(":")[2].partition("/")[0]
+        options = f"-p {port} -k {data.parent} -c listen_addresses=127.0.0.1 -c fsync=off"
+        subprocess.run([control, "-D", data, "-w", "-l", data.parent / "log", "-o", options, "start"], **asked)
 
 
 @contextmanager

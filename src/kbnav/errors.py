@@ -22,6 +22,7 @@ There are two kinds of error, and nothing in between::
             ├── CredentialsError   a missing or refused key, or a missing operator contact              (3)
             ├── Banned             the service has banned this client                                   (3)
             ├── NotAnswering       it failed again and again, and is left alone for a while             (3)
+            ├── DatabaseAway       the database of a server's sessions takes nothing now                (3)
             ├── Overdue            it did not answer in the time that a server gives it                 (3)
             └── BadResponse        an answer that is not what the protocol promises                     (3)
 """
@@ -116,6 +117,10 @@ class Banned(ServiceError):
 
 class NotAnswering(ServiceError):
     """A knowledge base that is left alone for a while, because it failed again and again, or is out of service."""
+
+
+class DatabaseAway(ServiceError):
+    """The database of a server's sessions does not answer, is full or may not be written."""
 
 
 class Overdue(ServiceError):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 Run = Callable[..., Rows]
 """Runs a statement with ``?`` for its values."""
+_PATIENCE = 5.0
+"""Seconds for which a database that is away is waited for."""
 _TABLES = 0x6B626E6176
 """A number that stands for kbnav's tables."""
 
@@ -43,8 +45,9 @@ def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
 
     try:
         pool: ConnectionPool[Any] = ConnectionPool(
-            url, min_size=1, max_size=10, open=False, kwargs={"autocommit": True, "prepare_threshold": 0}
-        )
+            url, min_size=1, max_size=10, open=False, kwargs={"autocommit": True, "prepare_threshold": 0},
+            timeout=_PATIENCE, check=ConnectionPool.check_connection,
+        )  # fmt: skip
         pool.open(wait=True, timeout=15)
     except (Error, PoolTimeout) as error:  # its text may hold the URL, and that the password
         raise UsageError(f"cannot reach the database: {type(error).__name__}") from error
@@ -69,8 +72,6 @@ def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
 
 _LOG = logging.getLogger("kbnav.home")
 _SCHEMA = "kbnav_shared"
-_PATIENCE = 5.0
-"""Seconds for which a database that is away is waited for."""
 
 
 class Tables(Protocol):

@@ -22,6 +22,7 @@ from kbnav.runs.database import Rows, Run, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0
 
@@ -143,6 +144,33 @@ def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_del
 def one_waits(database: PostgresDatabase) -> bool:
     """Whether a transaction waits for another."""
     return bool(database.run("SELECT pid FROM pg_locks WHERE NOT granted"))
+
+
+@pytest.mark.slow
+def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_way_goes_on_behind_it(fresh_home: Path):
+    with postgresql() as database, Explorer(held=1) as model:
+        options = ("--model", "stub", "--base-url", model.base_url)
+        environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
+        with served_process(fresh_home, *options, environment=environment) as (url, _):
+            visit, browser = Visit(url, {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}), Visit(url)
+            browser.http.post(f"{url}/login", data={"token": "a-token-of-alice-nevertobeleft"})
+            assert browser("GET", "/api/sessions").status_code == 200
+            session = visit.session()
+            run = visit.ask(session, MARIE)
+            assert model.waiting.wait(200)
+            with stopped_postgresql(database):
+                began = time.monotonic()
+                until(lambda: visit("GET", "/ready").status_code == 503)
+                assert time.monotonic() - began < 3
+                model.go_on.set()
+                assert browser("GET", "/api/sessions").status_code == 503
+                for method, path in (("POST", "/api/sessions"), ("GET", f"/api/sessions/{session}")):
+                    told = visit(method, path, {} if method == "POST" else None)
+                    assert (told.status_code, "Retry-After" in told.headers) == (503, True)
+                    assert "database of sessions is away" in told.text
+            until(lambda: visit("GET", "/ready").status_code == 200)
+            until(lambda: visit("GET", f"/api/runs/{run['id']}").json()["status"] == "done")
+            assert visit("GET", f"/api/runs/{run['id']}").json()["answer"]["text"] == "Polonium and radium."
 
 
 @pytest.mark.slow

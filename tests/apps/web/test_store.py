@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
-from kbnav.errors import LimitReached, NotOffered
+from kbnav.errors import DatabaseAway, LimitReached, NotOffered
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path: Path):
@@ -37,6 +37,22 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(t
         store.may_ask("alice", 2)  # of those, one was asked in the last 24 hours
         with pytest.raises(LimitReached, match="you have asked 1 questions"):
             store.may_ask("alice", 1)
+
+
+def test_a_database_that_takes_nothing_is_one_error_and_takes_it_later(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        database.run("PRAGMA query_only = 1")  # as a full disk, or a file that may not be written
+        for ask in (
+            lambda: store.add_session("alice", "mini", "spinach", "m"),
+            lambda: store.count_question("alice", 5),
+        ):
+            with pytest.raises(DatabaseAway, match="try again"):
+                ask()
+        assert store.sessions("alice") == []
+        database.run("PRAGMA query_only = 0")
+        store.count_question("alice", 5)
 
 
 def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_path: Path):

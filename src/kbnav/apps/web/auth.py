@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from kbnav.apps.web.rendering import refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
-from kbnav.errors import UsageError
+from kbnav.errors import DatabaseAway, UsageError
 from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
@@ -266,7 +266,10 @@ class Gate:
             return None, refusal(request, 411, "give the length of the body")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return None, refusal(request, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
-        visitor = self._identities.of(headers, self._connected(scope))
+        try:
+            visitor = self._identities.of(headers, self._connected(scope))
+        except DatabaseAway as error:
+            return None, refusal(request, 503, str(error))
         if self._identities.closed and not visitor and "authorization" in headers:
             client = self._client(scope)
             if wait := self._wrong.wait(client):

@@ -36,9 +36,10 @@ from kbnav.apps.web.store import (
     StoredEvent,
     StoredResult,
     StoredRun,
+    has_failed,
     unguessable,
 )
-from kbnav.errors import DataError, KbnavError, Stopped, StopRun
+from kbnav.errors import DatabaseAway, DataError, KbnavError, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
@@ -61,7 +62,7 @@ _BEAT = 4
 """Ticks between signs of life."""
 _SWEEP = 1200
 """Ticks between looks for what is too old."""
-SILENT = 10.0
+SILENT = 2.0
 """Seconds without an answer of the database after which a server does not count as ready."""
 ROOM = 64 << 20
 """Bytes that must be free where runs are saved."""
@@ -110,7 +111,9 @@ class RunQueue:
         """Notified when somebody joins or leaves the queue."""
         self._live: dict[str, _Live] = {}
         self._broken: set[str] = set()
-        """Runs that broke off because the database failed, and are to end as soon as it takes that."""
+        """Runs that broke off by an error of kbnav's own, and are to end as soon as the database takes that."""
+        self._again: list[_Live] = []
+        """Runs that broke off because the database failed; they go on once it is back."""
         self._well, self._trouble = time.monotonic(), ""
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
@@ -292,10 +295,13 @@ class RunQueue:
     def _work(self) -> None:
         """One of the threads that answer."""
         while (live := self._next()) is not None:
+            away = False
             try:
                 self._answer(live)
             except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
-                if not self._over.is_set():
+                if away := isinstance(error, DatabaseAway):
+                    _LOG.warning("run: %s", error)
+                elif not self._over.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
                     self._broken.add(live.run.id)
             finally:
@@ -304,6 +310,8 @@ class RunQueue:
                     self._queue.leave(live.ticket)
                     self._changed.notify_all()
                 self._notify(live.run.id)
+            if away:
+                self._again.append(live)
 
     def _next(self) -> _Live | None:
         """The question whose turn it is; None once the server ends."""
@@ -337,9 +345,13 @@ class RunQueue:
             return
         except Stopped as error:
             status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
+        except DatabaseAway:
+            raise
         except KbnavError as error:
             status, answer = "failed", failed_answer(str(error))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the question ends
+        except BaseException as error:
+            if has_failed(error):  # of the checkpoints
+                raise DatabaseAway("The database of checkpoints fails.") from error
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
@@ -434,6 +446,10 @@ class RunQueue:
                 live.cancellation.abandon()
             elif mine[run_id]:
                 live.cancellation.stop()
+        waiting, self._again = self._again, []
+        for live in waiting:
+            if live.run.id in mine:
+                self._put(live.run, live.history)
         for run_id in list(self._broken):
             self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
             self._broken.discard(run_id)

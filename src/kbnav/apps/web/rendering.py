@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from kbnav.errors import (
     Busy,
     DamagedKB,
+    DatabaseAway,
     KbnavError,
     LimitReached,
     NotAnswering,
@@ -51,6 +52,7 @@ _STATUS = (
     (Stopped, 409),
     (LimitReached, 429),
     (NotAnswering, 503),
+    (DatabaseAway, 503),
     (DamagedKB, 503),
     (Overdue, 504),
     (ServiceError, 502),
@@ -128,15 +130,18 @@ def refusal(request: Request, status: int, why: str, **more: Any) -> Response:
     ``more`` is for programs.
     """
     path = request.url.path
+    headers = {"Retry-After": "5"} if status == 503 else {}
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
         document: dict[str, Any] = {"detail": why}
         if path.startswith("/v1"):  # OpenAI's form
             kind = "invalid_request_error" if status < 500 else "server_error"
             document = {"error": {"message": why, "type": kind, "param": None, "code": None}}
-        return JSONResponse({**document, **more}, status)
+        return JSONResponse({**document, **more}, status, headers)
     missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
     head, body = missing if status == 404 else ("problem.other", "problem.other_why")
-    return page(request, "problem.html", status, head=head, body=body, why=why)
+    found = page(request, "problem.html", status, head=head, body=body, why=why)
+    found.headers.update(headers)
+    return found
 
 
 def add_refusals(app: FastAPI) -> None:

@@ -17,7 +17,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
-from kbnav.errors import Busy, DataError, LimitReached, NotOffered, UsageError
+from kbnav.errors import Busy, DatabaseAway, DataError, LimitReached, NotOffered, UsageError
 from kbnav.runs.database import Rows, execute
 from kbnav.runs.database import Run as Execute
 from kbnav.runs.journal import LARGEST, private_file, unpacked
@@ -89,6 +89,25 @@ class Database(Protocol):
         ...
 
 
+def has_failed(error: BaseException | None) -> bool:
+    """Whether an error is that of a database that is away, full or read-only; the library of one may not be there."""
+    if isinstance(error, sqlite3.OperationalError):
+        return True
+    names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("psycopg")}
+    return not names.isdisjoint({"OperationalError", "InterfaceError", "InternalError"})
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Raise DatabaseAway for what a database raises that has failed."""
+    try:
+        yield
+    except Exception as error:
+        if not has_failed(error):
+            raise
+        raise DatabaseAway("The database of sessions is away, full or read-only; try again in a while.") from error
+
+
 class SqliteDatabase:
     """A file of one server, which has one writer: so one lock is enough."""
 
@@ -97,13 +116,13 @@ class SqliteDatabase:
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """As the protocol says."""
-        with self._lock:
+        with _failing(), self._lock:
             return self._execute(statement, values)
 
     @contextmanager
     def transaction(self, lock: str) -> Iterator[Execute]:  # noqa: ARG002
         """As the protocol says."""
-        with self._lock:
+        with _failing(), self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             with self._connection:  # commits, or rolls back where something is raised
                 yield self._execute
@@ -120,13 +139,13 @@ class PostgresDatabase:
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """As the protocol says."""
-        with self._pool.connection() as connection:
+        with _failing(), self._pool.connection() as connection:
             return execute(connection, statement, values)
 
     @contextmanager
     def transaction(self, lock: str) -> Iterator[Execute]:
         """As the protocol says; a statement sees what was committed before it, so the lock is a statement before."""
-        with self._pool.connection() as connection, connection.transaction():
+        with _failing(), self._pool.connection() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCKS, lock))
             yield partial(execute, connection)
 
