@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
+from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
+from kbnav.settings.model import Settings
 
 BARE = Options(text=False, vectors=False, sparql=False)
 SHOP = """\
@@ -194,3 +197,51 @@ def test_a_property_of_names_can_be_given_and_a_remote_context_is_told(tmp_path:
     (tmp_path / "d.jsonld").write_text('{"@context": "http://x/context", "@id": "http://x/a"}')
     with pytest.raises(DataError, match=r"d\.jsonld.*remote contexts; put what the context says into the file"):
         list(RdfSource([tmp_path / "d.jsonld"]).nodes(Losses()))
+
+
+MESSY = """\
+sku;name;price (EUR);weight;since;code;sold;note
+1;Pump;1.013,44;2,5 kg;31.12.2024;0042;1,234;"<p>Strong &amp; quiet.</p><ul><li>one</li></ul>"
+2;Valve;7,00;n/a;01.02.2023;17;5,678;a < b and c > d
+3;Hose;13,44;0,5 kg;02.02.2023;18;;see <b>below</b>
+"""
+
+
+def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path: Path) -> None:
+    (tmp_path / "messy.csv").write_text(MESSY, encoding="utf-8")
+    table = Table.model_validate({"file": tmp_path / "messy.csv", "id": "sku", "type": "part"})
+    source = TableSource([table])
+    fields = [node.fields for node in all_of(source)[0]]
+    assert [one["price (EUR)"] for one in fields] == [1013.44, 7.0, 13.44]
+    assert [one["weight (kg)"] for one in fields] == [2.5, "n/a", 0.5]
+    assert [one["since"] for one in fields] == ["2024-12-31", "2023-02-01", "2023-02-02"]
+    assert [one["code"] for one in fields] == ["0042", "17", "18"]  # a code, not a number
+    assert [one["sold"] for one in fields] == ["1,234", "5,678", ""]  # thousands or decimals: nothing tells
+    assert [one["note"] for one in fields] == ["Strong & quiet.\none", "a < b and c > d", "see below"]
+    kept = TableSource([table.model_copy(update={"raw": ("weight", "since")})])
+    assert all_of(kept)[0][0].fields["weight"] == "2,5 kg"
+    build(source, tmp_path / "s.skb", Options(text=False, vectors=False))
+    with open_kb(Settings(kb=str(tmp_path / "s.skb"), home=tmp_path)) as kb:
+        cheap = "SELECT ?p { ?p field:price_%28EUR%29 ?e FILTER(?e < 20) } ORDER BY ?e"
+        assert [row[0].value.rpartition("/")[2] for row in kb.execute_query(cheap).rows if row[0]] == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,234.5", "7"], [1234.5, 7]),
+        (["1.234.567", "3"], [1234567, 3]),
+        (["1.234", "12.5"], [1.234, 12.5]),
+        (["12 345,6", "-3"], [12345.6, -3]),
+        (["$5", "$1,000.50"], [5, 1000.5]),
+        (["1,5", "1.5"], ["1,5", "1.5"]),
+        (["2 kg", "3 lb"], ["2 kg", "3 lb"]),
+        (["03/04/2024", "25/04/2024"], ["2024-04-03", "2024-04-25"]),
+        (["03/04/2024", "04/25/2024"], ["2024-03-04", "2024-04-25"]),
+        (["03/04/2024", "02/04/2024"], ["03/04/2024", "02/04/2024"]),
+        (["31.02.2024"], ["31.02.2024"]),
+    ],
+)
+def test_a_column_is_read_by_all_of_its_first_cells(cells: list[str], values: list[object]) -> None:
+    column = column_of("it", cells)
+    assert [column.value(cell) for cell in cells] == values

@@ -81,7 +81,7 @@ def test_rows_of_one_id_are_taken_or_left_with_their_edges(
 def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("id,name,colour,size\n1,Lamp,red,\n1,,blue,7\n")
     source = TableSource([tmp_path / "n.csv"], duplicates=Duplicates.merge)
-    assert [*source.nodes(Losses())] == [NodeRecord("1", "", "Lamp", {"colour": ["red", "blue"], "size": "7"})]
+    assert [*source.nodes(Losses())] == [NodeRecord("1", "", "Lamp", {"colour": ["red", "blue"], "size": 7})]
     with pytest.raises(DataError, match="the id 1 is given twice"):
         list(TableSource([tmp_path / "n.csv"], duplicates=Duplicates.stop).nodes(Losses()))
 

@@ -130,6 +130,10 @@ def build(
         list[str] | None,
         typer.Option("--label-property", metavar="IRI", help="With --from rdf, a property of names; repeatable."),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show the columns of your tables, their types and three values."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again.
@@ -155,6 +159,9 @@ def build(
         duplicates=duplicates,
         bad=_rejected(Path(out), bad),
     )
+    if dry_run:
+        _print_columns(recipe, as_json)
+        return
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
@@ -163,6 +170,22 @@ def build(
         meta = _build(recipe, out, options, console)
     _print_left_out(console, meta)
     _print_built(out, meta, as_json)
+
+
+def _print_columns(recipe: Recipe, as_json: bool) -> None:
+    from kbnav.knowledge.skb.importers.tables import TableSource
+
+    source = recipe.source()
+    if not isinstance(source, TableSource):
+        raise UsageError("--dry-run shows columns of tables: give them with --nodes and --edges, or --tables")
+    lines = []
+    for one in source.described():
+        lines.append(one["file"])
+        for column in one["columns"]:
+            values = " | ".join(" ".join(str(value).split())[:40] for value in column["values"])
+            called = f", called {column['called']}" if "called" in column else ""
+            lines.append(f"  {column['column']}: {column['becomes']}, {column['type']}{called}: {values}")
+    emit(as_json, source.described(), "\n".join(lines))
 
 
 def _rejected(out: Path, bad: Bad) -> Path | None:

@@ -12,10 +12,12 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
@@ -31,6 +33,7 @@ from kbnav.knowledge.skb.importers.files import (
     opened,
     suffix_of,
 )
+from kbnav.knowledge.skb.importers.values import Column, column_of
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     DEEPEST,
@@ -46,6 +49,8 @@ from kbnav.settings.plugins import did_you_mean, needs
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
 DELETED = "deleted"
+_SAMPLED = 1_000
+"""Rows that tell what a column holds."""
 
 Record = Mapping[str, Any]
 
@@ -103,19 +108,31 @@ class Table(_File):
     """What stands between several values in one cell of an edge column; empty: a cell is one value."""
     prefix: str = ""
     """What is put before the ids, to tell them from those of another table."""
+    raw: tuple[str, ...] = ()
+    """Columns of a CSV or TSV file that stay text, whatever they look like."""
 
     @property
     def named(self) -> list[str]:
         """Every column that the mapping names."""
         single = [self.id, self.name, self.type_column]
-        return [column for column in (*single, *self.text, *(edge.column for edge in self.edges)) if column]
+        return [column for column in (*single, *self.text, *self.raw, *(edge.column for edge in self.edges)) if column]
 
-    def node(self, record: Record) -> NodeRecord:
-        """The node of a row."""
+    def fields(self, record: Record) -> Iterable[str]:
+        """The columns of a row that are the document."""
+        if self.text:
+            return self.text
+        kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
+        no_text = {self.id, self.name or "name", *(edge.column for edge in self.edges), "" if self.type else kind}
+        return [key for key in record if key not in no_text]
+
+    def node(self, record: Record, columns: Mapping[str, Column] = MappingProxyType({})) -> NodeRecord:
+        """The node of a row; ``columns`` say how cells become values."""
         name = self.name or "name"
         kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
-        no_text = {self.id, name, *(edge.column for edge in self.edges), "" if self.type else kind}
-        fields = {key: record.get(key) for key in self.text or (key for key in record if key not in no_text)}
+        fields: dict[str, Any] = {}
+        for key in self.fields(record):
+            column = columns.get(key) or Column(key)
+            fields[column.name] = column.value(record.get(key))
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
@@ -123,6 +140,16 @@ class Table(_File):
         return NodeRecord(
             self.prefix + cell_text(record[self.id]), node_type, cell_text(record.get(name)), fields, deleted == "true"
         )
+
+    def role(self, column: str) -> str:
+        """What a column becomes, for people."""
+        edge = next((edge for edge in self.edges if edge.column == column), None)
+        single = {self.id: "id", self.name or "name": "name", self.type_column: "type"}
+        if edge or column in single:
+            return f"edge {edge.relation} to {edge.type}" if edge else single[column]
+        if not self.type and not self.type_column and column in TYPE_FIELDS:
+            return "type"
+        return "document" if not self.text or column in self.text else "nothing"
 
     def values(self, record: Record, edge: EdgeColumn) -> list[str]:
         """The values of an edge column in a row; of a list each."""
@@ -150,6 +177,17 @@ class Links(_File):
     def named(self) -> list[str]:
         """Every column that the mapping names."""
         return [column for column in (self.source, self.target, self.relation_column) if column]
+
+    def role(self, column: str) -> str:
+        """What a column becomes, for people."""
+        relation = not self.relation and column in (self.relation_column, *RELATION_FIELDS)
+        return (
+            "source"
+            if column == self.source
+            else "target"
+            if column == self.target
+            else "relation" * relation or "nothing"
+        )
 
     def of(self, record: Record) -> Links:
         """The same, with the column of the relations that a row has."""
@@ -212,8 +250,9 @@ class TableSource:
         prefixes = self._prefixes()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
+        columns = {table: self._columns(table) for table in self._tables}
         for table, record, repeated in self._taken(losses):
-            node = table.node(record)
+            node = table.node(record, columns[table])
             if repeated and self.duplicates is Duplicates.merge:
                 merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
             else:
@@ -274,6 +313,37 @@ class TableSource:
                     losses.add(reason, f"{node_id} {table.node(record).name}".strip())
                 if not node_id or not left or merge:
                     yield table, record, counts[node_id] > 1
+
+    def _columns(self, table: Table) -> dict[str, Column]:
+        """How the cells of a table's documents are read; empty where the file itself says what is a number."""
+        if suffix_of(table.file) not in DELIMITED:
+            return {}
+        rows = self._first(table)
+        kept = {*table.raw, *self.alias_fields, DELETED}
+        names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
+        return {name: column_of(name, [row.get(name) for row in rows]) for name in names}
+
+    def _first(self, table: Table | Links) -> list[Record]:
+        return list(islice(self._read(table, Losses(), (lambda _error, _line: None) if self.bad else None), _SAMPLED))
+
+    def described(self) -> list[dict[str, Any]]:
+        """Each file's columns: what a column becomes, its type, and three of its values. Raises as ``nodes``."""
+        found = []
+        files: list[Table | Links] = [*self._tables, *self._links]
+        for one in files:
+            rows = self._first(one)
+            columns = self._columns(one) if isinstance(one, Table) else {}
+            told = []
+            for name in dict.fromkeys(key for row in rows for key in row):
+                column = columns.get(name) or Column(name)
+                values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
+                kinds = {"text" if isinstance(value, str) else type(value).__name__ for value in values}
+                kind = column.says if column.kind != "text" else " or ".join(sorted(kinds)) or "empty"
+                told.append({"column": name, "becomes": one.role(name), "type": kind, "values": values[:3]})
+                if column.name != name:
+                    told[-1]["called"] = column.name
+            found.append({"file": str(one.file), "columns": told})
+        return found
 
     def _prefixes(self) -> dict[str, str]:
         found: dict[str, str] = {}
