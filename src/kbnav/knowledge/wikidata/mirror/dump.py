@@ -179,7 +179,7 @@ def _statement(
         for snak in group:
             yield from _snak(node, snak, n.pq, n.pqv, n)
     for reference in statement.get("references", ()):
-        source = NamedNode(n.wdref + reference["hash"])
+        source = NamedNode(n.wdref + (reference.get("hash") or _digest(reference)))
         yield Quad(node, _iri("http://www.w3.org/ns/prov#wasDerivedFrom"), source)
         yield Quad(source, v.RDF_TYPE, _of("Reference"))
         for snak in (snak for group in _map(reference["snaks"]).values() for snak in group):
@@ -198,8 +198,7 @@ def _snak(subject: NamedNode, snak: Mapping[str, Any], simple: str, full: str, n
     term, kind, pairs = _value(snak.get("datatype", ""), snak["datavalue"]["value"], n)
     yield Quad(subject, _iri(simple + prop), term)
     if pairs and full:
-        digest = hashlib.md5(repr(pairs).encode(), usedforsecurity=False).hexdigest()
-        node = NamedNode(f"{n.wdv}{digest}")
+        node = NamedNode(n.wdv + _digest(pairs))
         yield Quad(subject, _iri(full + prop), node)
         yield Quad(node, v.RDF_TYPE, _of(kind))
         for name, value in pairs:
@@ -232,6 +231,10 @@ def _value(datatype: str, value: Any, n: v.Namespaces) -> tuple[NamedNode | Lite
     if "text" in value:
         return _text(value["text"], value["language"]), "", ()
     return NamedNode(n.wd + _id(value)), "", ()
+
+
+def _digest(value: object) -> str:
+    return hashlib.md5(repr(value).encode(), usedforsecurity=False).hexdigest()
 
 
 def _id(value: Mapping[str, Any]) -> str:
