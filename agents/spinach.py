@@ -138,6 +138,7 @@ def spinach_with(
         parts.settings.budget,
         about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) in ("sparql", "several") else None,
         partial=is_mirror(kb.state()),
+        date=kb.state().get("mirror", {}).get("newest", "")[:10],
         to_class=words.to_class,
         ended=words.each(_ENDED),
     )

@@ -337,7 +337,8 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
     if not neighborhood.edges:
         return f"No edge of {name} matches."
     best = max(edge.score for edge in neighborhood.edges)
-    worth = [edge for edge in neighborhood.edges if offset or edge.score >= _WORTH_SHOWING * best]
+    whole = offset or neighborhood.total <= shown.edges
+    worth = [edge for edge in neighborhood.edges if whole or edge.score >= _WORTH_SHOWING * best]
     edges = worth[offset : offset + shown.edges]
     lines = []
     for edge in edges:
@@ -346,7 +347,7 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
         lines.append(text + (_INDIRECT if edge.indirect else ""))
     if neighborhood.total > len(edges):
         which = f"{offset + 1} to {offset + len(edges)}" if offset else f"{len(edges)}"
-        lines.append(f"{which} of {neighborhood.total} edges are shown, best match first.")
+        lines.append(f"{which} of {neighborhood.total} edges are shown{', best match first' if best else ''}.")
         few = neighborhood.relations[:_RELATIONS]
         if len(few) > 1:
             told = ", ".join(f"{entity_name(share.entity)} ×{share.count:,}" for share in few)

@@ -93,7 +93,13 @@ class ChatPolicy:
         except NotImplementedError as error:
             raise UsageError(f"{type(model).__name__} cannot call tools. {_NEEDS_TOOLS}") from error
         self._toolbox = toolbox
-        known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
+        known = {
+            "tools": toolbox.names,
+            "steps": budget.steps,
+            "partial": False,
+            "date": "",
+            "parallel": budget.parallel,
+        }
         self._system = lru_cache(_PROMPTS)(
             lambda question: "\n\n".join(
                 [

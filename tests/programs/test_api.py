@@ -215,6 +215,15 @@ def test_a_summary_is_asked_for_in_as_many_words_as_the_program_says(demo_kb):
     assert "50" in asked[1]
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [("find_by_name", (["a name"] * 1001,)), ("follow_path", (["place:heron"], ["born in"] * 21))],
+)
+def test_what_would_take_a_single_call_long_is_refused(demo_kb, function, arguments):
+    with pytest.raises(BadArguments, match="at most"):
+        Api(demo_kb).open("?").call(function, arguments, {})
+
+
 def test_the_limit_of_prompts_is_enforced_for_each_function_and_each_query(demo_kb):
     seen: list[ScriptedModel] = []
     api = Api(demo_kb, model=_model(["1"] * 20, seen=seen), limits=ApiLimits(model_prompts=3))

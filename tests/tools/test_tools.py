@@ -14,7 +14,7 @@ from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import entry_text, incoming_text, search_text, statement_lines, table_text
+from kbnav.tools.show import entry_text, incoming_text, neighborhood_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.tools.using import table, use
@@ -234,6 +234,18 @@ def test_rows_that_read_the_same_show_in_what_they_differ():
     number, text = Term("literal", "7", "http://www.w3.org/2001/XMLSchema#integer"), Term("literal", "7")
     shown = table_text(AnswerTable(("x",), ((number,), (text,), (Term("literal", "8"),))), Shown())
     assert shown.splitlines()[1:4] == ['7 ["7"^^integer]', '7 ["7"]', "8"]
+
+
+def test_where_no_edge_fits_a_phrase_a_few_are_shown_and_it_is_said(mini_kb):
+    fits = mini_kb.search_neighbors("Q7186", query="prizes")
+    assert {edge.relation.id for edge in fits.edges if edge.score} == {"P166"}
+    none = mini_kb.search_neighbors("Q7186", query="football club")
+    assert len(none.edges) == len({edge.relation.id for edge in none.edges}) == 8
+    shown = neighborhood_text(none, Shown())
+    assert "No edge matches “football club”" in shown
+    assert "best match" not in shown
+    few = mini_kb.search_neighbors("Q979", query="discoverer")
+    assert len(neighborhood_text(few, Shown()).splitlines()) == few.total  # all, where all have room
 
 
 def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):

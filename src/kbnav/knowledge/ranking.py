@@ -7,24 +7,41 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kbnav.answers.relevance import relevance
-from kbnav.knowledge.base import Edge, Entity, Share
+from kbnav.knowledge.base import Edge, Entity, Neighborhood, Share
 
 RELATIONS = 8
 """Relations of a hub that are looked at, those that fit the phrase best."""
 _SIMILARITY = 0.5
 """Weight of the similarity of spelling beside that of shared words, which is at most 1."""
+_ALIKE = 0.7
+"""Similarity of spelling from which on an edge without a shared word fits."""
+NOTHING_FITS = "No edge matches “{}”: these are one of each property."
+
+
+def neighborhood(
+    entity: Entity, candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int, note: str = ""
+) -> Neighborhood:
+    """The best edges of an entity for a phrase. Without a phrase, or where none fits it, the relations take turns."""
+    ranked = rank(candidates, phrase, limit)
+    if not ranked and candidates:
+        ranked = tuple(_in_turn([edge for edge, _ in candidates]))[:limit]
+        if phrase.strip() and len(candidates) > RELATIONS:
+            ranked = ranked[:RELATIONS]
+            note = " ".join(filter(None, (NOTHING_FITS.format(phrase.strip()), note)))
+    return Neighborhood(entity, ranked, len(candidates), counted(candidates), note)
 
 
 def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tuple[Edge, ...]:
-    """The best edges for a phrase, with scores; without a phrase, the relations take turns."""
-    if not phrase.strip():
-        return tuple(_in_turn([edge for edge, _ in candidates]))[:limit]
+    """The best edges for a phrase, with scores, 0 for what does not fit it; none where nothing does."""
     texts = [f"{edge.relation.label} {edge.neighbor.text} {description}" for edge, description in candidates]
     shared = _shared_words(phrase, texts)
+    alike = [_spelling(phrase, [edge.relation.label, edge.neighbor.text]) for edge, _ in candidates]
     scored = [
-        (words + _SIMILARITY * _spelling(phrase, [edge.relation.label, edge.neighbor.text]), edge)
-        for (edge, _), words in zip(candidates, shared, strict=True)
+        (words + _SIMILARITY * spelling if words or spelling >= _ALIKE else 0.0, edge)
+        for (edge, _), words, spelling in zip(candidates, shared, alike, strict=True)
     ]
+    if not any(score for score, _ in scored):
+        return ()
     scored.sort(key=lambda pair: -pair[0])
     return tuple(replace(edge, score=round(score, 4)) for score, edge in scored[:limit])
 

@@ -132,7 +132,8 @@ class Bot:
                     yield Said("", self._shut)
                 return
             self._shut = ""
-            if (told := self._see_to(entry, page)) != entry.note:
+            told, now = self._see_to(entry, page), self._ledger.entry(entry.question.id)
+            if told != entry.note or (now and now.status != entry.status):  # what is put off is told once
                 yield Said(entry.question.id, told)
 
     def look(self) -> Iterator[Said]:

@@ -317,8 +317,7 @@ class EndpointKB:
             for way, predicate, other in found
             if predicate != TYPE or way == "out"
         ]
-        ranked = ranking.rank(candidates, query, limit)
-        return Neighborhood(view.entity(iri), ranked, len(candidates), ranking.counted(candidates))
+        return ranking.neighborhood(view.entity(iri), candidates, query, limit)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""

@@ -286,9 +286,8 @@ class WikidataKB:
             (replace(edge, relation=names.get(property_id, edge.relation)), description)
             for property_id, edge, description in found
         ]
-        ranked = ranking.rank(candidates, query, limit)
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
-        return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates), note)
+        return ranking.neighborhood(entity, candidates, query, limit, note)
 
     def _edges(self, item: str, way: queries.Way, relations: Sequence[str], code: str) -> list[queries.FoundEdge]:
         query = queries.edges_query(item, way, relations, languages(code))

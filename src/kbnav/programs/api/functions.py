@@ -27,7 +27,14 @@ Group = Literal["knowledge base", "embedding", "strings", "language model", "fee
 MOST_PHRASE = 2_000
 Phrase = Annotated[str, Field(max_length=MOST_PHRASE)]
 """A query or what else is compared with many texts."""
-_PLAIN = {"Count": "int", "WordCount": "int", "SummaryWords": "int", "Phrase": "str"}
+_PLAIN = {
+    "Count": "int",
+    "WordCount": "int",
+    "SummaryWords": "int",
+    "Phrase": "str",
+    "Names": "list[str]",
+    "Hops": "list[str]",
+}
 """Types with bounds, as a writer reads them."""
 _MOST_ARGUMENTS = 20
 

@@ -32,6 +32,8 @@ MOST_IDS = 10_000
 MOST_TEXTS = 256
 """That one call may have encoded."""
 Count = Annotated[int, Field(ge=1, le=MOST_IDS)]
+Names = Annotated[list[str], Field(max_length=1_000)]
+Hops = Annotated[list[str], Field(max_length=20)]
 WordCount = Annotated[int, Field(ge=5, le=1_000)]
 
 
@@ -116,11 +118,11 @@ class KnowledgeFunctions:
         """The neighbours of each node by relation, at most `limit` of one; ^ before the name where edges end there."""
         return {node: self._relations(number, limit) for node, number in self._numbered(ids)}
 
-    def follow_path(self, ids: list[str], path: list[str], limit: Count = 1000) -> list[str]:
+    def follow_path(self, ids: list[str], path: Hops, limit: Count = 1000) -> list[str]:
         """The nodes at the end of a path of relations from any of some nodes, each once.
 
         `["has brand", "^has brand"]` leads out by the first relation and back in by the second. Each hop leads to at
-        most ten times `limit` nodes, and `limit` are given.
+        most ten times `limit` nodes, and `limit` are given; 20 hops at most.
         """
         hops = [self._hop(relation, "out") for relation in path]
         nodes = np.array(sorted(number for _, number in self._numbered(ids)), np.int32)
@@ -128,11 +130,11 @@ class KnowledgeFunctions:
             nodes = self._skb.graph.expand(nodes, hop, 10 * limit)
         return self._ids(nodes[:limit])
 
-    def find_by_name(self, names: list[str], node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
+    def find_by_name(self, names: Names, node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
         """Ids of the nodes with each name, best first; of one type where it is given.
 
         Aliases count as names. Case, accents, spaces and punctuation do not matter; behind nodes with the name come
-        those with one spelled nearly so, up to three letters wrong in a long name.
+        those with one spelled nearly so, up to three letters wrong in a long name. 1,000 names at most.
         """
         if self._skb.names is None:
             raise NotHere(f"{self._kb.name} was built without an index of names")

@@ -14,6 +14,7 @@ from kbnav.errors import ServiceError, Stopped, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries, Mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.models.cancellation import Cancellation
@@ -99,3 +100,19 @@ def test_a_store_that_vanished_stops_the_run(mini: Path, tmp_path: Path) -> None
         shutil.rmtree(copy)
         with pytest.raises(ServiceError, match="the mirror failed"):
             kb.execute_query("SELECT * { ?s ?p ?o } LIMIT 1")
+
+
+def test_now_is_when_the_copy_was_taken(both: list[KnowledgeBase], tmp_path: Path) -> None:
+    newest = "SELECT (MAX(?date) AS ?newest) { ?entity schema:dateModified ?date }"
+    wanted = both[0].execute_query(newest).rows[0][0]
+    assert wanted is not None
+    for kb in both:
+        (row,) = kb.execute_query("SELECT (Now ( ) AS ?now) (YEAR(NOW()) AS ?year) { }").rows
+        assert [cell and cell.value for cell in row] == [wanted.value, wanted.value[:4]]
+    fact = '<http://www.wikidata.org/entity/Q1> <http://www.w3.org/2000/01/rdf-schema#label> "one"@en .\n'
+    (tmp_path / "undated.nt").write_text(fact)
+    build_mirror([tmp_path / "undated.nt"], tmp_path / "undated")
+    with open_kb(Settings(kb=str(tmp_path / "undated"), home=tmp_path)) as kb:
+        (row,) = kb.execute_query("SELECT (YEAR(NOW()) AS ?year) { }").rows
+    assert row[0] is not None
+    assert int(row[0].value) >= 2026

@@ -36,6 +36,8 @@ _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED = "mirror", "replaced"
 _REPORT_SECONDS = 5.0
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
+_NEWEST = """SELECT ?date { ?entity <http://schema.org/dateModified> ?date
+    FILTER(DATATYPE(?date) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?date) LIMIT 1"""
 _PAGE_FACTS = f"""
 SELECT ?entity ?p ?o WHERE {{
   ?page a <{v.DATASET.value}> ; <{v.ABOUT.value}> ?entity ; ?p ?o .
@@ -121,10 +123,17 @@ def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str
     store.optimize()
     triples = len(store)
     say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
+    newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
     entities, count = build_index(store, made / NAMES, v.Namespaces.of(base))
     del store  # closes it
     info = MirrorInfo(
-        built=datetime.now(UTC), triples=triples, entities=entities, names=count, sources=read, concept_base=base
+        built=datetime.now(UTC),
+        triples=triples,
+        entities=entities,
+        names=count,
+        sources=read,
+        concept_base=base,
+        newest=newest["date"].value if newest else "",
     )
     (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
     say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")

@@ -18,6 +18,7 @@ from kbnav.knowledge.base import Meter
 from kbnav.knowledge.replies import SIMPLER
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEOF_WIKIDATA
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.tokens import edited, tokenize
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, wikibase_prefixes
 from kbnav.knowledge.wikidata.api import ActionApi, api_error
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
@@ -63,6 +64,7 @@ class Mirror:
         self.documents = Documents(open_store(path), self.info.concept_base)
         self._index = Index(path)
         self.pool = QueryPool(path / TRIPLES, size=workers, timeout=query_timeout, memory_limit=memory_limit)
+        self.pool.now = self.info.newest
         self.api = MirrorApi(self.documents, self._index, self.info)
 
     def close(self) -> None:
@@ -88,7 +90,17 @@ def run_query(
     Raises QuerySyntaxError and QueryRefused before it runs, and QueryError.
     """
     prepared = prepare(query, MIRROR, services=services, prefixes=prefixes, language=language).text
+    if pool.now:
+        prepared = _as_of(prepared, pool.now)
     return pool.query(prepared, form, graph_form, graph=graph, gone=gone)
+
+
+def _as_of(query: str, now: str) -> str:
+    """The query with ``NOW()`` said as the time at which the copy was taken: later things are not in it."""
+    tokens = tokenize(query)
+    calls = [(one, last) for one, _, last in zip(tokens, tokens[1:], tokens[2:], strict=False) if one.is_word("NOW")]
+    time = f'"{now}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    return edited(query, {(one.start, last.end): time for one, last in calls})
 
 
 class LocalApi(ActionApi):

@@ -75,6 +75,9 @@ class Result:
 class QueryPool:
     """Child processes that answer queries over one store. Threads may share a pool."""
 
+    now = ""
+    """What ``NOW()`` is to say, as an xsd:dateTime; empty: the clock."""
+
     def __init__(
         self,
         store: Path,

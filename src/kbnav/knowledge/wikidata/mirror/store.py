@@ -44,6 +44,9 @@ class MirrorInfo(BaseModel):
     sources: tuple[Source, ...]
     concept_base: str = WIKIDATA
     """What the IRIs of its entities begin with."""
+    newest: str = ""
+    """When the entity was changed that was changed last (schema:dateModified), which is when the copy was taken; empty
+    where the sources do not say it."""
 
 
 def read_info(path: Path) -> MirrorInfo:
