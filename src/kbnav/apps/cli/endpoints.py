@@ -14,7 +14,9 @@ from kbnav.apps.cli.terminal import emit, print_json, stderr
 
 
 def build_mirror(
-    sources: Annotated[list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl), also .gz or .bz2.")],
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl) or JSON dumps, also .gz, .bz2.")
+    ],
     out: Annotated[
         Path,
         typer.Option(
@@ -29,17 +31,27 @@ def build_mirror(
             help="What the IRIs of entities begin with, for another Wikibase; default: as the RDF has it.",
         ),
     ] = "",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="P=Q", help="Of entity JSON the items linked so, as P31=Q5; repeatable."),
+    ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option("--language", metavar="CODE", help="Of entity JSON the texts in a language; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build a mirror from RDF, as in kbnav mirror build slice.nt --out slice."""
+    """Build a mirror from RDF or a dump of entity JSON, as in kbnav mirror build slice.nt --out slice."""
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
+    from kbnav.knowledge.wikidata.mirror.dump import Chosen, parse_link
 
     console = stderr()
 
     def say(state: Any) -> None:
         console.print(str(state), highlight=False)
 
-    info = build_mirror(sources, out, concept_base=concept_base, progress=say)
+    chosen = Chosen([*map(parse_link, keep or ())], language or ())
+    info = build_mirror(sources, out, concept_base=concept_base, chosen=chosen, progress=say)
     line = f"{out}: {info.triples:,} triples, {info.entities:,} entities, {info.names:,} names"
     emit(as_json, info.model_dump(mode="json"), line)
 

@@ -1,4 +1,4 @@
-"""Building a mirror from RDF: beside the old one, which is replaced only by a finished one."""
+"""Building a mirror from RDF and entity JSON: beside the old one, which is replaced only by a finished one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
+from kbnav.knowledge.wikidata.mirror.dump import EVERYTHING, Chosen, entities
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.work_folder import exchanged, work_folder
@@ -28,6 +29,7 @@ Progress = Callable[[str], None]
 
 _PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
+_KINDS = (*_RDF, ".json", ".ndjson", ".jsonl")
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
@@ -45,12 +47,18 @@ SELECT ?entity ?p ?o WHERE {{
 
 
 def build_mirror(
-    sources: Sequence[Path], out: Path, *, concept_base: str = "", progress: Progress | None = None
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    concept_base: str = "",
+    chosen: Chosen = EVERYTHING,
+    progress: Progress | None = None,
 ) -> MirrorInfo:
-    """Build a mirror in the folder ``out`` from N-Triples and Turtle, plain, gzipped or as bzip2.
+    """Build a mirror in the folder ``out`` from N-Triples, Turtle and entity JSON, plain, gzipped or as bzip2.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
     ``concept_base`` is what the IRIs of entities begin with; empty: as the properties have it, else Wikidata's.
+    ``chosen`` is what of entity JSON is taken.
 
     Raises:
         UsageError: a source that is absent or of an unknown kind, something else at ``out``, or a disk that is full.
@@ -71,7 +79,7 @@ def build_mirror(
         with work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
             made = work / MADE
             made.mkdir()
-            info = _build(sources, made, say, concept_base)
+            info = _build(sources, made, say, concept_base, chosen)
             _put_in_place(made, out, work / REPLACED)
     except (OSError, sqlite3.Error) as error:
         kept = "; the mirror that was there is unchanged" if (out / META).exists() else ""
@@ -97,10 +105,10 @@ def _check_target(out: Path) -> None:
         raise UsageError(f"{out} is a file: name a folder")
 
 
-def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str) -> MirrorInfo:
+def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str, chosen: Chosen) -> MirrorInfo:
     begin = time.monotonic()
     store = Store(str(made / TRIPLES))
-    read = tuple(_load(store, source, say) for source in sources)
+    read = tuple(_load(store, source, say, concept_base, chosen) for source in sources)
     base = concept_base or _base_of(store) or WIKIDATA
     of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
     if len(store) and not of_wikibase:
@@ -155,9 +163,11 @@ def _kind(source: Path) -> str:
     """The format by the name: ``.nt`` of ``slice.nt.gz``. Raises UsageError for one that is not read."""
     name = Path(source.name.lower())
     suffix = Path(name.stem).suffix if name.suffix in _PACKED else name.suffix
-    if suffix not in _RDF:
+    if suffix not in _KINDS:
         packed = " or ".join(_PACKED)
-        raise UsageError(f"{source}: unknown kind of file; these are read, with or without {packed}: {' '.join(_RDF)}")
+        raise UsageError(
+            f"{source}: unknown kind of file; these are read, with or without {packed}: {' '.join(_KINDS)}"
+        )
     return suffix
 
 
@@ -170,12 +180,16 @@ def _base_of(store: Store) -> str:
     return ""
 
 
-def _load(store: Store, source: Path, say: Progress) -> Source:
+def _load(store: Store, source: Path, say: Progress, concept_base: str, chosen: Chosen) -> Source:
     """Read one source into the store."""
     begin, before = time.monotonic(), len(store)
     with closing(_Lines(source, say)) as lines:
         try:
-            store.bulk_load(cast(BinaryIO, lines), _RDF[_kind(source)])
+            if (kind := _kind(source)) in _RDF:
+                store.bulk_load(cast(BinaryIO, lines), _RDF[kind])
+            else:
+                names = v.Namespaces.of(concept_base or _base_of(store) or WIKIDATA)
+                store.bulk_extend(quad for one in entities(lines) for quad in chosen.quads(one, names))
         except SyntaxError as error:
             raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -201,12 +215,20 @@ class _Lines:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self.count += data.count(b"\n")
+        self._count(data.count(b"\n"))
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._file:
+            self._count(1)
+            yield line
+
+    def _count(self, lines: int) -> None:
+        self.count += lines
         now = time.monotonic()
         if now - self._told >= _REPORT_SECONDS:
             self._told = now
             self._say(f"{self._name}: {self.count:,} lines ({self.count / (now - self._begin):,.0f}/s)")
-        return data
 
     def close(self) -> None:
         self._file.close()

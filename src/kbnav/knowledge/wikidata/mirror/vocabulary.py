@@ -70,6 +70,8 @@ class Namespaces:
 
     wd: str
     wds: str
+    wdv: str
+    wdref: str
     wdt: str
     wdno: str
     p: str
@@ -77,6 +79,8 @@ class Namespaces:
     psv: str
     pq: str
     pqv: str
+    pr: str
+    prv: str
 
     @classmethod
     def of(cls, concept_base: str) -> Namespaces:
