@@ -117,6 +117,7 @@ def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[
         assert doors[door](query) == "ran", query
 
 
+@pytest.mark.slow
 def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
     place, seen = trap
     queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]

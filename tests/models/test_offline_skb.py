@@ -217,6 +217,7 @@ def clinic(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     kb.close()
 
 
+@pytest.mark.slow
 def test_metapath_questions_on_real_data_get_exactly_the_answers_counted_from_its_file(clinic, shared_data, tmp_path):
     edges = Edges(shared_data)
     wanted = {

@@ -158,6 +158,7 @@ def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) 
         writer,
         label=lambda node: f"Node {node[1:]}",
         named=lambda text: [],
+        document=lambda node: f"Text of {node}",
         **{"check": lambda program: (), **more},
     )
 

@@ -8,13 +8,17 @@ from typing import Any
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.steps import Trial
 from kbnav.programs.writer import (
+    ContrastText,
+    Setting,
     debug_of_worst,
     describe_trial,
+    document_pair,
     names_in,
     split,
     standing,
     without_names,
 )
+from kbnav.prompts import render
 
 
 def trial(name: str, hit5: float, mrr: float, error: str = "") -> Trial:
@@ -85,6 +89,22 @@ def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_th
         "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
         "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
     )
+
+
+def test_a_right_and_a_wrong_document_of_the_worst_query_are_told():
+    told = document_pair(trial("1", 1.0, 0.5), lambda node: f"Text of {node}")
+    assert told == ["Text of a", "Text of b"]
+    shown = ContrastText((), (), {"mrr": 0.5, "recall@20": 0.5}, documents=told)
+    prompt = render(
+        "agent_retriever/reflect.md",
+        setting=Setting("", "", "", ""),
+        pattern="",
+        source="",
+        shown=shown,
+        contrast=split([]),
+    )
+    assert prompt.index("Text of a") < prompt.index("Text of b") < prompt.index("# Your task")
+    assert document_pair(placed("2", None), str) == ["a0", "n1"]
 
 
 def test_an_answer_that_is_no_candidate_is_told_apart_from_one_that_ranks_low():

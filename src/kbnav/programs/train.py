@@ -44,6 +44,7 @@ from kbnav.programs.writer import (
     debug_of_worst,
     describe_setting,
     describe_trial,
+    document_pair,
     example_queries,
     names_in,
     next_action,
@@ -52,6 +53,7 @@ from kbnav.programs.writer import (
     write_program,
 )
 from kbnav.prompts import prompt_hashes
+from kbnav.retrieval.expansion import document_line
 from kbnav.runs.journal import open_journal, read_journal, write_whole
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
@@ -97,8 +99,8 @@ class ProgramsOptions(Options):
 class TrainingContext:
     """What the steps of a group are taken with.
 
-    ``check`` gives what is wrong with a program before it is run. ``label`` gives a node's name, ``named`` what a query
-    may name. ``spent`` and ``elapsed`` give the dollars and seconds of all groups so far,
+    ``check`` gives what is wrong with a program before it is run. ``label`` gives a node's name, ``document`` its
+    text, ``named`` what a query may name. ``spent`` and ``elapsed`` give the dollars and seconds of all groups so far,
     ``stopped`` whether a person asked to stop.
     """
 
@@ -107,6 +109,7 @@ class TrainingContext:
     check: Callable[[Program], Sequence[Problem]]
     label: Callable[[str], str]
     named: Callable[[str], Sequence[str]]
+    document: Callable[[str], str]
     price: Price | None = None
     """Of the writer's model; None: free, or not known."""
     api_price: Price | None = None
@@ -209,6 +212,7 @@ def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: Trainin
         [describe_trial(one, context.label) for one in contrast.badly],
         means(trials),
         trials,
+        document_pair(contrast.badly[0], context.document) if contrast.badly else (),
     )
     text = context.writer.reflect(brief, source, contrast, shown, trace)
     return without_names(text, names_in(contrast, context.label, context.named))
@@ -484,6 +488,7 @@ def train_programs(
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
+            document=lambda node: document_line(kb.skb, kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
             price=price,
             api_price=price_of(settings, options.api_model),

@@ -111,6 +111,13 @@ def _nowhere(trial: Trial, node: str) -> str:
     return "no candidate"
 
 
+def document_pair(trial: Trial, document: Callable[[str], str]) -> list[str]:
+    """The documents of a right answer and of the first wrong node of a query; empty where there is none of either."""
+    wrong = next((node for node in trial.ranking if node not in trial.ranks), "")
+    right = next(iter(sorted(trial.ranks)), "")
+    return [_cut(document(right)), _cut(document(wrong))] if right and wrong else []
+
+
 def debug_of_worst(trials: Sequence[Trial], *, shown: int = 3) -> str:
     """What a program told by ``debug`` on the queries that failed, or else on those that went worst; empty for none."""
     failed = [one for one in trials if one.error]
@@ -193,6 +200,8 @@ class ContrastText:
     badly: Sequence[str]
     metrics: Mapping[str, float]
     trials: Sequence[Trial] = ()
+    documents: Sequence[str] = ()
+    """Of the query that went worst: the document of a right answer, and that of the first wrong node."""
 
     @property
     def failed(self) -> int:

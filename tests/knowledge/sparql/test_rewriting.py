@@ -229,6 +229,7 @@ def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path: Pat
         pass
 
 
+@pytest.mark.slow
 def test_of_the_example_queries_a_fifth_can_be_said_in_each_dialect_but_for_a_few(shared_data: Path) -> None:
     examples = [one["text"] for one in real.examples(shared_data)]
     mirror = replace(WITH_LATERAL, federation=False)
