@@ -63,6 +63,27 @@ def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_pa
     assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"
 
 
+def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gold.qrels").write_text("q1 0 a 1\nq1 0 b 2\nq1 0 c 0\nq2 0 x%20y 1\nq3 0 d 1\n")
+    # The ranks of the second column from the end say otherwise: trec_eval sorts by score.
+    (tmp_path / "other.run").write_text(
+        "q1 Q0 c 1 0.2 bm25\nq1 Q0 a 2 0.9 bm25\nq2 Q0 z 1 3 bm25\nq2 Q0 x%20y 2 2 bm25\n"
+    )
+    cli, out = Cli(monkeypatch, capsys), str(tmp_path / "r")
+    code, _, error = cli("eval", "import", str(tmp_path / "other.run"), str(tmp_path / "gold.qrels"), "--out", out)
+    assert code == 0, error
+    code, printed, error = cli("eval", "score", out, "--metric", "map", "--trec", str(tmp_path / "back.run"), "--json")
+    assert code == 0, error
+    means = json.loads(printed)["all"]["values"]
+    assert means["map"] == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
+    assert (means["hit@1"], means["mrr"]) == (pytest.approx(1 / 3), pytest.approx((1 + 1 / 2) / 3))
+    assert (tmp_path / "back.run.qrels").read_text() == "q1 0 b 1\nq1 0 a 1\nq2 0 x%20y 1\nq3 0 d 1\n"
+    (tmp_path / "bad.run").write_text("q1 Q0 a 1 high bm25\n")
+    code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
+    assert code == 2
+    assert "no line of a TREC run" in error
+
+
 def test_a_run_that_cannot_be_scored_says_why(tmp_path):
     with pytest.raises(UsageError, match="no question of the run has a gold answer"):
         score_run(read_saved_run(saved_folder(tmp_path / "none", {"a": None}, {})))

@@ -132,12 +132,13 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
 
 
 def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
-    """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL, CSV or TSV. Raises UsageError, DataError."""
+    """A dataset by its name, as ``FORMAT:FILE``, or from one's own file of questions. Raises UsageError, DataError."""
     form, colon, file = name.partition(":")
     if colon and form in FORMATS:
         return load_file(form, Path(file))
-    if name.endswith((".jsonl", ".jsonl.gz")):
-        return load_file("jsonl", Path(name))
+    for own in ("jsonl", "qrels"):
+        if name.endswith((f".{own}", f".{own}.gz")):
+            return load_file(own, Path(name))
     return load_file("table", Path(name)) if name.endswith(_OWN_TABLES) else load_dataset(name, folder)
 
 

@@ -12,7 +12,7 @@ from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_records
+from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_records, trec_records
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
@@ -46,7 +46,7 @@ def import_table(
 ) -> tuple[RunInfo, int, int]:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
 
-    ``predictions`` is CSV, TSV, JSON lines or a JSON list, of one question each: its ``id``, or its text as
+    ``predictions`` is a TREC run, CSV, TSV, JSON lines or a JSON list, of one question each: ``id``, or its text as
     ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON bindings, a
     truth value), or ``nodes`` of an SKB, best first. A question of the dataset without a prediction belongs to the run,
     unanswered. Gold answers are those stored, those of the frozen file ``gold``, or what gold queries give on ``kb``.
@@ -125,9 +125,9 @@ def _refuse_used(out: Path) -> None:
 def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     """The predictions by the id of their question. Raises UsageError, DataError."""
     file, kind = File.open(path), path.name.removesuffix(".gz").rpartition(".")[2]
-    readers = {"csv": table_records, "tsv": table_records, "jsonl": File.json_lines}
+    readers = {"csv": table_records, "tsv": table_records, "jsonl": File.json_lines, "run": trec_records}
     if kind not in (*readers, "json"):
-        raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl or .json, also with .gz")
+        raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl, .json or .run (TREC), also with .gz")
     records = list(readers[kind](file) if kind in readers else file.records(file.json()))
     if not records:
         raise file.error("no predictions")

@@ -45,7 +45,7 @@ _STARK_PATHS = {
 SOURCES: Mapping[str, Attribution] = MappingProxyType(
     {name: Attribution(one["title"], one["licence"], one["citation"]) for name, one in _KNOWN["formats"].items()}
     | {f"stark-{kb}": Attribution(f"STaRK-{kb.capitalize() if kb != 'mag' else 'MAG'}", *_STARK_LICENCE) for kb in KBS}
-    | dict.fromkeys(("jsonl", "table"), Attribution("own questions", "not stated", "not stated"))
+    | dict.fromkeys(("jsonl", "table", "qrels"), Attribution("own questions", "not stated", "not stated"))
 )
 """Title, licence and citation by format."""
 NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.evaluation.datasets.records import File, Question, Record, kind
@@ -248,6 +249,25 @@ def table_records(file: File) -> Iterator[Record]:
         yield Record(file.path, number, dict(zip(header, row, strict=True)))
 
 
+def trec_records(file: File) -> Iterator[Record]:
+    """The topics of a TREC run with their documents, best first, or of qrels with those that are relevant.
+
+    Raises DataError.
+    """
+    found: dict[str, list[tuple[float, str]]] = {}
+    for number, line in enumerate(file.text().strip().splitlines(), 1):
+        fields = [*map(unquote, line.split())]
+        try:
+            topic, _, document, score = fields[:3] + (fields[3:] if len(fields) == 4 else fields[4:-1])
+            scored = found.setdefault(topic, [])
+            scored += [(float(score), document)] if len(fields) == 6 or float(score) > 0 else []
+        except ValueError:
+            raise Record(file.path, number, {}).error(f"no line of a TREC run or of qrels: {line[:80]!r}") from None
+    for number, (topic, scored) in enumerate(found.items(), 1):
+        nodes = [document for _, document in sorted(scored, key=lambda one: -one[0])]
+        yield Record(file.path, number, {"id": topic, "question": topic, "nodes": nodes})
+
+
 def _cell_values(record: Record, name: str) -> list[str]:
     """The values in a cell: a JSON list, or texts parted by ``|``. Raises DataError."""
     text = str(record.value.get(name) or "").strip()
@@ -313,6 +333,7 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "text2sparql": read_text2sparql,
         "jsonl": lambda file: map(own_question, file.json_lines()),
         "table": lambda file: map(own_question, table_records(file)),
+        "qrels": lambda file: map(own_question, trec_records(file)),
     }
 )
 """Reader of each format; SOURCES has the same keys."""
