@@ -24,8 +24,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context
 from kbnav.tools.skb import find_relations, finish, read_document, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
@@ -142,7 +141,6 @@ def gog_with(
             tabled=skb is None,
             tried=TRIED if GENERATE in offered.names else (),
         ),
-        prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
         offered=offered,
         demonstrations=demonstrations,

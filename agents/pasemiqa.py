@@ -20,8 +20,6 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.systems import read_options
-from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
@@ -97,7 +95,6 @@ def pasemiqa_with(
         policy=Planned(match, planner, policy, toolbox, _PATHS),
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
-        prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=told,
         demonstrations=demonstrations,

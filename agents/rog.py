@@ -32,8 +32,7 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.systems import read_options
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery
@@ -166,7 +165,6 @@ def rog_with(
         policy=Planned(match, planner, policy, toolbox, options.paths),
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
-        prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )

@@ -49,8 +49,7 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.systems import read_options
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import (
@@ -511,7 +510,6 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
         policy=policy,
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, describer(kb), tabled=skb is None),
-        prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
         offered=Toolbox.for_kb(kb, tools),
         demonstrations=demonstrations,

@@ -19,8 +19,7 @@ from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
 
@@ -99,7 +98,6 @@ def fixed_agent(
         policy=policy,
         toolbox=toolbox,
         ending=ending,
-        prune=prune_by_ranking(Shown()),
         prompts=prompts,
     )
 
