@@ -235,6 +235,8 @@ def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):
     assert three.description.startswith("human; ")
     assert other.description == ""
     assert len(asked) == 1
+    bare = told_apart([Entity("Q999999", "Curie"), Entity("Q7186", "Curie")], mini_kb.execute_query, ["en"])
+    assert [one.id for one in bare] == ["Q7186", "Q999999"]
     assert told_apart([described, Entity("Q979", "polonium")], select, ["en"])[0] == described
     assert len(asked) == 1
 

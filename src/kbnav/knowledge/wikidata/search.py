@@ -279,7 +279,7 @@ def told_apart(
 ) -> tuple[Entity, ...]:
     """The entities; to those whose name another has, and whose description does not tell them apart, facts are added.
 
-    A query that fails leaves them as they are.
+    Those of them of which nothing is known come last. A query that fails leaves them as they are.
     """
     names = [entity.label.casefold() for entity in entities]
     described = [entity.description for entity in entities]
@@ -313,7 +313,7 @@ def told_apart(
         most = next((facts[edge] for edge in words.each(_TELLING) if edge in facts), "")
         parts = (entity.description, facts.get(words.of(INSTANCE_OF), ""), most) if facts else (entity.description,)
         told.append(replace(entity, description="; ".join(filter(None, parts))))
-    return tuple(told)
+    return tuple(sorted(told, key=lambda one: not one.description and names.count(one.label.casefold()) > 1))
 
 
 Select = Callable[[str], AnswerTable]
