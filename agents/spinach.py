@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainly
 from kbnav.agents.common.state import Policy
-from kbnav.answers.language import question_language
+from kbnav.answers.language import chosen_language
 from kbnav.errors import BadArguments, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, Named, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
-from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
@@ -117,7 +117,8 @@ class SpinachOptions(Options):
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
     """SPINACH with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
     if settings.model == OFFLINE:
-        return spinach_offline(kb, settings)
+        parts = _Parts.of(kb, settings)
+        return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
     from kbnav.models.chat import open_models
 
     return spinach_with(*open_models(settings), kb, settings)
@@ -145,12 +146,6 @@ def spinach_with(
     return parts.agent(kb, policy, settings.model, writer_model)
 
 
-def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The same graph and tools with no language model: a baseline that needs no key."""
-    parts = _Parts.of(kb, settings)
-    return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
-
-
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if isinstance(kb, Joint):
         from kbnav.agents.offline.policy import SeveralPolicy
@@ -174,8 +169,7 @@ def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Calla
     """What the prompt says of an endpoint, or of each of several, by the question: prefixes, classes and shapes."""
 
     def about(question: str) -> Mapping[str, object]:
-        chosen = settings.language
-        language = question_language(question) if chosen == "auto" else chosen
+        language = chosen_language(settings.language, question)
         if isinstance(kb, Joint):
             return about_several(kb, question, language, shown)
         shapes = shapes_for(kb, question, language, shown) if shown.profiles else ""
@@ -199,15 +193,9 @@ def paper_settings(settings: Settings, *, published: bool = False) -> Settings:
 
     ``published``: going back as its published program does.
     """
-    budget = paper_budget(settings.budget).model_copy(update={"published": published})
+    without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
+    budget = settings.budget.model_copy(update={"without": without, "published": published})
     return settings.model_copy(update={"budget": budget, "pruning": "model"})
-
-
-def paper_budget(budget: Budget) -> Budget:
-    """The same budget without the rules that the paper does not have."""
-    return budget.model_copy(
-        update={"without": (*budget.without, "hint", "escalate", "parallel", "free_finish", "told")}
-    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -228,6 +230,18 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
         Step(2, "improve", "", "", validation={"mrr": 0.9}),
     ]
     assert curve(steps, 0.3)[2] == (2, 0.9, 0.8)  # higher by no more than chance may do
+
+
+def test_the_queries_of_a_batch_are_run_side_by_side_and_come_back_in_their_order():
+    asked = [TrainingQuery(str(number), f"query {number} x", (NODES[number],)) for number in range(4)]
+    together = Barrier(4)
+
+    def run_one(program: Program, query: str, nodes: Sequence[str]) -> Outcome:
+        together.wait(30)  # breaks where one waits for another
+        return Outcome({NODES[int(query.split()[1])]: 1.0})
+
+    trials = TrialRunner(lambda query: NODES, run_one).run(Program.read(program("good")), asked)
+    assert [(one.query.id, one.metrics["mrr"]) for one in trials] == [(str(number), 1.0) for number in range(4)]
 
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():

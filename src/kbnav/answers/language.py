@@ -59,6 +59,11 @@ ENOUGH = 0.9
 """A language other than the default must have this many votes; a word of one language alone has one vote."""
 
 
+def chosen_language(chosen: str, text: str) -> str:
+    """The language that is set; where that is ``auto``, the one that a text is written in."""
+    return question_language(text) if chosen == "auto" else chosen
+
+
 def question_language(text: str, default: str = "en") -> str:
     """Language code of a short question (``en``, ``zh``, ``ru`` …), or ``default`` where it is little more than names.
 

@@ -91,8 +91,7 @@ QUERIES = 4
 """Queries that run at once on a store of this machine, unless more are wanted."""
 
 
-@contextmanager
-def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[KnowledgeBase]:
+def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextManager[KnowledgeBase]:
     """Open ``settings.kb`` and close it afterwards; ``queries`` run at once where they run on this machine.
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
@@ -101,11 +100,6 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     endpoint; several names with `` + `` between, all of them together.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
-    with _opened(settings, queries) as kb:
-        yield kb
-
-
-def _opened(settings: Settings, queries: int) -> AbstractContextManager[KnowledgeBase]:
     name = settings.kb
     for dialect in {settings.endpoints.dialect, *(source.dialect for source in settings.sparql.values())} - {AUTO}:
         dialect_named(dialect)

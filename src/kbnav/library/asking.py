@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
-from kbnav.answers.language import question_language
+from kbnav.answers.language import chosen_language
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
@@ -102,8 +102,7 @@ class KB:
         self._end()
 
     def _language(self, given: str | None, text: str = "") -> str:
-        chosen = given or self.settings.language
-        return question_language(text) if chosen == "auto" else chosen
+        return chosen_language(given or self.settings.language, text)
 
     def __enter__(self) -> KB:
         return self

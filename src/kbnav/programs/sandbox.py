@@ -22,6 +22,7 @@ from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
+from kbnav.programs.steps import SIDE_BY_SIDE
 from kbnav.runs.trace import Trace
 from kbnav.settings.plugins import needs
 
@@ -95,7 +96,7 @@ class Sandbox:
     Used by several threads at once; ``with`` ends the processes.
     """
 
-    def __init__(self, limits: SandboxLimits | None = None, *, workers: int = 4) -> None:
+    def __init__(self, limits: SandboxLimits | None = None, *, workers: int = SIDE_BY_SIDE) -> None:
         """At most ``workers`` programs run at once. Raises UsageError where the extra ``programs`` is not installed."""
         with needs("programs", "the sandbox of programs"):
             import pydantic_monty

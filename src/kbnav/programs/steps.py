@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import fsum
@@ -51,6 +53,10 @@ def ranked(outcome: Outcome, first: Sequence[str]) -> list[tuple[str, float]]:
     return [*scored, *((node, lowest - place) for place, node in enumerate(others, 1))]
 
 
+SIDE_BY_SIDE = 4
+"""Queries that a program is run on at once."""
+
+
 class TrialRunner:
     """Runs programs on training queries. Candidates are found once a query; used by several threads at once."""
 
@@ -69,13 +75,18 @@ class TrialRunner:
         return [self._judged(query, self.candidates(query.text)[:KEPT], Outcome()) for query in queries]
 
     def run(self, program: Program, queries: Sequence[TrainingQuery]) -> list[Trial]:
-        """The program on each query, in their order; a query whose answers are no candidates is scored as any other."""
-        trials = []
-        for query in queries:
+        """The program on each query, in their order; a query whose answers are no candidates is scored as any other.
+
+        Queries are run side by side, each in a process of the sandbox, and know nothing of one another.
+        """
+
+        def trial(query: TrainingQuery) -> Trial:
             candidates = self.candidates(query.text)
             outcome = self._run(program, query.text, candidates)
-            trials.append(self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome))
-        return trials
+            return self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome)
+
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+            return list(threads.map(lambda query: copy_context().run(trial, query), queries))
 
     def oracle(self, queries: Sequence[TrainingQuery]) -> float:
         """The share of answers that are among the candidates, mean over queries: what reordering cannot pass."""

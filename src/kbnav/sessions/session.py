@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.state import State, start, step_limit
 from kbnav.agents.machine import Event, RunContext
-from kbnav.answers.language import question_language
+from kbnav.answers.language import chosen_language
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
@@ -142,8 +142,7 @@ def _saved(attempt: Attempt, agent: Agent) -> Run:
 
 def language_of(agent: Agent, question: str) -> str:
     """The language of a question: the settings', or what the text is written in."""
-    chosen = agent.settings.language
-    return question_language(question) if chosen == "auto" else chosen
+    return chosen_language(agent.settings.language, question)
 
 
 def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observation, AnswerTable | None]:

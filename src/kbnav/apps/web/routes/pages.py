@@ -130,6 +130,7 @@ def _front_page(
                     "rankings": [one.name for one in systems if one.kind == "retriever"],
                     "name": "Wikidata" if kb.link("Q1").startswith("https://www.wikidata.org/") else kb.key,
                     "entities": kb.kb.state().get("mirror", {}).get("entities", 0),
+                    "taken": kb.kb.state().get("mirror", {}).get("newest", "")[:10],
                     "wikibase": not kb.has_pages,
                     "seconds": kb.settings.limits.query_timeout,
                 }

@@ -145,11 +145,12 @@ class Chat {
 
   /** What a knowledge base holds, and questions that it can answer, `most` of them. */
   holds(key, most = undefined) {
-    const entities = offered.kbs.find((one) => one.key === key)?.entities;
+    const { entities, taken } = offered.kbs.find((one) => one.key === key) ?? {};
+    const date = taken && new Date(taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
     const examples = h("ul");
     const fill = (questions) => examples.replaceChildren(...questions.slice(0, most).map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
     call(`/api/examples/${encodeURIComponent(key)}`).then(fill, () => null);
-    return h("div", { class: "holds" }, entities && h("p", {}, t("welcome.copy", { n: entities })), h("p", { class: "soft" }, t("welcome.try")), examples);
+    return h("div", { class: "holds" }, entities && h("p", {}, t("welcome.copy", { n: entities }), date && ` ${t("welcome.taken", { date })}`), h("p", { class: "soft" }, t("welcome.try")), examples);
   }
 
   /** A query of one's own, with its result below it; `now` runs it. */
