@@ -218,6 +218,9 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path: P
     assert [one["code"] for one in fields] == ["0042", "17", "18"]  # a code, not a number
     assert [one["sold"] for one in fields] == ["1,234", "5,678", ""]  # thousands or decimals: nothing tells
     assert [one["note"] for one in fields] == ["Strong & quiet.\none", "a < b and c > d", "see below"]
+    [(_, columns)] = source.described()
+    assert columns["weight (kg)"] == ("number, decimal comma", [2.5, "n/a", 0.5])
+    assert [columns[name][0] for name in ("since", "code", "note")] == ["date", "text", "text"]
     kept = TableSource([table.model_copy(update={"raw": ("weight", "since")})])
     assert all_of(kept)[0][0].fields["weight"] == "2,5 kg"
     build(source, tmp_path / "s.skb", Options(text=False, vectors=False))
@@ -231,6 +234,8 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path: P
     [
         (["1,234.5", "7"], [1234.5, 7]),
         (["1.234.567", "3"], [1234567, 3]),
+        (["1.234", "5.678"], ["1.234", "5.678"]),
+        (["0.234", "5.678"], [0.234, 5.678]),
         (["1.234", "12.5"], [1.234, 12.5]),
         (["12 345,6", "-3"], [12345.6, -3]),
         (["$5", "$1,000.50"], [5, 1000.5]),

@@ -178,14 +178,13 @@ def _print_columns(recipe: Recipe, as_json: bool) -> None:
     source = recipe.source()
     if not isinstance(source, TableSource):
         raise UsageError("--dry-run shows columns of tables: give them with --nodes and --edges, or --tables")
-    lines = []
-    for one in source.described():
-        lines.append(one["file"])
-        for column in one["columns"]:
-            values = " | ".join(" ".join(str(value).split())[:40] for value in column["values"])
-            called = f", called {column['called']}" if "called" in column else ""
-            lines.append(f"  {column['column']}: {column['becomes']}, {column['type']}{called}: {values}")
-    emit(as_json, source.described(), "\n".join(lines))
+    lines, found = [], dict(source.described())
+    for file, columns in found.items():
+        lines += [
+            str(file),
+            *(f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()),
+        ]
+    emit(as_json, {str(file): columns for file, columns in found.items()}, "\n".join(lines))
 
 
 def _rejected(out: Path, bad: Bad) -> Path | None:

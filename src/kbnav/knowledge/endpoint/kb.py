@@ -47,6 +47,7 @@ from kbnav.knowledge.endpoint.data import (
     View,
     Word,
     fitting,
+    side_by_side,
     whole,
 )
 from kbnav.knowledge.http import HttpClient
@@ -163,10 +164,11 @@ class EndpointKB:
         code, phrase = _code(language), " ".join(query.split())
         if not phrase:
             raise BadArguments("search_entities: give a name")
-        properties = self._like(self._data.properties, phrase, code, limit if kind == "property" else limit // 2)
         if kind == "property":
+            properties = self._like(self._data.properties, phrase, code, limit)
             return SearchResult((), tuple(properties), rung="exact" if properties else "none")
-        classes = self._like(self._data.classes, phrase, code, limit // 2)
+        of = (self._data.properties, self._data.classes)
+        properties, classes = side_by_side([partial(self._like, one, phrase, code, limit // 2) for one in of])
         short = self._data.prefixes.short
         if self._names:
             found = self._names.search(phrase)

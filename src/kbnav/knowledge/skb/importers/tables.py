@@ -141,16 +141,6 @@ class Table(_File):
             self.prefix + cell_text(record[self.id]), node_type, cell_text(record.get(name)), fields, deleted == "true"
         )
 
-    def role(self, column: str) -> str:
-        """What a column becomes, for people."""
-        edge = next((edge for edge in self.edges if edge.column == column), None)
-        single = {self.id: "id", self.name or "name": "name", self.type_column: "type"}
-        if edge or column in single:
-            return f"edge {edge.relation} to {edge.type}" if edge else single[column]
-        if not self.type and not self.type_column and column in TYPE_FIELDS:
-            return "type"
-        return "document" if not self.text or column in self.text else "nothing"
-
     def values(self, record: Record, edge: EdgeColumn) -> list[str]:
         """The values of an edge column in a row; of a list each."""
         cell = record.get(edge.column)
@@ -177,17 +167,6 @@ class Links(_File):
     def named(self) -> list[str]:
         """Every column that the mapping names."""
         return [column for column in (self.source, self.target, self.relation_column) if column]
-
-    def role(self, column: str) -> str:
-        """What a column becomes, for people."""
-        relation = not self.relation and column in (self.relation_column, *RELATION_FIELDS)
-        return (
-            "source"
-            if column == self.source
-            else "target"
-            if column == self.target
-            else "relation" * relation or "nothing"
-        )
 
     def of(self, record: Record) -> Links:
         """The same, with the column of the relations that a row has."""
@@ -326,24 +305,18 @@ class TableSource:
     def _first(self, table: Table | Links) -> list[Record]:
         return list(islice(self._read(table, Losses(), (lambda _error, _line: None) if self.bad else None), _SAMPLED))
 
-    def described(self) -> list[dict[str, Any]]:
-        """Each file's columns: what a column becomes, its type, and three of its values. Raises as ``nodes``."""
-        found = []
+    def described(self) -> Iterator[tuple[Path, dict[str, tuple[str, list[Any]]]]]:
+        """Each file with its columns as documents call them: the type and three values. Raises as ``nodes``."""
         files: list[Table | Links] = [*self._tables, *self._links]
         for one in files:
+            columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
             rows = self._first(one)
-            columns = self._columns(one) if isinstance(one, Table) else {}
-            told = []
             for name in dict.fromkeys(key for row in rows for key in row):
                 column = columns.get(name) or Column(name)
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
-                kinds = {"text" if isinstance(value, str) else type(value).__name__ for value in values}
-                kind = column.says if column.kind != "text" else " or ".join(sorted(kinds)) or "empty"
-                told.append({"column": name, "becomes": one.role(name), "type": kind, "values": values[:3]})
-                if column.name != name:
-                    told[-1]["called"] = column.name
-            found.append({"file": str(one.file), "columns": told})
-        return found
+                kinds = sorted({type(value).__name__ for value in values} - {"str"})
+                found[column.name] = column.says if column.way else " or ".join(kinds) or "text", values[:3]
+            yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
         found: dict[str, str] = {}

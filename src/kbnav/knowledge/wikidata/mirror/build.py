@@ -20,7 +20,7 @@ from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.dump import EVERYTHING, Chosen, entities
+from kbnav.knowledge.wikidata.mirror.dump import Chosen, entities
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.work_folder import exchanged, work_folder
@@ -51,14 +51,14 @@ def build_mirror(
     out: Path,
     *,
     concept_base: str = "",
-    chosen: Chosen = EVERYTHING,
+    chosen: Chosen | None = None,
     progress: Progress | None = None,
 ) -> MirrorInfo:
     """Build a mirror in the folder ``out`` from N-Triples, Turtle and entity JSON, plain, gzipped or as bzip2.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
     ``concept_base`` is what the IRIs of entities begin with; empty: as the properties have it, else Wikidata's.
-    ``chosen`` is what of entity JSON is taken.
+    ``chosen`` is what of entity JSON is taken; None: all.
 
     Raises:
         UsageError: a source that is absent or of an unknown kind, something else at ``out``, or a disk that is full.
@@ -79,7 +79,7 @@ def build_mirror(
         with work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
             made = work / MADE
             made.mkdir()
-            info = _build(sources, made, say, concept_base, chosen)
+            info = _build(sources, made, say, concept_base, chosen or Chosen())
             _put_in_place(made, out, work / REPLACED)
     except (OSError, sqlite3.Error) as error:
         kept = "; the mirror that was there is unchanged" if (out / META).exists() else ""

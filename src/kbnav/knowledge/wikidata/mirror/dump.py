@@ -36,9 +36,9 @@ _PREDICATES = {"directClaim": "wdt", "claim": "p", "statementProperty": "ps", "s
     "novalue": "wdno"}  # fmt: skip
 """What a property's page says of its predicates, and the namespace of each."""
 _NOT_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
+Term = NamedNode | Literal
 _FILE, _DATA, _TITLE = "-_.~", "-_.~:/", "-_.~:/!$()*,;@"
 """Characters that an IRI of a file, of data and of a page has as they are."""
-Pairs = tuple[tuple[str, NamedNode | Literal], ...]
 
 
 @lru_cache(100_000)
@@ -94,9 +94,6 @@ class Chosen:
                 yield from _entity(NamedNode(n.wd + found), kind, entity, n, self.languages)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise error if isinstance(error, BadValue) else BadValue(f"not an entity: {error!r}") from error
-
-
-EVERYTHING = Chosen()
 
 
 def parse_link(text: str) -> tuple[str, str]:
@@ -205,23 +202,28 @@ def _snak(subject: NamedNode, snak: Mapping[str, Any], simple: str, full: str, n
             yield Quad(node, _of(name), value)
 
 
-def _value(datatype: str, value: Any, n: v.Namespaces) -> tuple[NamedNode | Literal, str, Pairs]:
+def _value(datatype: str, value: Any, n: v.Namespaces) -> tuple[Term, str, tuple[tuple[str, Term], ...]]:
     """A value's term, and the type and triples of its node where it has one."""
     if isinstance(value, str):
-        return _string(datatype, value), "", ()
+        if datatype == "commonsMedia":
+            return NamedNode(v.COMMONS_FILE + quote(value.replace("_", " "), safe=_FILE)), "", ()
+        if datatype in ("geo-shape", "tabular-data"):
+            return NamedNode(v.COMMONS_DATA + quote(value.replace(" ", "_"), safe=_DATA)), "", ()
+        iri = datatype == "url" and NamedNode(_NOT_IRI.sub(lambda one: quote(one[0]), value))
+        return iri or Literal(value), "", ()
     if "time" in value:
-        calendar, precision = _http(value["calendarmodel"]), int(value["precision"])
+        calendar, precision = value["calendarmodel"].replace("https:", "http:"), int(value["precision"])
         term = _typed(_date_time(value["time"], precision, calendar), "dateTime")
         zone, exact = (_typed(number, "integer") for number in (value.get("timezone", 0), precision))
         more = (("timePrecision", exact), ("timeTimezone", zone), ("timeCalendarModel", _iri(calendar)))
         return term, "TimeValue", (("timeValue", term), *more)
     if "amount" in value:
-        unit = _http(value.get("unit", "1"))
+        unit = value.get("unit", "1").replace("https:", "http:")
         amounts = {"Amount": "amount", "UpperBound": "upperBound", "LowerBound": "lowerBound"}
         pairs = [(f"quantity{one}", _typed(value[key], "decimal")) for one, key in amounts.items() if value.get(key)]
         return pairs[0][1], "QuantityValue", (*pairs, ("quantityUnit", _iri(UNITLESS if unit in ("1", "") else unit)))
     if "latitude" in value:
-        globe = _http(value.get("globe") or EARTH)
+        globe = (value.get("globe") or EARTH).replace("https:", "http:")
         names = {"geoLatitude": "latitude", "geoLongitude": "longitude", "geoPrecision": "precision"}
         numbers = {name: f"{float(value[key]):.14g}" for name, key in names.items() if value.get(key) is not None}
         point = f"Point({numbers['geoLongitude']} {numbers['geoLatitude']})"
@@ -243,20 +245,6 @@ def _id(value: Mapping[str, Any]) -> str:
     if not v.is_entity_id(found):
         raise BadValue(f"not an entity: {value!r}")
     return found
-
-
-def _http(iri: str) -> str:
-    return iri.replace("https://", "http://", 1)
-
-
-def _string(datatype: str, value: str) -> NamedNode | Literal:
-    if datatype == "commonsMedia":
-        return NamedNode(v.COMMONS_FILE + quote(value.replace("_", " "), safe=_FILE))
-    if datatype in ("geo-shape", "tabular-data"):
-        return NamedNode(v.COMMONS_DATA + quote(value.replace(" ", "_"), safe=_DATA))
-    if datatype == "url":
-        return NamedNode(_NOT_IRI.sub(lambda one: quote(one[0]), value))
-    return Literal(value)
 
 
 def _text(text: str, language: str) -> Literal:
