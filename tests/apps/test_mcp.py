@@ -112,6 +112,28 @@ def test_over_http_other_names_and_other_sites_are_refused(http_server: str):
         assert requests.post(f"{http_server}/mcp", json={}, headers=headers, timeout=10).status_code in (403, 421)
 
 
+def test_over_http_hostile_bodies_are_refused_at_once_and_the_next_request_is_answered(http_server: str):
+    begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    hostile: list[Any] = [
+        b"x" * 3_000_000,
+        b"[" * 200_000 + b"]" * 200_000,
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b'{"jsonrpc":"2.0","id":' + b"9" * 5_000 + b',"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"question":"\\ud800"}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
+        iter([b"{" * 1000] * 3),  # in pieces, of no length that is told
+    ]
+    for body in hostile:
+        assert requests.post(f"{http_server}/mcp", data=body, headers=headers, timeout=10).status_code in (
+            400,
+            411,
+            413,
+        )
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
+    assert requests.post(f"{http_server}/mcp", json=hello, headers=headers, timeout=10).status_code == 200
+
+
 async def said(url: str, *questions: str, token: str = "") -> list[tuple[bool, str]]:
     """What is said to questions that are asked at once: whether it is an error, and the text."""
     return await called(url, ASK, *({"question": text} for text in questions), token=token)
