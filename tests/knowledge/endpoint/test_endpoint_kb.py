@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.base import PropertyProfile
+from kbnav.knowledge.base import Meter, PropertyProfile, metered
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings
@@ -110,6 +110,18 @@ def test_a_query_needs_no_prefixes_and_its_things_are_named(company):
     assert table.records() == [{"s": "http://shop.example/data/s1", "sLabel": "Lumen & Söhne", "n": country.value}]
     declared = company.declared("SELECT * { ?s shop:country ?n }")
     assert declared == "PREFIX shop: <http://shop.example/vocab/>\nSELECT * { ?s shop:country ?n }"
+
+
+def test_every_request_of_a_question_is_counted(company, served):
+    company.search_entities("supplier")  # what is asked once for all questions
+    meter, before = Meter(), len(served.queries)
+    counted = metered(company, meter)
+    counted.get_entry("data:s1")
+    counted.search_neighbors("data:s1")
+    counted.get_property_examples("shop:country")
+    sent = len(served.queries) - before
+    assert sent > 3
+    assert meter.sent == {"sparql": sent}
 
 
 def test_an_error_points_into_the_query_as_it_was_written(company, served):

@@ -397,6 +397,7 @@ class EndpointKB:
         """See ``Metered``."""
         other = copy.copy(self)
         other._http = self._http.metered(meter)
+        other._data = self._data.asking(other.select)
         return other
 
 
