@@ -230,7 +230,7 @@ def embedding_scores(encoder: Encoder, question: str, texts: Sequence[str]) -> l
 NAME = "tog"
 _TOPICS = 3
 _LINKS = 20
-"""Links that are kept of one depth, and so the most answers."""
+"""Links of one depth that are drawn, that the model is asked to score above 0, and that its own knowledge is told."""
 _KINDS = 3
 """Types of nodes that are named behind a relation."""
 _SAID = 3
@@ -371,7 +371,8 @@ class TogPolicy:
         reached = {node for step in state["path"] for node in step.call.arguments.get("entity_ids", ())}
         links, scored = self._links(state, last, found, earlier)
         drawn = self.options.reasoning == "relations"
-        best = best_links(links, reached, "" if drawn else state["question"])[:_LINKS]
+        best = best_links(links, reached, "" if drawn else state["question"])
+        best = best[: self.options.links or self.options.width]
         kept = [link.fact for link in best]
         usage = scored.usage
         if scored.low or not kept:

@@ -52,7 +52,7 @@ def test_every_row_has_five_cells_and_says_where_and_which_test():
 PAPERS = [  # a system, options given, what they are then; SPINACH is below
     ("pasemiqa", {}, {"k": 10, "rounds": 10}),
     ("pasemiqa", {"preset": "paper"}, {"query": "cosine", "short": 0}),
-    ("tog", {"preset": "paper"}, {"depth": 3, "width": 3, "exploration": 0.4, "documents": "none"}),
+    ("tog", {"preset": "paper"}, {"depth": 3, "width": 3, "exploration": 0.4, "documents": "none", "links": 0}),
     ("rog", {}, {"paths": 3, "tokens": 4000}),
     ("multi-vss", {}, {"aggregate": "max", "first": 50}),
     ("rerank", {}, {"top_v": 20}),

@@ -86,12 +86,14 @@ class RogOptions(PlanOptions, DocumentOptions):
 class TogOptions(DocumentOptions, DemonstratedOptions):
     """Depth, width and what scores are by default the authors'."""
 
-    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "exploration": 0.4}
+    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "exploration": 0.4, "links": 0}
 
     depth: int = Field(default=3, ge=1, le=5)
     """Links that a path has at most."""
     width: int = Field(default=3, ge=1, le=10)
     """Entities that the beam keeps."""
+    links: int = Field(default=20, ge=0, le=50)
+    """Links of a depth that are kept and judged; 0: as many as ``width``, as the authors do."""
     prune: Literal["model", "bm25", "embedding"] = "model"
     """What scores relations and links."""
     matching: Variant = "hybrid"

@@ -324,6 +324,13 @@ def test_in_the_papers_preset_the_model_sees_nothing_of_the_documents(village, t
     assert any("A green house" in prompt for prompt in usual.prompts)
 
 
+@pytest.mark.parametrize(("given", "judged"), [({}, 2), ({"links": 1}, 1), ({"preset": "paper", "width": 1}, 1)])
+def test_as_many_links_as_the_beam_is_wide_are_judged_in_the_papers_preset(village, tmp_path, given, judged):
+    _, script = asked(village, tmp_path, "1: 1", "1: 0.8\n2: 0.9", "no", "1: 1", "1: 0.9", "yes\n- t1", **given)
+    assert script.purposes[2] == "judge"
+    assert [f"owns --> {house}" in script.prompts[2] for house in ("Long Barn", "The Mill")] == [True, judged == 2]
+
+
 def test_the_judge_keeps_the_documents_of_all_depths_and_recall_the_links_found_last(village, tmp_path):
     replies = ("1: 0.9", "1: 0.8\n2: 0.8", "no", "1: 1", "1: 0.9", "no", "unknown")
     _, script = asked(village, tmp_path, *replies, depth=2)
