@@ -45,7 +45,7 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query: 
     out = io.StringIO()
     print_answer(Console(file=out, width=400), run, "")
     assert said in out.getvalue()
-    assert said[:-1] in reply_text(run, Style(), marker="m", depth=1).replace("&#44;", ",")
+    assert said[:-1] in reply_text(run, Style(), marker="m").replace("&#44;", ",")
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
 
 

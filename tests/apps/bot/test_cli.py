@@ -49,8 +49,8 @@ def test_a_question_is_shown_answered_and_listed(scene: Scene, home: Path, monke
     assert kbnav("status") == "no question has been seen\n"  # on standard error
 
     assert "posted as revision" in kbnav("run", "--once", "--edit")
-    assert "| [[Q979]] polonium<sup>1</sup>" in scene.ann.text(TALK)
-    assert "# Q979 &#40;polonium&#41; — discoverer or inventor — Q7186 &#40;Marie Curie&#41;" in scene.ann.text(
+    assert "<td>[[Q979]] polonium<sup>1</sup></td>" in scene.ann.text(TALK)
+    assert "<li>Q979 &#40;polonium&#41; — discoverer or inventor — Q7186 &#40;Marie Curie&#41;" in scene.ann.text(
         TALK
     ).replace("(", "&#40;").replace(")", "&#41;")
     (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]

@@ -45,7 +45,7 @@ def test_elsewhere_only_what_follows_a_mention_is_asked():
 def test_a_follow_up_is_a_question_behind_a_reply_and_knows_what_came_before():
     page = f"== A ==\nWho discovered radium? {ANN}\n"
     (first,) = questions("P", page, bot=BOT, own=True)
-    page = with_reply(page, first, f":<!-- {marker(first.id)} -->Curie {SELF}") or ""
+    page = with_reply(page, first, f"<!-- {marker(first.id)} -->Curie {SELF}") or ""
     assert asked(page) == []
     thanks = f"{page}::Thanks! {BOB}\n"
     assert asked(thanks) == []
@@ -77,34 +77,34 @@ def test_a_question_is_the_same_wherever_its_section_moves_and_another_when_its_
 def test_a_reply_goes_to_the_end_of_its_section_and_only_once():
     page = f"lead\n\n== A ==\nWho? {ANN}\n:I wonder, too. {BOB}\n\n\n== B ==\nx\n"
     (question,) = questions("P", page, bot=BOT, own=True)
-    reply = f":<!-- {marker(question.id)} -->Curie ~~~~\n"
+    reply = f"<!-- {marker(question.id)} -->Curie ~~~~\n"
     new = with_reply(page, question, reply)
-    assert new == f"lead\n\n== A ==\nWho? {ANN}\n:I wonder, too. {BOB}\n{reply}\n== B ==\nx\n"
+    assert new == f"lead\n\n== A ==\nWho? {ANN}\n:I wonder, too. {BOB}\n:{reply}\n== B ==\nx\n"
     assert markers(new) == {question.id}
     assert with_reply(new, question, reply) == new
     assert with_reply("== A ==\nall gone\n", question, reply) is None
 
 
 @pytest.mark.parametrize(
-    ("before", "behind"),
+    ("before", "behind", "indent"),
     [
-        ("Who? A\n", "=== Sub ===\nMine. B\n"),
-        ("Who? A\n:I wonder. B\n", "Another: what? B\n:Reply. SELF\n"),
-        ("Who? A\n", "\n{{archive top}}\nOld. B\n{{archive bottom}}\n"),
-        (":Who? A\n::Yes? B\n:: unsigned\n", ":Other. B\n"),
-        ("=== One ===\nWho? A\n", "\n=== Two ===\nx B\n"),
-        ("* Who? A\n** Hm. B\n*** Hm. B\n", "* What? B\n"),
+        ("Who? A\n", "=== Sub ===\nMine. B\n", ":"),
+        ("Who? A\n:I wonder. B\n", "Another: what? B\n:Reply. SELF\n", ":"),
+        ("Who? A\n", "\n{{archive top}}\nOld. B\n{{archive bottom}}\n", ":"),
+        (":Who? A\n::Yes? B\n:: unsigned\n", ":Other. B\n", "::"),
+        ("=== One ===\nWho? A\n", "\n=== Two ===\nx B\n", ":"),
+        ("* Who? A\n** Hm. B\n*** Hm. B\n", "* What? B\n", "*:"),
     ],
 )
-def test_a_reply_goes_behind_its_question_and_those_who_replied_to_it(before: str, behind: str):
+def test_a_reply_goes_behind_its_question_and_those_who_replied_to_it(before: str, behind: str, indent: str):
     signed = {" A\n": f" {ANN}\n", " B\n": f" {BOB}\n", " SELF\n": f" {SELF}\n"}
     for short, long in signed.items():
         before, behind = before.replace(short, long), behind.replace(short, long)
     page = f"== H ==\n{before}{behind}"
     question = next(one for one in questions("P", page, bot=BOT, own=True) if one.author == "Ann")
-    new = with_reply(page, question, ":R")
+    new = with_reply(page, question, "R\nS")
     assert new is not None
-    assert new.startswith(f"== H ==\n{before}:R\n")
+    assert new.startswith(f"== H ==\n{before}{indent}R\n{indent}S\n")
     assert new.endswith(behind.lstrip("\n"))
 
 
@@ -168,7 +168,7 @@ def test_two_pings_are_two_questions_with_a_reply_each(written: str, texts: list
     assert [one.text for one in found] == texts
     assert {one.id for one in found} <= comment_ids(page)
     for one in found:
-        page = with_reply(page, one, f":<!-- {marker(one.id)} -->{one.text} {SELF}") or ""
+        page = with_reply(page, one, f"<!-- {marker(one.id)} -->{one.text} {SELF}") or ""
     assert asked(page, own=False) == []
     assert [one.text for one in next(sections(page)).comments[1:]] == texts
 
@@ -206,7 +206,7 @@ def test_a_reply_stays_visible_where_something_is_never_closed(opening):
     page = f"== A ==\nWho? {ANN}\n{opening} x\n== B ==\nWhat? {BOB}\n"
     assert asked(page) == [("Ann", "Who?")]
     (question,) = questions("P", page, bot=BOT, own=True)
-    assert with_reply(page, question, ":R") == f"== A ==\nWho? {ANN}\n:R\n\n{opening} x\n== B ==\nWhat? {BOB}\n"
+    assert with_reply(page, question, "R") == f"== A ==\nWho? {ANN}\n:R\n\n{opening} x\n== B ==\nWhat? {BOB}\n"
 
 
 @pytest.mark.parametrize("piece", ["<pre>", "<!--", "[[", "[[ ", "{{", "== ", "12:34, ", "{{bots|", "<nowiki>x", "\n:"])
@@ -214,7 +214,7 @@ def test_large_hostile_pages_are_read_in_linear_time(piece):
     page = f"== A ==\nWho? {ANN}\n" + piece * 60_000
     (question,) = questions("P", page, bot=BOT, own=True)
     assert question.text == "Who?"
-    assert ":R" in (with_reply(page, question, ":R") or "")
+    assert ":R" in (with_reply(page, question, "R") or "")
     assert may_edit(page, BOT)
 
 
@@ -256,8 +256,8 @@ def test_whatever_a_page_holds_sections_cover_it_and_each_question_gets_one_repl
     assert all(one.start < one.end <= len(page) for one in found)
     assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
     for question in questions("P", page, bot=BOT, own=True):
-        new = with_reply(page, question, f":<!-- {marker(question.id)} -->A {SELF}")
+        new = with_reply(page, question, f"<!-- {marker(question.id)} -->A {SELF}")
         assert new is not None
         assert new.count(question.id) == 1
         moved = replace(question, section="elsewhere")
-        assert with_reply(new, moved, ":x") == new
+        assert with_reply(new, moved, "x") == new

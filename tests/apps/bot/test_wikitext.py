@@ -35,32 +35,31 @@ RUN = Run(
 
 
 def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
-    text = reply_text(RUN, Style("[[{id}]]", "https://q.example/#"), marker="kbnav:00", depth=2)
+    text = reply_text(RUN, Style("[[{id}]]", "https://q.example/#"), marker="kbnav:00")
     lines = text.splitlines()
-    assert lines[0] == "::<!-- kbnav:00 -->polonium, &#91;&#91;Category&#58;X&#93;&#93;"
-    assert lines[1] == '::{| class="wikitable"'
-    assert "| [[Q1]] radium" in lines
-    assert "| [[Q2]] &#60;b&#62;&#124;&#123;&#123;x&#125;&#125;" in lines
-    assert sum(line == "|-" for line in lines) == 10
+    assert lines[0] == "<!-- kbnav:00 -->polonium, &#91;&#91;Category&#58;X&#93;&#93;"
+    assert lines[1].startswith('<table class="wikitable"><tr><th>element</th></tr><tr><td>[[Q1]] radium</td></tr>')
+    assert "<td>[[Q2]] &#60;b&#62;&#124;&#123;&#123;x&#125;&#125;</td>" in lines[1]
+    assert lines[1].count("<tr>") == 11
     assert "''12 rows, the first 10 shown''" in lines
     assert "[https://q.example/#SELECT%20%3Fx%20%7B%0A%20%3Fx%20%3Fy%20%27%7E%7E%7E%7E%27%20%7D run it]" in text
-    assert "# Look &#91;&#91;here&#93;&#93; (execute&#95;query)" in lines
-    assert lines[-1] == "::~~~~"
+    assert "<li>Look &#91;&#91;here&#93;&#93; (execute&#95;query)</li>" in lines[-2]
+    assert lines[-1] == "~~~~"
 
 
 def test_the_statements_behind_the_rows_are_footnotes():
     told = Evidence(Term("uri", f"{WD}Q9"), "P61", Term("uri", f"{WD}Q1"), f"{WD}statement/Q9-1")
     found = Provenance(((told,), ()), cut=True, labels={"P61": "found [[by]]"})
-    lines = reply_text(RUN, Style("[[{id}]]"), marker="m", depth=1, evidence=found).splitlines()
-    assert "| [[Q1]] radium<sup>1</sup>" in lines
-    assert "| [[Q3]]" in lines
-    assert "# Q9 — found &#91;&#91;by&#93;&#93; — Q1&#59; no reference is stated" in lines
-    assert "# nothing was found that is stated of it" in lines
-    assert "There is more, which was not looked at." in lines
+    text = reply_text(RUN, Style("[[{id}]]"), marker="m", evidence=found)
+    assert "<td>[[Q1]] radium<sup>1</sup></td>" in text
+    assert "<td>[[Q3]]</td>" in text
+    assert "<li>Q9 — found &#91;&#91;by&#93;&#93; — Q1&#59; no reference is stated</li>" in text
+    assert "<li>nothing was found that is stated of it</li>" in text
+    assert "<p>There is more, which was not looked at.</p>" in text
     yes = replace(RUN, outcome=Outcome("answered", "finish", "ASK {}", AnswerTable(boolean=True), text="Yes."))
-    assert "-->Yes.<sup>1</sup>" in reply_text(yes, Style(), marker="m", depth=1, evidence=Provenance(((told,),)))
-    failed = reply_text(RUN, Style(), marker="m", depth=1, evidence=Provenance(failed="down"))
-    assert failed == reply_text(RUN, Style(), marker="m", depth=1)
+    assert "-->Yes.<sup>1</sup>" in reply_text(yes, Style(), marker="m", evidence=Provenance(((told,),)))
+    failed = reply_text(RUN, Style(), marker="m", evidence=Provenance(failed="down"))
+    assert failed == reply_text(RUN, Style(), marker="m")
 
 
 @given(st.text())

@@ -244,7 +244,7 @@ class Bot:
         """Answer and keep the reply. Raises ServiceError where it is to be tried again."""
         run, note = "", ""
         language = question_language(question.text, self._known.language)
-        mark, depth = marker(question.id), question.depth + 1
+        mark = marker(question.id)
         try:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
@@ -252,14 +252,14 @@ class Bot:
             earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
             found = self._answer(question, [run.turns[-1] for run in earlier])
             made_of = self._evidence(found)
-            reply = reply_text(found, self._style, marker=mark, depth=depth, language=language, evidence=made_of)
+            reply = reply_text(found, self._style, marker=mark, language=language, evidence=made_of)
             run = found.id
         except FATAL:
             raise
         except StopRun as error:
             if isinstance(error, ServiceError) and tries < TRIES:
                 raise
-            reply, note = apology(marker=mark, depth=depth, language=language), str(error)
+            reply, note = apology(marker=mark, language=language), str(error)
         self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
         return reply
 

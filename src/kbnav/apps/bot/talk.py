@@ -18,15 +18,20 @@ _HEADING = re.compile(r"^(={1,2})(?!=)(.*?)(?<!=)\1[ \t]*$", re.MULTILINE)
 _ANY_HEADING = re.compile(r"^={1,6}[^=\n][^\n]*=[ \t]*$", re.MULTILINE)
 _TAG = re.compile(r"</?(?:span|small|big|font|b|i|u|s|sup|sub|br)\b[^<>]{0,500}>", re.IGNORECASE)
 _BOX = re.compile(
-    r"\{\{\s*(?:template:)?(?P<word>archive top|atop|hidden archive top|hat|collapse top|cot|discussion top"
-    r"|closed rfc top|archive bottom|abot|hidden archive bottom|hab|collapse bottom|cob|discussion bottom"
-    r"|closed rfc bottom|closed|resolved|section resolved|erledigt|discussion closed)\s*(?=[|}])",
+    r"\{\{\s*(?:template:)?(?P<word>atop|hat|cot|abot|hab|cob|archive(?:top|bottom)|(?!(?:skip|back|go) to )"
+    r"[a-z][a-z -]{1,24}[ -](?:top|bottom)|closed|resolved|section resolved|erledigt|discussion closed)\s*(?=[|}])",
     re.IGNORECASE,
 )
+_DIV = re.compile(r"<(?P<end>/?)div\b(?P<how>[^<>]{0,500})>", re.IGNORECASE)
+_CLOSED_DIV = re.compile(r"\b(?:mw-archivedtalk|xfd-closed|boilerplate)\b")
 _ENDS = ("bottom", "abot", "hab", "cob")
 _CLOSES = ("closed", "resolved", "section resolved", "erledigt", "discussion closed")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{0,60}?\((?:[A-Z]{2,5}|[+-]\d{2}(?::?\d{2})?)\)")
+_ZONES = r"ت ع م|يو تى سى|\s?يو\.ٽي\.سي|ইউটিসি|ইউ\.টি\.চি\.|नेपालको प्रमाणिक समय|යූටීසී"
+"""Names of UTC in signatures of wikis in Arabic, Egyptian Arabic, Sindhi, Bengali, Assamese, Nepali and Sinhala."""
+_TIME = re.compile(
+    rf"(?<!\d)\d{{1,2}}[:.h]\d{{2}}(?:min)?\b[^\n\[\]]{{0,60}}?\((?:[A-Z]{{2,5}}|[+-]\d{{2}}(?::?\d{{2}})?|{_ZONES})\)"
+)
 _LINK = re.compile(r"\[\[([^\[\]|\n]{1,300})(?:\|[^\[\]\n]{0,300})?\]\]")
 _TEMPLATE = re.compile(r"\{\{([^{}|]{1,100})(?:\|([^{}]{0,5000}))?\}\}")
 _OPENING = re.compile(
@@ -34,9 +39,16 @@ _OPENING = re.compile(
 )
 _TO_THE_END = ("!--", "includeonly")
 """What hides all that follows where it is not closed; of other tags the opening alone is plain text then."""
+_UNSIGNED = re.compile(r"\{\{\s*(?:unsigned|unsigned ?ip|nicht signiert)\s*\|([^{}|\n]{1,100})\|", re.IGNORECASE)
+_LEFT_OVER = re.compile(
+    r"<ref\b[^<>]{0,500}>[^<]{0,2000}</ref>|<ref\b[^<>]{0,500}/>|<small\b[^<>]{0,500}>\W*(?:&nbsp;)?Preceding\b.{0,200}\Z"
+    r"|\[\[[^\[\]|\n]{1,100}/[0-9A-Fa-f.:]{3,45}(?:\|[^\[\]\n]{0,100})?\]\][\s(]*\Z"
+)
+"""Footnotes, and what stands in front of the user's link in a signature that a bot or nobody's account made."""
 _SIGNATURE = 500
 """Characters before a time in which the signer's name stands; MediaWiki keeps signatures shorter."""
 _INDENT = re.compile(r"^[:*#]+")
+_OUTDENT = re.compile(r"\{\{\s*(?:od|outdent|undent|unindent)\d?\s*[|}]", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=\w)")
 _JOINTS = " ,:;-–—\n"
 _MOST = 5
@@ -67,13 +79,15 @@ class Names:
 class Comment:
     """One signed comment; ``text`` is without signature and indentation, ``start`` and ``end`` are offsets.
 
+    ``indent`` holds the list marks of its first or its last line, whichever has fewer.
+
     ``marker`` is the id of the question that it answers, where the bot wrote it. ``mentions`` are the users linked.
     """
 
     author: str
     time: str
     text: str
-    depth: int
+    indent: str
     start: int
     end: int
     marker: str = ""
@@ -177,7 +191,7 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
             author=author,
             time=time[0],
             text=text,
-            depth=_depth(raw),
+            indent=_indent(written),
             start=begin,
             end=stop,
             marker=mark[1] if mark else "",
@@ -196,6 +210,7 @@ def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int]
     """Who signed before a time: the last user linked in its line, and where the run of links to that user begins."""
     line = max(start, end - _SIGNATURE, text.rfind("\n", start, end) + 1)
     users = [(user, at) for user, at, _ in names.linked(text, line, end)]
+    users = users or [(normal_user(one[1]), one.start()) for one in _UNSIGNED.finditer(text, line, end)]
     if not users:
         return None
     author, first = users[-1]
@@ -206,12 +221,10 @@ def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int]
     return author, first
 
 
-def _depth(raw: str) -> int:
-    for line in raw.split("\n"):
-        if line.strip() and not _ANY_HEADING.match(line):
-            found = _INDENT.match(line)
-            return len(found[0]) if found else 0
-    return 0
+def _indent(written: str) -> str:
+    lines = [line for line in written.split("\n") if line.strip() and not _ANY_HEADING.match(line)] or [""]
+    marks = [found[0] if (found := _INDENT.match(line)) else "" for line in (lines[0], lines[-1])]
+    return min(marks, key=len)
 
 
 def _mentions(text: str, names: Names) -> dict[str, list[tuple[int, int]]]:
@@ -228,13 +241,15 @@ def _mentions(text: str, names: Names) -> dict[str, list[tuple[int, int]]]:
 _PINGS = ("ping", "reply to", "re", "@", "u", "user link", "mention", "reply", "rto", "yo", "notif")
 
 
-def _asked_of(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
+def _asked_of(text: str, user: str, places: Sequence[tuple[int, int]]) -> list[str]:
     """What is asked behind each mention, or before each where the last stands at the end.
 
     It is one question unless several of them have a question mark.
     """
     ends, starts = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
     before, *behind = (text[end:start] for end, start in zip(ends, starts, strict=True))
+    if len(places) == 1 and before[-2:-1].isalpha() and behind[0].lstrip(" ")[:1].islower():  # it floats in a sentence
+        return [f"{before}{user}{behind[0]}"]
     if any(map(str.isalnum, behind[-1])):
         whole = text[places[0][1] :]
     else:
@@ -294,12 +309,12 @@ def questions(
             if question_ids(replace(comment, text=comment.written))[0] in answered:
                 continue  # under the id that it had before headings were left out
             earlier = tuple(c.marker for c in section.comments[:place] if c.marker)
-            asked = _asked_of(comment.text, mentions) if mentions else [comment.text]
+            asked = _asked_of(comment.text, normal_user(bot), mentions) if mentions else [comment.text]
             for number, words in zip(question_ids(comment), asked, strict=False):
                 text = plain_question(words) or comment.text or (section.heading if not mentions else "")
                 if text.strip() and number not in answered:
                     yield Question(
-                        number, title, section.heading, comment.author, comment.time, text, comment.depth, earlier
+                        number, title, section.heading, comment.author, comment.time, text, len(comment.indent), earlier
                     )
 
 
@@ -310,9 +325,9 @@ def plain_question(text: str) -> str:
         lambda found: (found[2] or found[1]).upper() + found[3],
         text,
     )
-    text = _LINK.sub(_named, _TEMPLATE.sub("", text))
+    text = _LINK.sub(_named, _TEMPLATE.sub("", _LEFT_OVER.sub("", text)))
     lines = [" ".join(line.split()) for line in _TAG.sub("", text).replace("'''", "").replace("''", "").split("\n")]
-    return "\n".join(line for line in lines if line).lstrip(_JOINTS)
+    return "\n".join(line for line in lines if line).lstrip(_JOINTS).rstrip(" (-–—\n")
 
 
 def _named(link: re.Match[str]) -> str:
@@ -323,7 +338,7 @@ def _named(link: re.Match[str]) -> str:
 def _closed(section: str) -> list[tuple[int, int]]:
     """Start and end of what is closed in a section: its archive boxes, and each sub-section (or all) marked so."""
     heads = [(head.start(), len(head[0]) - len(head[0].lstrip("="))) for head in _ANY_HEADING.finditer(section)]
-    found, opened = list[tuple[int, int]](), list[int]()
+    found, opened, divs = list[tuple[int, int]](), list[int](), list[int]()
     for box in _BOX.finditer(section):
         at, word = box.start(), box["word"].lower()
         if word in _CLOSES:
@@ -333,7 +348,12 @@ def _closed(section: str) -> list[tuple[int, int]]:
             opened.append(at)
         elif opened:
             found.append((opened.pop(), at))
-    return found + [(at, len(section)) for at in opened]
+    for div in _DIV.finditer(section):
+        if not div["end"]:
+            divs.append(div.start() if _CLOSED_DIV.search(div["how"]) else -1)
+        elif divs and (at := divs.pop()) >= 0:
+            found.append((at, div.start()))
+    return found + [(at, len(section)) for at in [*opened, *divs] if at >= 0]
 
 
 def _asks(text: str) -> bool:
@@ -389,9 +409,10 @@ def refusal(question: Question, writer: str, unwanted: Collection[str], editors:
 def with_reply(page: str, question: Question, reply: str, names: Names = Names()) -> str | None:
     """The page with a reply behind those that its question has already; None where the question is no longer there.
 
-    These are the comments and indented lines behind it that are deeper than it, up to the next heading. A page that
-    holds the question's marker is given back as it is: it has been answered. Where something that is never closed would
-    hide the reply, it goes before that.
+    Each line of the reply is indented as the question's comment and once more. Those replies are the comments and
+    indented lines behind it that are deeper than it, up to the next heading. A page that holds the question's marker is
+    given back as it is: it has been answered. Where something that is never closed would hide the reply, it goes before
+    that.
     """
     if question.id in markers(page):
         return page
@@ -402,8 +423,9 @@ def with_reply(page: str, question: Question, reply: str, names: Names = Names()
                 unclosed = [start for start, _, closed in _hidden(page) if not closed and start >= comment.start]
                 at = min([at, *unclosed])
                 body, rest = page[:at].rstrip("\n"), page[at:].lstrip("\n")
+                lines = "".join(f"{comment.indent}:{line}\n" for line in reply.splitlines())
                 gap = "\n" if rest and (rest[0] in "=<{" or page[at:] != rest) else ""
-                return f"{body}\n{reply.rstrip()}\n{gap}{rest}"
+                return f"{body}\n{lines}{gap}{rest}"
     return None
 
 
@@ -412,16 +434,18 @@ def _end_of_replies(page: str, section: Section, place: int) -> int:
     seen, asked = _blanked(page), section.comments[place]
     heading = _ANY_HEADING.search(seen, asked.end, section.end)
     limit, at = heading.start() if heading else section.end, asked.end
+    depth = len(asked.indent)
     for later in section.comments[place + 1 :]:
-        signed = _INDENT.match(page[later.start : later.end].rstrip().rpartition("\n")[2])
-        depth = min(later.depth, len(signed[0]) if signed else 0)  # an unsigned text may stand in front of it
-        if later.end > limit or depth <= asked.depth or _BOX.search(seen, later.start, later.end):
+        outdented = not depth and _OUTDENT.match(later.text)
+        if later.end > limit or _BOX.search(seen, later.start, later.end):
+            break
+        if len(later.indent) <= depth and not outdented:
             break
         at = later.end
     while at < limit:
         line = page[at:limit].partition("\n")[0] + "\n"
         indent = _INDENT.match(line)
-        if indent is None or len(indent[0]) <= asked.depth:
+        if indent is None or len(indent[0]) <= depth:
             return at
         at = min(limit, at + len(line))
     return at

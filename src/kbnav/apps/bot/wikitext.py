@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
@@ -83,51 +83,49 @@ def reply_text(
     style: Style,
     *,
     marker: str,
-    depth: int,
     language: str = "en",
     evidence: Provenance | None = None,
 ) -> str:
     """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
 
+    Each is one line, so that it can be indented, as DiscussionTools does line by line.
+
     Args:
         run: what is told.
         style: see ``Style``.
         marker: a comment by which the bot knows its own reply again; holds no ``--``.
-        depth: indentation, the number of colons.
         language: of the words around the answer.
         evidence: what makes the rows true, told as footnotes.
     """
     outcome, words = run.outcome, phrases("bot", language)
-    indent = ":" * max(1, depth)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
-    parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
+    parts = [f"<!-- {marker} -->{_headline(run, words)}{single}"]
     if outcome.note:
-        parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
+        parts.append(f"<small>{escape(outcome.note)}</small>")
     if outcome.absence and outcome.status != "failed":
-        parts.append(f"{indent}<small>{escape(absence_text(outcome.absence, run.language))}</small>")
-    parts += [f"{indent}<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
+        parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
+    parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts.append(indent + _table(outcome.table, style, words, len(notes)))
+        parts += _table(outcome.table, style, words, len(notes))
     elif outcome.ranking is not None and outcome.ranking.nodes:
-        parts.append(
-            indent + _grid((words.name, "id", words.kind), _ranked(run, len(notes)), len(outcome.ranking), words)
-        )
+        parts += _grid((words.name, "id", words.kind), _ranked(run, len(notes)), len(outcome.ranking), words)
     if outcome.query:
         page = page_for(run.kb, style.query_page, run.outcome.query)
         link = f" ([{_address(outcome.query, page)} {words.run_it}])" if page else ""
-        parts.append(f"{indent}{words.query}{link}:")
-        parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
+        parts.append(f"{words.query}{link}:")
+        parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>".replace("\n", "&#10;"))
     if notes:
-        parts += _folded(words.statements, [f"# {note}" for note in notes], _after(evidence, run))
-    parts += _how(run, words)
-    parts.append(f"{indent}~~~~")
+        parts.append(_folded(words.statements, notes, closing_lines(evidence, run.language) if evidence else ()))
+    if run.path:
+        parts.append(_how(run, words))
+    parts.append("~~~~")
     return "\n".join(parts) + "\n"
 
 
-def apology(*, marker: str, depth: int, language: str = "en") -> str:
+def apology(*, marker: str, language: str = "en") -> str:
     """The wikitext of a reply to a question that could not be answered."""
-    return f"{':' * max(1, depth)}<!-- {marker} -->{phrases('bot', language).failed} ~~~~\n"
+    return f"<!-- {marker} -->{phrases('bot', language).failed} ~~~~\n"
 
 
 def _address(query: str, page: str) -> str:
@@ -156,18 +154,12 @@ def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
     return ["<br />".join(escape(line) for line in lines) or "–" for lines in islice(rows, ROWS)]
 
 
-def _after(evidence: Provenance | None, run: Run) -> list[str]:
-    """What is told of all rows, a paragraph each."""
-    lines = closing_lines(evidence, run.language) if evidence else ()
-    return [part for line in lines for part in ("", escape(line))]
-
-
 def _sup(number: int, notes: int) -> str:
     """The mark of a row's footnote, by the row's number from 1 on."""
     return f"<sup>{number}</sup>" if number <= notes else ""
 
 
-def _table(table: AnswerTable, style: Style, words: SimpleNamespace, notes: int) -> str:
+def _table(table: AnswerTable, style: Style, words: SimpleNamespace, notes: int) -> list[str]:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
@@ -188,43 +180,34 @@ def _ranked(run: Run, notes: int) -> list[list[str]]:
     ]
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: SimpleNamespace) -> str:
-    """A table whose cells are wikitext already; a blank keeps a cell from being read as a mark."""
-    lines = ['{| class="wikitable"', *(f"! {escape(column)}" for column in columns)]
-    for row in rows:
-        lines += ["|-", *(f"| {cell}" for cell in row)]
-    lines.append("|}")
-    if total > len(rows):
-        lines.append(f"''{words.rows.format(total=total, shown=len(rows))}''")
-    return "\n".join(lines)
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: SimpleNamespace) -> list[str]:
+    """A table whose cells are wikitext already, and how many rows it leaves out."""
+    lines = ["".join(f"<th>{escape(column)}</th>" for column in columns)]
+    lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    parts = ['<table class="wikitable">' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"]
+    return parts + [f"''{words.rows.format(total=total, shown=len(rows))}''"] * (total > len(rows))
 
 
-def _how(run: Run, words: SimpleNamespace) -> list[str]:
+def _how(run: Run, words: SimpleNamespace) -> str:
     """The steps, folded away."""
-    if not run.path:
-        return []
-    steps = [f"# {escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
+    steps = [f"{escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
     if len(run.path) > _STEPS:
-        steps.append(f"# {words.more_steps.format(count=len(run.path) - _STEPS)}")
+        steps.append(words.more_steps.format(count=len(run.path) - _STEPS))
     return _folded(words.how_found.format(system=escape(run.system), model=escape(run.model)), steps)
 
 
-def _folded(head: str, items: Sequence[str], after: Sequence[str] = ()) -> list[str]:
+def _folded(head: str, items: Sequence[str], after: Iterable[str] = ()) -> str:
     """A list below a head, folded away."""
-    return [
-        '<div class="mw-collapsible mw-collapsed">',
-        head,
-        '<div class="mw-collapsible-content">',
-        *items,
-        *after,
-        "</div></div>",
-    ]
+    listed = "".join(f"<li>{item}</li>" for item in items)
+    said = "".join(f"<p>{escape(line)}</p>" for line in after)
+    inside = f'<div class="mw-collapsible-content"><ol>{listed}</ol>{said}</div>'
+    return f'<div class="mw-collapsible mw-collapsed">{head}{inside}</div>'
 
 
 def edit_summary(section: str, task_page: str, language: str = "en") -> str:
     """The summary of a reply's edit: the section, what was done, and the page that describes the task."""
     heading = re.sub(r"[\[\]{}|<>*/]+", " ", section)
     heading = " ".join(heading.split())[:80]
-    task = re.sub(r"[\[\]{}|<>\n]+", "", task_page)
+    task = re.sub(r"[\[\]{}|<>*\n]+", "", task_page)
     done = phrases("bot", language).summary.format(task=f"[[{task}]]")
     return f"/* {heading} */ {done}" if heading else done
