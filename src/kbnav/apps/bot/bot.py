@@ -217,7 +217,7 @@ class Bot:
         self._ledger.update(question.id, self._clock(), tries=tries, due=self._clock() + self._wait(tries))
         try:
             reply = entry.reply or self._have_answered(question, tries)
-            return self._post(question, reply)
+            return self._post(question, reply, by_wiki=self._known.discussion_tools and not entry.reply)
         except ServiceError as error:
             self._ledger.update(question.id, self._clock(), note=str(error))
             raise
@@ -263,10 +263,13 @@ class Bot:
         self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
         return reply
 
-    def _post(self, question: Question, reply: str) -> str:
-        """Put the reply on its page, on whatever the page has become meanwhile."""
+    def _post(self, question: Question, reply: str, *, by_wiki: bool) -> str:
+        """Put the reply on its page, on whatever the page has become meanwhile.
+
+        The first try of all is DiscussionTools' where the wiki has it; where that fails, the page is read anew first.
+        """
         summary = edit_summary(question.section, self.task_page, self._known.language)
-        for _ in range(_CONFLICTS):
+        for attempt in range(_CONFLICTS):
             shut, page = self._wiki.read(self.shutoff_page, question.page)
             entry = self._ledger.entry(question.id)
             if entry and (over := self._over_already(entry, page)):
@@ -279,6 +282,10 @@ class Bot:
                 old, new, name = page.text.splitlines(), text.splitlines(), page.title
                 lines = difflib.unified_diff(old, new, name, f"{name} with the reply", lineterm="", n=2)
                 return self._end(question, "shown", "dry run, would be saved:\n" + "\n".join(lines))
+            if by_wiki and not attempt:
+                if revision := self._wiki.reply(page, question, reply, summary):
+                    return self._end(question, "posted", f"posted as revision {revision}", revision=revision)
+                continue
             done = self._wiki.edit(page, text, summary)
             if done.status == "saved":
                 return self._end(question, "posted", f"posted as revision {done.revision}", revision=done.revision)

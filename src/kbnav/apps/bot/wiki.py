@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from html import unescape
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from kbnav.apps.bot.talk import Names, normal_user
+from kbnav.apps.bot.talk import Names, Question, normal_user
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, TellModel
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import Reply, Request, read_json
@@ -25,6 +27,7 @@ _CONFLICTS = {"editconflict", "articleexists", "missingrev", "nosuchrevid"}
 _LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertnameduserfailed", "notloggedin", "readapidenied"}
 _PASSING = {"Aborted", "NeedToken", "WrongToken", "Throttled"}
 """Results of a login that say nothing of the password."""
+_TAG = re.compile(r"<[^<>]*>")
 _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag": MAXLAG}
 
 
@@ -55,11 +58,12 @@ class Edit:
 class Site:
     """What a bot must know of a wiki.
 
-    How it names users, whether it notifies (Echo), and the language it is written in.
+    How it names users, whether it notifies (Echo) and places replies (DiscussionTools), and the language it is in.
     """
 
     names: Names
     echo: bool
+    discussion_tools: bool
     language: str
 
 
@@ -152,9 +156,9 @@ class Wiki:
             for key in ("name", "canonical")
         }
         user |= {str(one["alias"]).lower() for one in found.get("namespacealiases", ()) if one["id"] in (2, 3)}
-        echo = any(one.get("name") == "Echo" for one in found.get("extensions", ()))
+        has = {one.get("name") for one in found.get("extensions", ())}
         names = Names(frozenset(name for name in user if name))
-        return Site(names, echo, str(found["general"].get("lang", "en")))
+        return Site(names, "Echo" in has, "DiscussionTools" in has, str(found["general"].get("lang", "en")))
 
     @_understood
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
@@ -284,21 +288,12 @@ class Wiki:
         Raises CredentialsError where the account may not edit at all, ServiceError where the wiki stays read-only or
         lagged for longer than the limits allow.
         """
-        wait = self._edited_at + self._pause - self._clock()
-        if wait > 0:
-            self._sleep(wait)
         # No basetimestamp: with one, MediaWiki drops a conflict where no foreign revision is of a later second than it,
         # and so overwrites an edit of the very second in which our base was made. By revision it finds every conflict.
-        reply = self._send(
-            {
-                "action": "edit", "title": page.title, "text": text, "summary": summary, "bot": "1", "nocreate": "1",
-                "baserevid": str(page.revision), "starttimestamp": page.read_at,
-                "assert": "bot" if self._flagged else "user",
-            },
-            post=True,
-            token=True,
-        )  # fmt: skip
-        self._edited_at = self._clock()
+        reply = self._save({
+            "action": "edit", "title": page.title, "text": text, "bot": "1", "nocreate": "1",
+            "baserevid": str(page.revision), "starttimestamp": page.read_at,
+        }, summary)  # fmt: skip
         code, why = _error(reply)
         if not code:
             return Edit("saved", int(reply["edit"].get("newrevid") or page.revision))
@@ -310,6 +305,37 @@ class Wiki:
             raise ServiceError(f"the wiki does not let {self.account} edit: {why}")
         return Edit("refused", why=why)
 
+    @_understood
+    def reply(self, page: Page, to: Question, text: str, summary: str) -> int:
+        """Have DiscussionTools put a reply below a question, each line indented as the page does it; the revision.
+
+        0 where it finds no or several such comments of that user, or did not save. The wiki refuses to save a second
+        reply to the same question.
+        """
+        asked = {"action": "discussiontoolspageinfo", "page": page.title, "prop": "threaditemshtml"}
+        items = [*self._send(asked).get("discussiontoolspageinfo", {}).get("threaditemshtml", ())]
+        found = set[str]()
+        for item in items:
+            items += item["replies"]
+            if normal_user(str(item.get("author", ""))) == to.author and _words(to.text) in _words(str(item["html"])):
+                found.add(str(item["id"]))  # what is below a sub-heading is listed with its heading, too
+        if len(found) != 1:
+            return 0
+        reply = self._save({
+            "action": "discussiontoolsedit", "paction": "addcomment", "page": page.title, "commentid": found.pop(),
+            "wikitext": text.rstrip("\n"), "formtoken": to.id, "nocontent": "1",
+        }, summary)  # fmt: skip
+        return int(reply.get("discussiontoolsedit", {}).get("newrevid", 0))
+
+    def _save(self, params: Mapping[str, str], summary: str) -> Mapping[str, Any]:
+        wait = self._edited_at + self._pause - self._clock()
+        if wait > 0:
+            self._sleep(wait)
+        signed = {**params, "summary": summary, "assert": "bot" if self._flagged else "user"}
+        reply = self._send(signed, post=True, token=True)
+        self._edited_at = self._clock()
+        return reply
+
     def _query(self, **params: str) -> Mapping[str, Any]:
         found = self._call({"action": "query", **params}).get("query", {})
         return found if isinstance(found, dict) else {}
@@ -320,7 +346,7 @@ class Wiki:
             raise ServiceError(f"{self._url}: {_error(reply)[1]}")
         return reply
 
-    def _send(self, params: Mapping[str, str], *, post: bool, token: bool) -> Mapping[str, Any]:
+    def _send(self, params: Mapping[str, str], *, post: bool = False, token: bool = False) -> Mapping[str, Any]:
         """A reply, or the error in it that waiting does not help.
 
         Where the wiki has forgotten us, it is asked again with a new token, then after a new login.
@@ -355,6 +381,10 @@ def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:
 
 def _content(revision: Mapping[str, Any]) -> str:
     return str(revision.get("slots", {}).get("main", {}).get("content", ""))
+
+
+def _words(html: str) -> str:
+    return " ".join(re.findall(r"\w+", unescape(_TAG.sub("", html)).lower()))
 
 
 def _error(reply: Mapping[str, Any]) -> tuple[str, str]:
