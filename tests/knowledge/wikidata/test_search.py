@@ -190,10 +190,12 @@ def test_no_more_are_given_than_are_asked_for():
         assert {asked.params["limit"] for asked in served.asked_for(action="wbsearchentities")} == {"8", "50"}
 
 
-def test_a_search_of_100_kb_is_cut_to_what_the_service_takes():
+@pytest.mark.parametrize("text", ["long " * 20_000, " ".join(f"{a}{b}" for a in "qxyz" for b in range(99))])
+def test_a_search_of_100_kb_is_cut_to_what_the_service_takes(text: str):
     with serving(wikibase) as served, client(served.url) as opened:
-        assert opened.kb.search_entities("long " * 20_000).rung == "none"
+        assert opened.kb.search_entities(text).rung == "none"
         assert all(len(asked.params.get("search", "")) <= 250 for asked in served.asked)
+        assert all(len(asked.params.get("srsearch", "")) <= 300 for asked in served.asked)
         assert len(served.asked) < 40
 
 

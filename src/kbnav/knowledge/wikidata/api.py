@@ -26,6 +26,8 @@ _LOGIN_CODES = {
     "badtoken", "assertuserfailed", "assertbotfailed", "assertnameduserfailed", "permissiondenied", "blocked",
     "autoblocked", "notloggedin", "readapidenied", "mustbeloggedin", "login-required",
 }  # fmt: skip
+LONGEST_SEARCH = 300
+"""Characters of a full-text search (CirrusSearch)."""
 _LATER_CODES = {"ratelimited", "readonly", "timeout", "cirrussearch-too-busy-error", "search-error"}
 _ARGUMENT_CODES = re.compile(r"bad|invalid|param|unknown_|unrecognized|missing|toomany|no[a-z]+$")
 
@@ -192,6 +194,8 @@ class ActionApi:
 
         Beside them what the service takes for the text's right spelling; empty where it says nothing.
         """
+        if len(text) > LONGEST_SEARCH:
+            text = text[:LONGEST_SEARCH].rpartition(" ")[0].removesuffix(" OR")
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)
         reply = self.call(
             action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""

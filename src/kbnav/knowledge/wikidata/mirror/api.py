@@ -15,6 +15,7 @@ from typing import Any
 from pyoxigraph import Literal, NamedNode, Store
 
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
+from kbnav.knowledge.wikidata.api import LONGEST_SEARCH
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.rdf import BadValue, Node, Term, decode
 from kbnav.knowledge.wikidata.mirror.search import BadKeyword, Index
@@ -31,7 +32,6 @@ _TITLES = {"item": "", "property": "Property:"}
 _NAMESPACES = {"item": 0, "property": 120}
 _PROPS = ("labels", "descriptions", "aliases", "claims", "datatype")
 _MAX_IDS = 50
-_MAX_SEARCH = 300
 
 
 class Documents:
@@ -267,8 +267,8 @@ class MirrorApi:
         if parameters.get("list") != "search":
             raise _bad_value("list", parameters.get("list", ""))
         search = _required(parameters, "srsearch")
-        if len(search) > _MAX_SEARCH:
-            raise ApiError("cirrussearch-query-too-long", f"The search is longer than {_MAX_SEARCH} characters.")
+        if len(search) > LONGEST_SEARCH:
+            raise ApiError("cirrussearch-query-too-long", f"The search is longer than {LONGEST_SEARCH} characters.")
         wanted = parameters.get("srnamespace", "0").split("|")
         kinds = [kind for kind, number in _NAMESPACES.items() if str(number) in wanted]
         try:
