@@ -121,8 +121,7 @@ def triples(mirror: Path) -> set[str]:
     return {str(quad) for quad in open_store(mirror)}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("piece", [400, 1 << 20])
+@pytest.mark.parametrize(("form", "piece"), list(zip(FORMS, [400, 1 << 20, 400, 400, 1 << 20], strict=True)))
 @pytest.mark.parametrize(
     ("keep", "without", "people"),
     [
@@ -145,7 +144,7 @@ def test_items_are_chosen_by_their_links_wherever_their_classes_stand(
     assert {line for line in labels if "/entity/L7>" not in line} == {
         f'<{WD}{one}> <http://www.w3.org/2000/01/rdf-schema#label> "de {one}"@de' for one in wanted
     }
-    assert not any("/P214> " in line and line.split(" ")[0] != f"<{WD}P214>" for line in found)
+    assert not any(line.split(" ")[1].endswith("/P214>") for line in found)
     # A date's value node comes with the first entity that has it, taken or not.
     pointed = {line.split(" ")[2] for line in found if "/statement/value/P569" in line and "ontology#" not in line}
     assert pointed <= {line.split(" ")[0] for line in found if "ontology#timePrecision" in line}
@@ -188,9 +187,17 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [*people, *DUMP[5:]]
 
 
-@pytest.mark.parametrize("form", ["latest-truthy.nt.gz", "latest-all.ttl.gz", "latest-all.json.bz2"])
-@pytest.mark.parametrize("chosen", ["", "some"])
-@pytest.mark.parametrize("word", ["again.nt: ", "indexing names", "indexing values", "disk"])
+@pytest.mark.parametrize(
+    ("form", "chosen", "word"),
+    [
+        ("latest-truthy.nt.gz", "", "again.nt: "),
+        ("latest-truthy.nt.gz", "some", "indexing values"),
+        ("latest-all.ttl.gz", "some", "again.nt: "),
+        ("latest-all.ttl.gz", "", "indexing names"),
+        ("latest-all.json.bz2", "some", "again.nt: "),
+        ("latest-all.json.bz2", "", "disk"),
+    ],
+)
 def test_a_build_that_is_ended_goes_on_where_it_was(
     tmp_path: Path, many: list[dict[str, Any]], form: str, chosen: str, word: str
 ) -> None:
@@ -203,7 +210,9 @@ def test_a_build_that_is_ended_goes_on_where_it_was(
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     assert run("whole").returncode == 0
-    ended = run("out", "" if word == "disk" else word, 60_000 if word == "disk" else 0)
+    # No file may grow to the size of the largest one: what a disk that fills is to those who write.
+    largest = max(path.stat().st_size for path in (tmp_path / "whole").rglob("*.sst"))
+    ended = run("out", "" if word == "disk" else word, largest - 1000 if word == "disk" else 0)
     assert ended.returncode != 0
     assert not (tmp_path / "out").exists()
     if word == "disk":

@@ -15,17 +15,18 @@ import re
 import shutil
 import sqlite3
 import time
+import traceback
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, Store, parse
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import Chosen, Filter
@@ -88,8 +89,9 @@ def build_mirror(
             build = _Build(sources, work, say, concept_base, chosen or Chosen(), piece)
             try:
                 info = build.run(saved)
-            except (OSError, KeyboardInterrupt) as error:
-                if (newest := _newest(work)) and not saved.exists():
+            except BaseException as error:
+                _let_go(error)
+                if (newest := _newest(work)) and not isinstance(error, KbnavError) and not saved.exists():
                     newest.rename(saved)
                     error.add_note("; what was loaded is kept: the same command goes on from there")
                 raise
@@ -107,6 +109,13 @@ def _rescue(left: Path, out: Path, saved: Path) -> None:
         (left / REPLACED).rename(out)
     if (newest := _newest(left)) and not saved.exists():
         newest.rename(saved)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Close the store, which may still write, by what the frames of an error hold of it."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _newest(work: Path) -> Path | None:
@@ -246,7 +255,7 @@ class _Build:
             self._put_aside(self._filter)
 
     def _own(self, quad: Quad) -> Quad:
-        own = [
+        own: list[Any] = [
             BlankNode(f"s{len(self._read)}{term.value}") if isinstance(term, BlankNode) else term
             for term in (quad.subject, quad.object)
         ]
