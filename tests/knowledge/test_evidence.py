@@ -139,12 +139,6 @@ def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
     assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))
 
 
-def test_rows_are_chosen_and_those_beyond_the_last_left_out(atlantis):
-    query = "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people"
-    told = provenance(atlantis, query, atlantis.execute_query(query), [1, 7])
-    assert [[one.value.value for one in row] for row in told.rows] == [["12"]]
-
-
 def test_at_most_two_queries_are_sent(atlantis):
     query = "SELECT ?people { wd:Q1 wdt:P1082 ?people ; wdt:P36 ?c ; wdt:P30 ?d }"
     table = atlantis.execute_query(query)

@@ -87,13 +87,6 @@ def test_the_token_of_the_settings_is_used_and_no_run_holds_it(mini_home, tmp_pa
     assert "very-nevertobeleft" not in to_json(run)
 
 
-def test_a_run_says_how_many_requests_it_cost(mini_kb, mini_home):
-    run = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
-    assert set(run.requests) == {"api", "sparql"}
-    again = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
-    assert again.requests == run.requests  # each run counts its own
-
-
 def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini_home):
     settings = Settings(home=mini_home, budget=Budget(requests=1))
     run = attempt(build_agent(mini_kb, settings), "Who discovered polonium?").run

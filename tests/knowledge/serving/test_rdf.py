@@ -69,15 +69,6 @@ def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(s
     assert [row["s"]["value"] for row in one] == ["http://example.org/c"]
 
 
-def test_queries_are_stopped_at_their_limit_and_the_next_one_is_answered(server: RdfServer) -> None:
-    endless = f"SELECT (COUNT(*) AS ?n) {{ {' '.join(f'?a{n} ?b{n} ?c{n} .' for n in range(9))} }}"
-    begin = time.monotonic()
-    reply = requests.post(server.url, data={"query": endless}, timeout=20)
-    assert (reply.status_code, "TimeoutException" in reply.text) == (500, True)
-    assert time.monotonic() - begin < 15
-    assert len(rows(server, "SELECT ?x { ?x rdfs:label 'alpha' }")) == 1
-
-
 def test_nothing_is_changed_and_no_other_place_is_asked(server: RdfServer) -> None:
     update = requests.post(server.url, data={"update": "DROP ALL"}, timeout=10)
     refused = requests.get(

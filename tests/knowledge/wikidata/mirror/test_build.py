@@ -112,14 +112,6 @@ def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) 
         assert leftovers(tmp_path) == []
 
 
-def test_a_mirror_that_is_being_served_can_be_replaced(tmp_path: Path, old: Path) -> None:
-    (tmp_path / "new.nt").write_text(lines(5))
-    with MirrorServer(old) as server:
-        assert server.info.triples == 3
-        build_mirror([tmp_path / "new.nt"], old)
-    assert read_info(old).triples == 5
-
-
 def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: Path) -> None:
     with pytest.raises(UsageError, match="build one") as absent:
         read_info(tmp_path / "nowhere")

@@ -39,10 +39,6 @@ def test_an_exact_name_goes_before_longer_ones(index: Index) -> None:
     assert lengths == sorted(lengths)
 
 
-def test_names_in_other_languages_are_found(index: Index) -> None:
-    assert index.by_name("Polen", "item", ENGLISH)[0] == ("Q36", "Polen")
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(max_size=40))
 def test_any_text_can_be_searched_for(index: Index, text: str) -> None:
