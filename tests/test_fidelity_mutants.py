@@ -1,7 +1,5 @@
 """Each row of docs/fidelity.md that is listed in data/fidelity_mutants.tsv has a test that fails when it is changed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

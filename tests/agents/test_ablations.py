@@ -1,7 +1,5 @@
 """Tools and rules left out of an agent by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

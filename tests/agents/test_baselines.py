@@ -1,7 +1,5 @@
 """The baselines beside SPINACH: a model's own knowledge, and one query without a look."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.agents.common.agent import build_agent

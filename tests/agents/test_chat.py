@@ -1,7 +1,5 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An endpoint that goes down in the middle of a question, and one that repeats the credentials it was sent."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How a run ends: which result is the answer, what finishing costs, and what a model is told on the way."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

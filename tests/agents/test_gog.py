@@ -1,7 +1,5 @@
 """GoG: what a model generates is marked as such from the observation to the answer; unknown only after it was tried."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What an agent sees of a local graph: relations by words, sets, fields, one name each, a line of every document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state machine: budgets, rollback, escalation, several calls a turn, stops."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

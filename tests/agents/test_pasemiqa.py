@@ -1,7 +1,5 @@
 """PASemiQA: the plan as the first step, T rounds, k neighbours kept by the model, unknown as an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

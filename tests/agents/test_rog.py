@@ -1,7 +1,5 @@
 """RoG: the plan's paths followed, their instances cut without breaking one, the answer from them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Several knowledge bases in one question: looked in one, then the other, joined by SERVICE, and named throughout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The demo SKB's facts are those of its two files: the Heron was built by Jacca Penrose, and so on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

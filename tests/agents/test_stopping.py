@@ -1,7 +1,5 @@
 """Runs that are ended from outside: at once, in the middle of what they do, and with a record of what was done."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -3,8 +3,6 @@
 The village's links are in conftest.py: Ann Reed owns The Mill and Long Barn, both in Coldwick.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

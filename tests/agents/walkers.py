@@ -1,7 +1,5 @@
 """Agents that walk along links, with scripted models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

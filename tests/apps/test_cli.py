@@ -1,7 +1,5 @@
 """The command line as a person or a script uses it: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

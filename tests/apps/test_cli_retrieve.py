@@ -1,7 +1,5 @@
 """``kbnav retrieve``, and retrieval systems in ``kbnav eval``, from the command line to the files they leave."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``kbnav skb`` and asking an SKB, as a person or a script does it: what is printed, and the exit codes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """--system and --set on the command line: what runs, what is refused with one line, and the sweep."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

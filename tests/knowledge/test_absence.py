@@ -1,7 +1,5 @@
 """Which kind of nothing an answer is: on the bundled mirror, on the same as if it were the whole, and on two graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

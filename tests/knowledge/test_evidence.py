@@ -1,7 +1,5 @@
 """Which statements make an answer's rows true: on the bundled mirror, with statements made for the purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading talk pages: sections, signatures, what is a question, where a reply goes, who wants no bots."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Replies as wikitext: what is in them, and that nothing in them can act."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Fair turns, work that hangs, and the circuit breaker of a knowledge base."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """A SPARQL endpoint as a knowledge base: found by its URL, and asked through the protocol's calls."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The action API's limits: requests a minute over all wikis, a token that raises them, a budget for each question."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The one policy of all requests, against a real server: contact, retries, refusals, cache, limits."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading

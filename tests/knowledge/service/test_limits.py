@@ -1,7 +1,5 @@
 """The client-side twin of a service's limits."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sqlite3
 from pathlib import Path

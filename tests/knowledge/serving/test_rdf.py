@@ -1,7 +1,5 @@
 """RDF files over the SPARQL protocol, with the limits of a mirror."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import time

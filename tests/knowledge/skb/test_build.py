@@ -1,7 +1,5 @@
 """Builds: atomic, resumed, replaced under readers; and what they drop."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

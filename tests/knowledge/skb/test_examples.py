@@ -1,7 +1,5 @@
 """The scripts under examples/ turn real formats into records that build."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is done to a built SKB: checked, told about, updated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Amazon's raw files, written by hand in the published formats."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PrimeKG's and ogbn-mag's raw files, written by hand in the published formats."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path

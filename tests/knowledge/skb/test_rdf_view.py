@@ -1,7 +1,5 @@
 """SPARQL over an SKB: the RDF view against the files, the guard, and the limits."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """STaRK's saved files: read as they are, refused where they are hostile, rendered as STaRK renders them."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import tempfile

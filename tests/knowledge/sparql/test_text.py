@@ -1,7 +1,5 @@
 """Prefixes, ids, limits, labels as comments, links and tokens."""
 
-from __future__ import annotations
-
 from urllib.parse import unquote
 
 import pytest

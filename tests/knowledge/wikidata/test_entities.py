@@ -1,7 +1,5 @@
 """Entity documents into entries: every real one, and the forms of values worked out by hand."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """A Wikibase that is not Wikidata: its own IRIs, its own property numbers; and the same questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

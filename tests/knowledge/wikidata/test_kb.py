@@ -1,7 +1,5 @@
 """The knowledge base's calls on the bundled mirror, which says the same over HTTP (``mirror/test_local.py``)."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import UnknownId

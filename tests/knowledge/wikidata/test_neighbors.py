@@ -1,7 +1,5 @@
 """Edges ranked against a phrase, and hubs, which have more edges than are ever fetched."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import UnknownId

@@ -1,7 +1,5 @@
 """Profiles say how properties and classes are used, with counts that other queries confirm."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

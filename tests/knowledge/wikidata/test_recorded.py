@@ -1,7 +1,5 @@
 """Every recorded body and error is read, or refused with the one error that it stands for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

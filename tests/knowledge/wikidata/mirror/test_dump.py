@@ -1,7 +1,5 @@
 """Dumps of entity JSON: the triples of Wikidata's own export, and what is told of a damaged dump."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
