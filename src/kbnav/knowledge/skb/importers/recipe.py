@@ -84,7 +84,8 @@ class OfTypes:
         kept, ends = self._flags(), np.stack([item.source, item.target])
         if ends.min(initial=0) < 0 or ends.max(initial=-1) >= len(kept):
             raise DataError(f"{self.description}: its edges name nodes that it does not have")
-        return kept[item.source] & kept[item.target]
+        both: npt.NDArray[np.bool_] = kept[item.source] & kept[item.target]
+        return both
 
 
 class Recipe(BaseModel):
