@@ -25,8 +25,8 @@ _FIELDS = """::: kbnav.{}.{}
 """
 _FORMATS = """# Formats of saved files
 
-A question of a benchmark, a saved run (one JSON object with these fields), and the folder of an evaluation. The folder of an SKB is on
-[a page of its own](skb-format.md).
+A question of a benchmark, a saved run (one JSON object with these fields), and the folder of an evaluation. The folder
+of an SKB is on [a page of its own](skb-format.md).
 
 {classes}"""
 

@@ -142,7 +142,7 @@ class Budget(Strict):
     seconds: float = Field(default=0.0, ge=0)
     """Seconds that a question may take, after which the best so far is the answer; 0: as long as it takes."""
     dollars: float = Field(default=0.0, ge=0)
-    """US dollars that a question may cost, after which the best so far is the answer; needs the model's price. 0: no limit."""
+    """US dollars that a question may cost; then the best so far is the answer. Needs the model's price. 0: no limit."""
 
     @model_validator(mode="before")
     @classmethod
