@@ -231,7 +231,7 @@ def own_tool(given: Any) -> ToolFunction:
     except (TypeError, ValueError, NameError) as error:
         need = "it needs a docstring with a line under Args: for each parameter but context"
         raise UsageError(f"{name} cannot be a tool; {need}: {error}") from error
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _of_langchain(tool: BaseTool) -> ToolFunction:
@@ -244,7 +244,8 @@ def _of_langchain(tool: BaseTool) -> ToolFunction:
         except ToolException as error:
             raise TellModel(str(error)) from error
 
-    fields = tool.get_input_schema().model_fields
+    schema: Any = tool.get_input_schema()
+    fields = schema.model_fields
     needed = Parameter.empty
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("context", "thought")]
     for name, field in fields.items():
