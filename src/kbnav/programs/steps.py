@@ -121,7 +121,7 @@ SIGNIFICANCE = 0.1
 CEILING = 0.9
 """The MRR from which the best so far is near the ceiling, where few queries are left to win a test by."""
 RULE = 4
-"""Goes up where steps would be accepted otherwise: a training is gone on with by the rule that it began with."""
+"""Goes up where steps would be accepted otherwise: a training continues by the rule that it began with."""
 _DIGITS = 6
 """As scores are kept in the journal: a score that was written and read again is the same."""
 _SAME = 1e-9

@@ -1,6 +1,6 @@
 """A whole training: groups, the loop for each, and the frozen folder. Killed at any moment, the same call goes on.
 
-The folder holds ``training.json`` (what is trained on, so that nothing else is gone on with), ``groups.json``,
+The folder holds ``training.json`` (what is trained on; a training with other data is refused), ``groups.json``,
 ``steps/GROUP.jsonl`` with a line for each step, and in the end what ``kbnav.programs.retriever`` describes.
 """
 
