@@ -38,11 +38,6 @@ def test_a_hundred_names_of_a_direct_answer_count_and_the_rest_is_counted(tmp_pa
     assert run.path[0].observation.endswith("2 more names do not count: 100 are looked up.")
 
 
-def test_direct_may_know_nothing(tmp_path, mini_kb):
-    run, _ = answered(direct_with, "unknown", mini_kb, tmp_path)
-    assert (run.outcome.status, run.outcome.table) == ("answered", None) or run.outcome.status == "no answer"
-
-
 @pytest.mark.parametrize("said", ["```sparql\n{}\n```", "{}"])
 def test_the_one_query_is_executed_and_is_the_answer(tmp_path, mini_kb, said):
     query = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"

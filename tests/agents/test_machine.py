@@ -288,31 +288,6 @@ def test_a_saved_run_replays_to_the_same_path(tmp_path):
     assert again.outcome.table == first.outcome.table
 
 
-def test_calls_of_one_turn_run_side_by_side(tmp_path):
-    both = threading.Barrier(2, timeout=20)
-
-    def meet(context: Context, thought: str, name: str) -> Observation:
-        """Wait for the other call.
-
-        Args:
-            thought: Why.
-            name: Which of the two.
-        """
-        both.wait()
-        return Observation("met")
-
-    agent = agent_of([says(("meet", {"name": "a"}), ("meet", {"name": "b"}))], tmp_path)
-    toolbox = Toolbox([meet, finish], agent.kb.capabilities)
-    policy = ChatPolicy(
-        ScriptedModel(replies=[says(("meet", {"name": "a"}), ("meet", {"name": "b"}))]),
-        toolbox,
-        "spinach/policy.md",
-        agent.settings.budget,
-    )
-    run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
-    assert [step.observation for step in run.path[:2]] == ["met", "met"]
-
-
 def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):
     at_once, most, lock = 0, 0, threading.Lock()
 

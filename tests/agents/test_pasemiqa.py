@@ -97,22 +97,6 @@ def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_pat
     ]
 
 
-def test_no_more_neighbours_than_k_need_no_model(village, tmp_path):
-    kept = Script([])
-    run, _ = asked(village, tmp_path, LOOK, finish("h1"), kept=kept, k=2)
-    assert kept.prompts == []
-    assert run.path[1].observation.startswith("Ann Reed (p1): 2 links.")
-
-
-def test_a_relation_is_followed_backwards_with_a_circumflex(village, tmp_path):
-    run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "h2", "relation": "^owns"})), finish("p1")
-    )
-    assert set(run.path[1].nodes) == {"p1", "p2"}
-    assert run.path[1].observation.splitlines()[1:3] == ["<-- owns --", "- Ann Reed (p1): A miller."]
-    assert run.path[1].facts[0].relation == "^owns"
-
-
 def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
     looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "h1", "h2", "t1")]
     run, model = asked(village, tmp_path, *looks, rounds=3)

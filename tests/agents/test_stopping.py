@@ -109,11 +109,6 @@ def test_a_brake_that_was_pulled_before_lets_nothing_begin():
         cancellation.run(lambda: time.sleep(60))
 
 
-def test_what_a_held_call_raises_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        Cancellation().run(lambda: 1 // 0)
-
-
 def test_a_mirrors_query_that_is_waited_for_ends_with_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
     agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
     cancellation = Cancellation()

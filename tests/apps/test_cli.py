@@ -113,12 +113,6 @@ def test_a_failing_service_is_exit_code_3_and_the_run_is_saved(kbnav, home, repl
     assert len(list((home / "runs").glob("*.json"))) == 1
 
 
-def test_live_wikidata_without_a_contact_says_what_to_set(kbnav):
-    code, _, error = kbnav("ask", "--kb", "wikidata", QUESTION)
-    assert code == 3
-    assert "KBNAV_CONTACT" in error
-
-
 def test_a_model_without_a_key_says_what_to_set(kbnav):
     for command in (["ask", QUESTION], ["serve", "--port", "0", "--model", "offline"]):
         code, out, error = kbnav(*command, "--model", "gpt-4o")

@@ -19,15 +19,6 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     return Cli(monkeypatch, capfd)
 
 
-def test_pasemiqa_answers_offline_without_a_plan_and_show_prints_it(kbnav):
-    code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", QUESTION)
-    assert code == 0
-    assert "Keeper" in out
-    code, shown, _ = kbnav("show", "last")
-    assert code == 0
-    assert "pasemiqa with offline on demo" in shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
