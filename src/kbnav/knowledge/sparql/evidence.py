@@ -93,7 +93,7 @@ def evidence_query(
     keys = [name for name in writer.keys if name[1:] in columns]
     given_to = [name for name in keys if name not in writer.bound]
     places = [columns.index(name[1:]) for name in given_to]
-    given = dict.fromkeys("(" + " ".join(_written(row[place]) for place in places) + ")" for row in rows)
+    given = dict.fromkeys("(" + " ".join(written(row[place]) for place in places) + ")" for row in rows)
     values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given_to and given else ""
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
     text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
@@ -280,7 +280,8 @@ class _Writer:
         return f"?{_STEM}{self._made}"
 
 
-def _written(cell: Cell) -> str:
+def written(cell: Cell) -> str:
+    """A cell as queries write it."""
     if cell is None or cell.type == "bnode":
         return "UNDEF"
     if cell.type == "uri":
