@@ -157,7 +157,7 @@ def join_results(context: Context, thought: str, query: str, result: int, kb: st
         raise BadArguments(
             f"The query uses no column of result {result}: {', '.join(f'?{one}' for one in table.columns)}."
         )
-    rows = [row for row in table.projected(used).rows if all(cell and cell.type != "bnode" for cell in row)]
+    rows = [row for row in table.projected(used).rows if "UNDEF" not in map(written, row)]
     whole = [one.text.upper() for one in tokens if one.is_word(*_OF_ALL_ROWS)]
     if len(rows) > (_BATCH if whole else _MOST):
         why = f" by a query with {whole[0]}" if whole else ""
