@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -152,15 +151,6 @@ def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBa
                 systems.build(entry.name, demo_kb, Settings(home=tmp_path))
 
 
-def test_listing_imports_no_system():
-    code = (
-        "import sys; from kbnav.settings import systems; found = list(systems.systems()); assert len(found) > 16;"
-        "print([name for name in sys.modules if name.startswith(('langgraph', 'kbnav.agents', 'kbnav.retrieval'))])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
-
-
 def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder: Path):
     code, out, _ = kbnav("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?")
     assert (code, json.loads(out)["query"]) == (0, "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }")
@@ -287,10 +277,3 @@ def test_an_exception_of_a_plug_in_is_one_line_and_its_traceback_is_there_for_th
     assert (code, error) == (70, "kbnav: KeyError: 'gone' (kbnav --debug … prints the traceback)\n")
     code, _, error = kbnav("ask", "--debug", "--system", "strange:crashing", "Who?")
     assert (code, error.count("Traceback"), error.count("in crashing")) == (70, 1, 1)
-
-
-def test_a_system_that_does_not_say_what_it_builds_is_shown_with_both_commands(kbnav, folder: Path):
-    out = kbnav("systems", "strange:retriever")[1]
-    assert "kbnav retrieve --system strange:retriever" in out
-    assert "kbnav ask --system strange:retriever [--set OPTION=VALUE] QUESTION\n" in out
-    assert "kbnav ask" not in kbnav("systems", "strange:listed")[1]

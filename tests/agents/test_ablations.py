@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage
 from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.evaluation.evaluate import leave_out
-from kbnav.knowledge.base import Entity, Entry, Statement, Value
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
@@ -81,12 +80,3 @@ def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_
     assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
     assert run.outcome.ranking is not None
     assert "ship:keeper" in run.outcome.ranking.ids[:2]
-
-
-def test_without_pruning_an_entry_is_shown_whole(tmp_path, mini_kb):
-    statements = tuple(Statement(Entity(f"P{n}", f"p{n}", kind="property"), Value(str(n))) for n in range(300))
-    entry = Entry(Entity("Q1", "one"), statements)
-    pruned = build_spinach(mini_kb, Settings(home=tmp_path)).prune(entry, "?")[0]
-    whole = build_spinach(mini_kb, leave_out(Settings(home=tmp_path), ["pruning"])).prune(entry, "?")[0]
-    assert len(pruned.statements) == 40
-    assert whole == entry

@@ -9,9 +9,6 @@ import pytest
 
 from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import (
-    Weighed,
-    best_links,
-    best_of_each,
     bm25_scores,
     embedding_scores,
     read_scores,
@@ -173,16 +170,6 @@ def test_a_node_that_two_nodes_lead_to_comes_before_one_that_one_leads_to(villag
     assert run.outcome.note.startswith(
         "Supported by: Ann Reed (p1) -- owns --> Long Barn (h2); Bob Lisk (p2) -- owns --> Long Barn (h2)"
     )
-
-
-def test_equal_scores_are_put_in_order_by_the_question_then_by_id_and_not_by_the_list():
-    nodes = {"n3": "Coldwick", "n1": "Mew", "n2": "Ash"}
-    links = [Weighed(Fact("p", "lies in", node, "P", "", name), 0.5) for node, name in nodes.items()]
-    for given in (links, links[::-1]):
-        assert [link.fact.target for link in best_links(given, (), "Who lives in Mew?")] == ["n1", "n2", "n3"]
-    relations = [Fact("p", "wrote"), Fact("p", "drew"), Fact("p", "built")]
-    chosen = best_of_each(relations, dict.fromkeys(range(3), 0.5), 2, [0.0, 0.0, 1.0])
-    assert [relations[place].relation for place, _ in chosen] == ["built", "drew"]
 
 
 def test_the_relation_just_followed_is_not_offered_backwards(village, tmp_path):

@@ -63,20 +63,6 @@ def facts(kb: KnowledgeBase) -> Iterator[tuple[str, str]]:
         yield item.entity_id, prop.entity_id
 
 
-def test_it_is_said_why_and_what_there_is_instead(mini_kb: KnowledgeBase):
-    def told(query: str) -> Any:
-        return absence_of(mini_kb, query, mini_kb.execute_query(query))
-
-    lacks = told("ASK { wd:Q979 wdt:P61 wd:Q937 }")
-    assert lacks.text == "All 8 statements on polonium (Q979) are in this copy, and none says that."
-    turned = told("SELECT ?x { wd:Q7186 wdt:P61 ?x }")
-    assert (turned.part, turned.instead) == ("wd:Q7186 wdt:P61 ?x", "?x wdt:P61 wd:Q7186")
-    other = told("SELECT ?x { wd:Q979 wdt:P26 ?x }")
-    assert "nothing of the kind of polonium (Q979) has that" in other.text
-    assert "discoverer or inventor" in other.instead
-    assert "says nothing of Q999999" in told("SELECT ?x { wd:Q999999 wdt:P61 ?x }").text
-
-
 def test_a_copy_that_lacks_statements_of_an_item_is_told_apart_from_one_that_has_all(mini_kb: KnowledgeBase):
     query = "ASK { wd:Q979 wdt:P61 wd:Q937 }"
 

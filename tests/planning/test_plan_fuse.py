@@ -14,7 +14,6 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.planning.plan_fuse import (
@@ -26,12 +25,10 @@ from kbnav.planning.plan_fuse import (
     Trained,
     Weights,
     WordWeights,
-    clauses,
     fit,
     load,
     save,
     train,
-    unnamed,
 )
 from kbnav.planning.planners import NoPlanner
 from kbnav.planning.training import LabelledQuestion, made_from
@@ -169,17 +166,6 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
         PlanFuse(SkbKB(market.skb), PlanFuseOptions())
 
 
-def test_a_clause_is_the_words_around_a_name_up_to_the_names_beside_it(market: Market) -> None:
-    question = "Which ones of all the things that Anna Holm sells does Bert Quist own, in good repair and of oak?"
-    found = clauses(question, NodeMatcher(market.skb, "exact"), market.skb)
-    assert [clause.text for clause in found] == [
-        "ones of all the things that person sells does",
-        "sells does person own in good repair",
-    ]
-    assert unnamed(question, found).split()[4:9] == ["the", "things", "that", "sells", "does"]
-    assert clauses("nothing is named", NodeMatcher(market.skb, "exact"), market.skb) == []
-
-
 def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_leads_to(clinic: SKB) -> None:
     """Equations 1 and 2 of PASemiQA: from gout ^treats leads to dA alone, associated to g1 and g2, ppi nowhere."""
     plan = Plan(
@@ -196,17 +182,6 @@ def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_le
     given = {node: pytest.approx(share, abs=1e-6) for node, share in (("dA", 0.5), ("g1", 0.15), ("g2", 0.15))}
     assert {node: share for node, share in shares.items() if share > 1e-6} == given
     assert found.confidence == 0.5
-
-
-def test_words_that_answers_have_tell_and_others_do_not() -> None:
-    told = WordWeights.learn(
-        [({"find", "oak"}, [{"oak", "old"}]), ({"find", "elm"}, [{"elm"}, {"ash"}]), ({"find"}, [{"fir"}])]
-    )
-    # "find" stands in three questions and no document; "oak" in all of one's, "elm" in half: unmet is (1 + 0.5) / 2.
-    assert told.unmet == pytest.approx(0.75)
-    assert told.of("never met") == told.unmet
-    assert told.of("find") == pytest.approx((0 + 2 * 0.75) / (3 + 2))
-    assert told.of("oak") == pytest.approx((1 + 2 * 0.75) / (1 + 2))
 
 
 def test_the_weights_follow_the_confidence_of_the_plan() -> None:

@@ -87,15 +87,6 @@ def test_a_path_is_mended_or_dropped(
     assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
 
 
-def test_paths_that_become_the_same_share_one_probability(schema: PathSchema) -> None:
-    plan = checked([(hops("treats"), 2.0), (hops("associated"), 1.0), (hops("^treats"), 1.0)], schema, ["disease"])
-    assert [(str(*path.hops), path.probability, path.types) for path in plan.paths] == [
-        ("^treats", 0.75, ("disease", "drug")),
-        ("associated", 0.25, ("disease", "gene")),
-    ]
-    assert plan.notes == ("treats became ^treats",)
-
-
 def test_a_path_that_may_lead_to_two_types_is_two() -> None:
     schema = PathSchema(
         [Edge("author", "made", "book"), Edge("author", "made", "film"), Edge("editor", "made", "book")]
@@ -139,8 +130,3 @@ def test_a_model_is_shown_every_edge_with_an_example(clinic: SKB) -> None:
     ]
     assert plan.notes == ("treats became ^treats", "dropped associated / cures: there is no relation cures")
     assert len(trace.steps) == 1
-
-
-def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic: SKB) -> None:
-    plan, _, _ = in_context(clinic, "I cannot say.")
-    assert plan == Plan(notes=("the model's reply has no path",))

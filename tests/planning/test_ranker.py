@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
-from kbnav.planning.planners import NoPlanner, open_planner
+from kbnav.planning.planners import NoPlanner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, examples
-from tests.planning.conftest import EDGES, Words, built
+from tests.planning.conftest import Words
 
 TRAIN = [
     *(
@@ -72,22 +71,6 @@ def test_a_saved_ranker_plans_the_same(trained: Ranker, clinic: SKB, tmp_path: P
         assert again.plan(question, nodes) == trained.plan(question, nodes)
 
 
-class OtherWords(Words):
-    name = "other words"
-
-    def encode(self, texts: list[str]) -> Vectors:  # type: ignore[override]
-        return super().encode(texts)
-
-
-def test_another_schema_or_encoder_is_refused_with_both_names(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
-    trained.save(tmp_path)
-    other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
-    with SKB.open(other) as ward, pytest.raises(UsageError, match=r"schema of clinic; that of ward is another"):
-        Ranker.load(tmp_path, ward, Words())
-    with pytest.raises(UsageError, match=r"encoder words; clinic has other words"):
-        Ranker.load(tmp_path, clinic, OtherWords())
-
-
 @pytest.mark.parametrize("damage", ["cut", "swapped", "future", "kind", "no json"])
 def test_a_damaged_ranker_is_refused(trained: Ranker, clinic: SKB, tmp_path: Path, damage: str) -> None:
     trained.save(tmp_path)
@@ -104,16 +87,6 @@ def test_a_damaged_ranker_is_refused(trained: Ranker, clinic: SKB, tmp_path: Pat
     description.write_text("{" if damage == "no json" else json.dumps(found))
     with pytest.raises(UsageError if damage == "kind" else DataError):
         Ranker.load(tmp_path, clinic, Words())
-
-
-def test_no_planner_and_none_of_that_name(clinic: SKB, tmp_path: Path) -> None:
-    assert open_planner("none", clinic).plan("Which?", ["x1"]) == Plan()
-    with pytest.raises(UsageError, match="no planner 'best'; there are none, in-context, ranker, seq2seq"):
-        open_planner("best", clinic)
-    with pytest.raises(UsageError, match="no trained planner"):
-        Ranker.load(tmp_path, clinic, Words())
-    with pytest.raises(UsageError, match="no questions"):
-        Ranker.train(clinic, Words(), [])
 
 
 class Fixed:

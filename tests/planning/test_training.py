@@ -12,7 +12,6 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath
 from kbnav.planning.ranker import Candidates, Questions, Scorer, log_softmax
-from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
 
@@ -149,29 +148,6 @@ def test_a_record_that_has_no_relation_paths_is_refused(record: dict[str, Any]) 
     assert made_from({}) == ()
 
 
-def test_the_schema_lists_what_can_be_followed(schema: PathSchema) -> None:
-    one_hop = schema.paths(1)
-    assert one_hop[0] == TEXT_PATH
-    assert set(one_hop[1:]) == {
-        path(text)
-        for text in (
-            *("drug treats disease", "disease ^treats drug", "disease associated gene", "gene ^associated disease"),
-            *("drug binds gene", "gene ^binds drug", "drug blocks gene", "gene ^blocks drug"),
-            *("gene part_of pathway", "pathway ^part_of gene", "gene ppi gene"),
-        )
-    }
-    two_hops = set(schema.paths(2)) - set(one_hop)
-    leading_out = {"drug": 3, "disease": 2, "gene": 5, "pathway": 1}
-    assert len(two_hops) == sum(leading_out[one.types[-1]] for one in one_hop if one.hops)
-    assert path("disease ^treats drug binds gene") in two_hops
-    assert len(schema.paths(2, most=20)) == 20
-    most = {
-        path("disease associated gene"),
-        path("gene ^associated disease"),
-    }  # three edges; the others have two or one
-    assert set(schema.paths(2, most=3)) == {TEXT_PATH, *most}
-
-
 def asked(texts: Sequence[str], width: int = 2) -> Questions:
     return Questions(texts, np.zeros((len(texts), width), np.float32))
 
@@ -188,13 +164,3 @@ def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties() -> N
     assert np.exp(logs) == pytest.approx(target[:3], abs=0.05)
     untrained = log_softmax(Scorer.untrained(2).scores(fresh, candidates))
     assert np.abs(np.exp(untrained) - target[:3]).max() > 0.3
-
-
-@pytest.mark.parametrize(
-    ("paths", "kept", "share"), [(2, 2, 1 / 2), (50, 50, 1 / 50), (51, 50, 1 / 50), (400, 50, 1 / 50)]
-)
-def test_a_question_with_many_equal_paths_is_not_left_out_of_training(paths: int, kept: int, share: float):
-    label = {RelationPath((Hop(f"r{number}"),), ("a", "b")): 1 / paths for number in range(paths)}
-    found = learnt(label)
-    assert list(found) == list(label)[:kept]
-    assert list(found.values()) == pytest.approx([share] * kept)

@@ -20,10 +20,8 @@ from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.first_stage import open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.programs.train import ProgramsOptions, train_programs
-from kbnav.programs.writer import describe_setting
 from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -260,12 +258,3 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     assert "agent_retriever/assign.md" in retriever.prompts
     with pytest.raises(UsageError, match="were used to train"):
         retriever.refuse_seen([("1", f"{SEEN.upper()}!")])
-
-
-def test_the_writer_is_told_of_every_type_relation_field_and_function(demo_kb: KnowledgeBase, demo_home: Path):
-    assert isinstance(demo_kb, SkbKB)
-    told = describe_setting(demo_kb, open_parts(demo_kb, Settings(kb="demo", home=demo_home)).api)
-    assert "instrument (52)" in told.knowledge_base
-    assert "instrument --made by--> person (" in told.schema.replace("_", " ")
-    assert "- instrument: name, " in told.structures
-    assert "def relations_of(" in told.api

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kbnav.errors import DataError, ServiceError, Stopped, UsageError
-from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
@@ -180,14 +179,6 @@ def test_questions_of_the_training_are_refused_whatever_their_id_and_punctuation
     for seen in ("t query 4 of things", "V query 4: of THINGS?"):
         with pytest.raises(UsageError, match="were used to train or choose its programs, as 'x'"):
             frozen.refuse_seen([("x", seen)])
-
-
-def test_a_question_in_both_sets_and_no_questions_are_refused(tmp_path: Path):
-    both = TrainingQuery("other id", "T query 3 of things.", ("n1",))
-    with pytest.raises(UsageError, match="'t3' is both to train and to validate on"):
-        trained(tmp_path, wanted=replace(order(), validation=[*queries(32, "v"), both]))
-    with pytest.raises(UsageError, match="no questions with gold nodes to validate on"):
-        trained(tmp_path, wanted=replace(order(), validation=[]))
 
 
 def of_two_kinds() -> tuple[Order, tuple[Group, ...]]:

@@ -1,7 +1,6 @@
 """BM25, VSS, Multi-VSS, fused ranks and graph-rank against scores worked out by hand on nine nodes."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,14 @@ import pytest
 from kbnav.answers.tables import Ranking
 from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import (
-    FILE,
-    MultiVSS,
-    MultiVSSOptions,
     published_chunks,
 )
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, built
+from tests.retrieval.expand.conftest import QUERY, Listening
 
 
 def scores(kb: SkbKB, name: str, query: str, home: Path, k: int = 9, **options: object) -> dict[str, float]:
@@ -61,20 +55,6 @@ def test_bm25_counts_a_name_as_a_part_of_the_document_unless_told_otherwise(rela
     assert doubled["mew"] - as_published["mew"] == pytest.approx(2 * rarity * saturation, rel=1e-4)
 
 
-def test_an_skb_without_relations_in_its_documents_says_how_to_get_them(guitars_plain: SkbKB, tmp_path: Path):
-    for name in ("bm25", "vss"):
-        with pytest.raises(UsageError, match="--relations"):
-            build_retriever(name, guitars_plain, Settings(home=tmp_path), {"relations": "true"})
-        assert scores(guitars_plain, name, "storm", tmp_path)
-
-
-@pytest.fixture
-def guitars_plain(tmp_path: Path) -> Iterator[SkbKB]:
-    kb = SkbKB(SKB.open(built(tmp_path), KeywordEncoder()))
-    yield kb
-    kb.close()
-
-
 def test_only_candidates_are_ranked(related: SkbKB, tmp_path: Path):
     for name in ("bm25", "vss", "multi-vss", "rrf", "graph-rank"):
         found = scores(related, name, QUERY, tmp_path, candidates="town, guitar")
@@ -96,17 +76,6 @@ def test_multi_vss_puts_the_cosines_of_chunks_together(related, tmp_path, aggreg
     found = scores(related, "multi-vss", QUERY, tmp_path, k=3, aggregate=aggregate, relations="false")
     assert list(found) == list(wanted)
     assert found == pytest.approx(wanted, abs=1e-5)
-
-
-def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
-    encoder = CountingEncoder()
-    with SKB.open(related_path, encoder) as skb:
-        for _ in range(2):
-            system = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), MultiVSSOptions())
-            first = system.retrieve(QUERY, 9)
-    assert [len(texts) for texts in encoder.asked] == [1, len(set(encoder.asked[1]))]
-    assert len(encoder.asked[1]) > 9
-    assert system.retrieve(QUERY, 9) == first
 
 
 def test_published_chunks_are_those_of_the_splitter_that_stark_uses(related: SkbKB, tmp_path: Path):
@@ -229,11 +198,3 @@ def test_text_decides_among_the_nodes_that_are_reached(related: SkbKB, tmp_path:
     found = list(scores(related, "graph-rank", "Which guitar made by Ann Reed was lost?", tmp_path))
     assert found[0] == "wren"
     assert set(found[:3]) == {"lark", "crow", "wren"}  # made by Ann
-
-
-def test_without_names_graph_rank_ranks_by_text(related: SkbKB):
-    trace = Trace()
-    ranking = build_retriever("graph-rank", related, Settings(), {}).retrieve("lost in a storm", 2, trace)
-    assert ranking.ids[0] == "wren"
-    assert [step.call.tool for step in trace.steps] == ["link", "follow", "describe"]
-    assert trace.steps[1].nodes == ()

@@ -16,7 +16,7 @@ from kbnav.planning.training import PlannerOptions
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
-from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
+from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Folder, Point
 from tests.apps.parts import Cli
@@ -103,23 +103,6 @@ def test_validation_questions_are_not_learned_from(shop: SkbKB):
     assert held == split(both, [], {}, held_out=0.25, seed=1)
     with pytest.raises(UsageError, match="nothing to learn from"):
         split(both, both, {})
-
-
-def test_the_pool_has_the_answers_what_was_found_and_random_nodes(shop: SkbKB, shop_split: Split):
-    answers = {node for one in shop_split.validation for node in one.answers}
-    found = draw_pool(shop_split, {shop_split.validation[0].id: [64]}, 65, 63, seed=0)
-    assert answers | {64} <= set(found)
-    assert len(found) == len(set(found)) == 63
-    assert draw_pool(shop_split, {}, 65, 0, seed=0) == list(range(65))
-
-
-def test_sources_of_negatives_are_read_and_wrong_ones_refused(shop: SkbKB):
-    assert read_sources(DenseOptions(negatives="vss=15, bm25=5").negatives) == {"vss": 15, "bm25": 5}
-    for wrong in ("", "vss", "vss=0", "vss=many"):
-        with pytest.raises(ValueError, match="negatives"):
-            DenseOptions(negatives=wrong)
-    with pytest.raises(UsageError, match="no retriever 'bm52'"):
-        Miner(shop, Documents(shop.skb, relations=False), Settings(), {"bm52": 2})
 
 
 def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):

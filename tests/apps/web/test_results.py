@@ -150,24 +150,6 @@ def test_any_table_is_kept_and_sorted(rows, descending):
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 
-def test_a_score_is_a_column_where_it_says_more_than_the_rank():
-    chosen = Ranking((Ranked("a", 1.0), Ranked("b", 0.5), Ranked("c", 0.3333)))
-    scored = Ranking((Ranked("a", 7.5), Ranked("b", 7.2)))
-    found = [result_of(None, one) for one in (chosen, scored)]
-    assert [one.table.columns for one in found if one] == [("rank", "node", "type"), ("rank", "node", "type", "score")]
-
-
-def test_why_a_node_is_in_a_ranking_is_a_column_where_it_differs():
-    nodes = (Ranked("a", 1.0, "A"), Ranked("b", 0.5, "B", "", "generated"), Ranked("c", 0.3, "C", "", "seen"))
-    result = result_of(None, Ranking(nodes))
-    assert result is not None
-    assert result.table.columns == ("rank", "node", "type", "basis")
-    assert [row[-1].value for row in result.table.rows if row[-1]] == ["answer", "generated", "seen"]
-    alike = result_of(None, Ranking(nodes[:1]))
-    assert alike is not None
-    assert alike.table.columns == ("rank", "node", "type")
-
-
 def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb: KnowledgeBase):
     served = offered("mini", mini_kb, Settings(), ())
     wiki = "https://www.wikidata.org/wiki/"

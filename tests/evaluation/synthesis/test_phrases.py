@@ -5,18 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import check_template, parse_template
 from kbnav.evaluation.synthesis.text import (
-    CONTENT,
-    LONGEST,
     Phrase,
     Thesaurus,
-    is_content,
-    is_literal,
     phrases,
     reword,
 )
@@ -30,42 +24,6 @@ def thesaurus(*groups: str) -> Thesaurus:
 
 def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
     return {phrase.text for phrase in phrases(text, empty)}
-
-
-def test_phrases_end_where_their_last_word_belongs_to_nothing_behind_it() -> None:
-    assert texts("a vessel with a narrow neck; keeps hot liquids warm") == {
-        "narrow neck",
-        "vessel with a narrow neck",
-        "hot liquids warm",
-        "liquids warm",
-    }
-
-
-def test_an_article_behind_a_word_tells_that_it_is_a_verb() -> None:
-    assert texts("small engine drives the wheel") == set()
-    assert texts("small engine of the wheel") == {"small engine", "small engine of the wheel", "engine of the wheel"}
-
-
-def test_third_persons_are_verbs() -> None:
-    assert Phrase(("paints", "clay", "pots"), True) in set(phrases("somebody who paints clay pots"))
-    assert texts("somebody who often clay pots") == {"clay pots"}
-
-
-@given(st.text(st.sampled_from("ab c.,;dthe of and who"), max_size=80))
-def test_phrases_are_runs_of_the_text(text: str) -> None:
-    for phrase in phrases(text):
-        assert is_literal(phrase.text, text)
-        assert len(phrase.words) <= LONGEST
-        assert CONTENT[0] <= sum(map(is_content, phrase.words)) <= CONTENT[1]
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [("vessel", "container"), ("vessels", "containers"), ("carrying", "moving"), ("carried", "moved"), ("stone", "")],
-)
-def test_a_synonym_comes_in_the_form_of_the_word(word: str, expected: str) -> None:
-    found = thesaurus("vessel container", "carry move").synonyms(word)
-    assert found == ([expected] if expected else [])
 
 
 @pytest.mark.parametrize(
@@ -111,11 +69,6 @@ def test_clauses_nest_and_agree() -> None:
         "Find drugs that mention pain and that bind TP53 and that is like aspirin.",
         "Find drugs that bind TP53 and that is like aspirin and that mention pain.",
     }
-
-
-def test_relations_without_words_are_quoted() -> None:
-    question, _ = Wording().question(parse_template("city -twinned_with-> city"), ["Rome"], "", random.Random(3))
-    assert "cities that are the 'twinned with' of Rome" in question
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -318,24 +318,6 @@ def test_the_command_makes_the_questions_and_says_what_it_did_cost(kbnav, tmp_pa
     assert {path.name for path in tmp_path.glob("made*")} == {"made.jsonl", "made.report.json", "made.replies.sqlite"}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--fuse", "m"], "--fuse, --rewrite and --verify go with --extract"),
-        (["--extract", "m", "--reworded", "debian"], "--reworded words questions that rules made"),
-        (["--extract", "m", "--verify", "a,a"], "are to be different ones"),
-        (["--extract", "m", "--max-cost", "1"], "--max-cost needs the price of m"),
-        (["--extract", "offline"], "the pipeline needs language models: offline is none"),
-    ],
-)
-def test_options_that_do_not_go_together_are_one_line_and_exit_code_2(kbnav, options, message):
-    code, out, error = kbnav(
-        "eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--out", "m.jsonl", *options
-    )
-    assert (code, out) == (2, "")
-    assert message in error.splitlines()[-1]
-
-
 def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_path, seed):
     (tmp_path / "kbnav.toml").write_text("[prices.m0]\nprompt = 1000.0\ncompletion = 1000.0\n")
     with Reader() as reader:

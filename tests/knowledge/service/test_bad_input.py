@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError, StopRun, UsageError
+from kbnav.errors import BadResponse, CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.http_store import HttpCache
-from kbnav.knowledge.replies import Reply, read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.context import Shown
@@ -141,17 +140,3 @@ def test_a_result_that_the_service_cut_says_so_to_the_model_and_is_not_cached(
         assert said in table.cut
         assert bool(table.cut) == bool(said)
         assert (f"NOT ALL: {table.cut}" in table_text(table, Shown())) == bool(said)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "said"),
-    [
-        (500, "Virtuoso S1T00 Error SR171: Transaction timed out", QueryTimeout, "time limit"),
-        (500, "Virtuoso 42000 Error The estimated execution time 987 (sec) exceeds the limit", QueryTimeout, "limit"),
-        (500, "Virtuoso 37000 Error TN...: transitive start not given", QueryRefused, "transitive start not given"),
-    ],
-)
-def test_what_virtuoso_says_of_a_query_reaches_the_model(status: int, body: str, kind: type, said: str) -> None:
-    echoed = f"{body}\n\nSPARQL query:\nSELECT ?x {{ ?x ?p 'operation timed out' }}"
-    with pytest.raises(kind, match=said):
-        read_query(Reply(status, echoed.encode(), {"content-type": "text/plain"}))

@@ -126,17 +126,6 @@ def test_a_build_of_other_input_does_not_go_on_with_what_was_left(tmp_path: Path
         assert len(skb.nodes) == 6
 
 
-def test_a_fault_in_the_input_names_its_line_and_leaves_the_old_data_in_use(tmp_path: Path) -> None:
-    build(small(tmp_path), tmp_path / "s.skb", BARE)
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"id": "a", "name": "A"}\n{"id": "b", "name": \n')
-    with pytest.raises(DataError, match=r"bad\.jsonl, line 2"):
-        build(TableSource([path]), tmp_path / "s.skb", BARE)
-    with SKB.open(tmp_path / "s.skb") as skb:
-        assert len(skb.nodes) == 5
-    assert not (tmp_path / "s.skb" / WORK).exists()
-
-
 def test_a_first_build_of_input_with_a_fault_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("id,type,name\na,t,A\nb,t,B\n")
     edges = tmp_path / "e.csv"

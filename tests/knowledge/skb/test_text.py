@@ -3,7 +3,6 @@ import shutil
 import stat
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,21 +149,6 @@ def test_an_index_opens_where_nothing_may_be_written_and_outlives_its_folder(tmp
     assert {file.name: file.read_bytes() for file in (tmp_path / "index").iterdir()} == before
     shutil.rmtree(tmp_path / "index")
     assert numbers(index.search("oak")) == [0]
-
-
-def test_indexes_are_built_and_opened_side_by_side_and_leave_nothing_behind(tmp_path: Path) -> None:
-    """tantivy's own threads write lock files beside an index at any moment, also while its folder is being removed."""
-
-    def build_and_open(number: int) -> list[str]:
-        folder = tmp_path / str(number)
-        for _ in range(3):
-            assert numbers(built(folder, [node(0, "oak")]).search("oak")) == [0]
-            left = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".lock")
-            shutil.rmtree(folder)
-        return left
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(build_and_open, range(8))) == [[]] * 8
 
 
 def test_no_nodes_empty_names_and_a_document_of_five_megabytes(tmp_path: Path) -> None:

@@ -61,21 +61,6 @@ def test_blazegraph_s_exception_counts_and_not_its_echo_of_the_query(status, exc
 
 
 @pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        (b"Virtuoso 37000 Error SP030: SPARQL compiler, line 3: syntax error at '}' before '.'", (3, 0)),
-        (b"error at 2:15: expected one of BIND, FILTER", (2, 15)),
-        (b'Parse error: Encountered " "}" "} "" at line 4, column 9.\nWas expecting one of:\n "." ...', (4, 9)),
-    ],
-)
-def test_the_syntax_errors_of_other_services_keep_their_place(body, place):
-    error = query_error(400, body)
-    assert isinstance(error, QuerySyntaxError)
-    assert (error.line, error.column) == place
-    assert "\n" not in str(error)
-
-
-@pytest.mark.parametrize(
     ("status", "body"),
     [
         (500, b"Virtuoso S1T00 Error SR171: Transaction timed out"),

@@ -13,14 +13,6 @@ def test_a_search_by_name_gives_labels_in_the_language_asked_for(api: Ask) -> No
     assert api(action="wbsearchentities", search="p61", language="en", type="property")["search"][0]["id"] == "P61"
 
 
-def test_statements_have_rank_qualifiers_and_values_of_every_kind(api: Ask) -> None:
-    claims = api(action="wbgetentities", ids="Q159")["entities"]["Q159"]["claims"]
-    capitals = {one["mainsnak"]["datavalue"]["value"]["id"]: one for one in claims["P36"]}
-    assert {(city, one["rank"]) for city, one in capitals.items()} == {("Q649", "preferred"), ("Q656", "normal")}
-    assert capitals["Q656"]["qualifiers"]["P582"][0]["datavalue"]["value"]["time"].startswith("+1918-")
-    assert capitals["Q656"]["id"].startswith("Q159$")
-
-
 def test_unknown_and_missing_values_are_told_apart(api: Ask) -> None:
     entities = api(action="wbgetentities", ids="Q677|Q131733", props="claims")["entities"]
     (discoverer,) = entities["Q677"]["claims"]["P61"]
@@ -34,12 +26,6 @@ def test_props_and_languages_narrow_what_comes(api: Ask) -> None:
     assert set(got["Q7186"]) == {"type", "id", "labels"}
     assert set(got["Q7186"]["labels"]) == {"de", "ru"}
     assert got["P61"]["datatype"] == "wikibase-item"
-
-
-def test_ids_that_do_not_exist_are_marked_and_the_others_come(api: Ask) -> None:
-    entities = api(action="wbgetentities", ids="Q7186|Q999999999")["entities"]
-    assert entities["Q999999999"] == {"id": "Q999999999", "missing": ""}
-    assert entities["Q7186"]["labels"]["en"]["value"] == "Marie Curie"
 
 
 @pytest.mark.parametrize(

@@ -137,20 +137,6 @@ def test_a_page_of_the_export_becomes_a_document(tmp_path: Path, shared_data: Pa
     assert sum(len(group) for group in document["claims"].values()) == 332
 
 
-def test_a_real_part_of_wikidata_is_built(part_of_slice: tuple[Path, dict[str, list[str]]]) -> None:
-    path, layers = part_of_slice
-    distinct = {line for layer in layers.values() for line in layer}
-    info = read_info(path)
-    assert info.triples == len(distinct)
-    named = {
-        line.split(" ", 1)[0]
-        for line in distinct
-        if ("rdf-schema#label>" in line or "core#altLabel>" in line)
-        and line.startswith("<http://www.wikidata.org/entity/")
-    }
-    assert info.entities == len(named)
-
-
 def test_while_a_mirror_is_replaced_there_is_one_at_any_moment(old: Path, tmp_path: Path) -> None:
     made, aside, missed, over = tmp_path / "made", tmp_path / "aside", list[str](), threading.Event()
     shutil.copytree(old, made)

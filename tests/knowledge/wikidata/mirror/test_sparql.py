@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import requests
 from SPARQLWrapper import CSV, JSON, N3, POST, XML, SPARQLWrapper
-from SPARQLWrapper.SPARQLExceptions import EndPointInternalError, QueryBadFormed
+from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
@@ -79,46 +79,6 @@ def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(serve
     assert "line 2" in reply.text
     with pytest.raises(QueryBadFormed):
         wrapper(server, query).query()
-
-
-@pytest.mark.parametrize(
-    "update",
-    [
-        "INSERT DATA { <http://a> <http://b> <http://c> }",
-        "DELETE WHERE { ?s ?p ?o }",
-        "DROP ALL",
-        "LOAD <http://127.0.0.1/>",
-        "PREFIX : <http://x/> CLEAR DEFAULT",
-    ],
-)
-def test_updates_are_refused_and_change_nothing(server: MirrorServer, update: str) -> None:
-    count = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
-    before = rows(server, count)
-    assert requests.post(server.endpoints.sparql, data={"query": update}, timeout=20).status_code == 400
-    assert requests.post(server.endpoints.sparql, data={"update": update}, timeout=20).status_code == 405
-    kind = {"Content-Type": "application/sparql-update"}
-    assert requests.post(server.endpoints.sparql, data=update, headers=kind, timeout=20).status_code == 405
-    assert rows(server, count) == before
-
-
-def test_a_query_without_end_is_stopped_and_the_next_one_works(server: MirrorServer) -> None:
-    begin = time.monotonic()
-    reply = ask(server, ENDLESS)
-    assert time.monotonic() - begin < 10  # the limit is one second
-    assert reply.status_code == 500
-    assert reply.text.startswith(f"SPARQL-QUERY: queryStr={ENDLESS}\njava.util.concurrent.TimeoutException")
-    assert len(rows(server, CURIES)) == 2
-    with pytest.raises(EndPointInternalError):
-        wrapper(server, ENDLESS).query()
-
-
-def test_queries_run_side_by_side_and_slow_ones_hold_up_no_others(server: MirrorServer) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda _: len(rows(server, CURIES)), range(2))) == [2, 2]  # both processes have begun
-        slow = threads.submit(ask, server, ENDLESS)
-        quick = [threads.submit(rows, server, CURIES) for _ in range(20)]
-        assert {len(one.result()) for one in quick} == {2}
-        assert slow.result().status_code == 500
 
 
 def test_a_server_stops_although_a_query_runs(mini: Path) -> None:
