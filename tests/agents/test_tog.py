@@ -63,23 +63,6 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
 
 
-def test_nodes_seen_on_the_way_follow_the_answer_in_the_ranking_marked_as_such(village, tmp_path):
-    run, _ = asked(village, tmp_path, "1: 1", "1: 1\n2: 1", "yes\n- Long Barn (h2)", question="What does Ann Reed own?")
-    assert run.outcome.ranking is not None
-    assert [(node.id, node.score, node.basis) for node in run.outcome.ranking.nodes] == [
-        ("h2", 1.0, ""),
-        ("h1", 0.5, "seen"),
-    ]
-    assert run.outcome.text == "Long Barn"
-
-
-def test_links_that_the_model_did_not_keep_are_no_evidence(village, tmp_path):
-    run, script = asked(village, tmp_path, "1: 1", "2: 0.9", "yes\n- The Mill (h1)", "", "")
-    # Only Long Barn was kept: The Mill is not among what the judge was shown, so naming it is not enough.
-    assert "The Mill" not in script.prompts[2]
-    assert "finish" not in tools(run)[:4]
-
-
 @pytest.mark.parametrize("reply", ["", "I cannot say.", "99: 0.9", "1: 7", "-"])
 def test_scores_that_cannot_be_read_are_replaced_by_words_and_it_is_said(village, tmp_path, reply):
     run, _ = asked(village, tmp_path, reply, question="Which house was painted by Ann Reed?")

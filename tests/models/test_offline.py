@@ -91,23 +91,6 @@ def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_ba
     assert "Q270" not in other.outcome.query
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ("Who discovered polonium?", "How many elements are there?"),
-        ("Who discovered polonium?", "Is it true that Humphry Davy discovered sodium?"),
-        ("Wann wurde Marie Curie geboren?", "Wann wurde die Berliner Mauer gebaut?"),
-        ("Wer hat Polonium entdeckt?", "Gibt es ein Element namens Radium?"),
-        ("Qui a découvert le polonium ?", "Il y a combien d'éléments chimiques ?"),
-    ],
-)
-def test_a_question_that_does_not_point_back_is_answered_as_if_it_were_the_first(
-    agent: Agent, first: str, then: str
-) -> None:
-    alone, after = asked(agent, then).outcome, asked(agent, then, asked(agent, first)).outcome
-    assert (after.query, after.text, after.understood) == (alone.query, alone.text, alone.understood)
-
-
 @pytest.mark.parametrize("question", ["?", "qwxz", "Who?", "Why is the sky blue", "🜍", "\u202eabc", "من", "的"])
 def test_questions_it_can_make_nothing_of_end_soon_and_without_an_answer(agent: Agent, question: str) -> None:
     run = asked(agent, question)

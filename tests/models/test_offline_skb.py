@@ -200,12 +200,3 @@ def test_metapath_questions_on_real_data_get_exactly_the_answers_counted_from_it
         run = ask(agent, question.template.ask(question.names))
         assert run.outcome.ranking is not None
         assert set(run.outcome.ranking.ids) == question.answers, question.names
-
-
-def test_a_question_full_of_names_is_answered_in_no_more_steps_than_the_budget(demo_kb, tmp_path):
-    names = [kb_name for row in DEMO_QUESTIONS for kb_name in row["question"].split(" ") if kb_name[0].isupper()]
-    question = "Which instrument of " + ", ".join(dict.fromkeys(names)) + " is it?"
-    run = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question)
-    assert run.outcome.stop == "finish"
-    assert len(run.steps) <= 15
-    assert run.discarded == ()

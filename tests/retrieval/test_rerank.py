@@ -66,17 +66,6 @@ def test_scores_and_ranks_are_put_together(related: SkbKB):
     assert trace.usage.calls == 3
 
 
-def test_the_model_sees_the_question_the_document_and_its_relations(related: SkbKB):
-    script = Script("1")
-    Rerank(related.skb, Listening("crow"), script.calls, RerankOptions()).retrieve(QUERY, 1)
-    assert len(script.prompts) == 1
-    assert QUERY in script.prompts[0]
-    assert (
-        "name: Storm Crow. type: guitar. description: A letter in salt."
-        " relations: —made by→ Ann Reed (person). —mended by→ Bob Reed (person).\n"
-    ) in script.prompts[0]
-
-
 def test_the_model_sees_which_way_a_relation_goes_and_so_many_neighbours_as_told(related: SkbKB):
     script = Script("1")
     Rerank(related.skb, Listening("ann"), script.calls, RerankOptions(neighbors=2)).retrieve(QUERY, 1)

@@ -173,13 +173,6 @@ def test_options_that_would_do_nothing_or_make_no_sense_are_refused(related, tmp
         build_retriever(name, related, Settings(home=tmp_path), options)
 
 
-@pytest.mark.parametrize("name", ["rerank", "prf", "hyde", "rar", "agr", "kar", "rrf"])
-def test_every_system_made_of_others_takes_options_for_them(related: SkbKB, tmp_path: Path, name: str):
-    given = {"stages": {"vss": {"candidates": "town"}}}
-    found = build_retriever(name, related, Settings(home=tmp_path, model="offline"), given).retrieve(QUERY, 3)
-    assert "lark-town" in found.ids
-
-
 GRAPH_ONLY = {"text_weight": 0, "query_weight": 0}
 
 

@@ -126,16 +126,6 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):
     assert WORK == "training"
 
 
-def test_an_skb_without_text_has_nothing_to_learn_from(tmp_path: Path):
-    (tmp_path / "n.csv").write_text("id,type,name\na,t,one\nb,t,two\n")
-    (tmp_path / "e.csv").write_text("source,relation,target\na,r,b\n")
-    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
-    with SKB.open(tmp_path / "x.skb") as skb:
-        with pytest.raises(UsageError, match="x has no texts to learn from, names apart; build it with --relations"):
-            Documents(skb, relations=False)
-        assert "two" in Documents(skb, relations=True).text(0)
-
-
 def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
     shop_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
+from tests.models.stub import Canned, ModelStub, completion
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
 SOCKET = True
@@ -111,17 +111,3 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
             told = "\n".join(str(event.get("observation", "")) for event in ended["events"])
             assert f"{group}: {query}" in told
             assert ("first stage's ranking stands" in told) == (group == "g1")
-
-
-def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home: Path):
-    with silent_endpoint() as (url, asked, hung_up):
-        options = {"model": "stub", "base_url": url, "model_retries": 0}
-        with Server(web_settings(fresh_home, "demo", **options), socket=True) as one:
-            visit = Visit(one.url)
-            run = visit.ask(visit.session(system="rerank", model="stub"), QUERY)
-            assert asked.wait(60)
-            assert visit("POST", f"/api/runs/{run['id']}/stop").status_code == 204
-            assert hung_up.wait(60)
-            ended = visit.ended(run["id"])
-            assert (ended["status"], ended["answer"]["note"]) == ("stopped", "Stopped on request.")
-            assert ended["events"][1]["tool"] == "vss"

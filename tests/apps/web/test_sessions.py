@@ -1,8 +1,6 @@
 """Many sessions at once, and sessions that outlive their server."""
 
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -11,7 +9,6 @@ import pytest
 import requests
 
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
-from tests.conftest import ROOT
 
 SESSIONS = 50
 
@@ -101,18 +98,6 @@ with Server(web_settings(Path(sys.argv[1]))) as server:
     assert visit.answered(visit.session(), "Who discovered polonium?")["status"] == "done"
     print(len(before) > 50, {name for name in sys.modules if name.startswith("langgraph")} - before)
 """
-
-
-def test_the_first_question_waits_for_nothing_to_be_loaded(fresh_home: Path):
-    asked = subprocess.run(
-        [sys.executable, "-c", FIRST, str(fresh_home)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert asked.stdout == "True set()\n"
 
 
 def reachable(url: str) -> bool:

@@ -130,13 +130,6 @@ def test_where_names_are_quoted_words_in_small_letters_may_be_mere_words(
     assert [node.id for node in matcher.match(question) if node.sure] == sure
 
 
-def test_the_name_as_it_is_written_comes_first(matcher: NodeMatcher) -> None:
-    assert [(node.id, node.how) for node in matcher.match("And Lung Cancer?")] == [
-        ("s1", "exact"),
-        ("d1", "normalised"),
-    ]
-
-
 def test_a_word_that_many_documents_have_is_taken_only_where_nothing_else_is(tmp_path: Path) -> None:
     rows = [f"n{number},film,Film {number},a simple story" for number in range(50)]
     nodes = "\n".join(["id,type,name,description", *rows, "b1,brand,Simple,soap", "b2,brand,Zest,soap"]) + "\n"

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -214,26 +212,6 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb: SKB, said: S
     unlinked = Script('[{"person": {"name": "Zzyzx"}}]', "one")
     KAR(skb, Listening("wren"), unlinked.calls, similarity, KAROptions()).expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
-
-
-def test_ablations_reach_the_system_by_name(guitars: SkbKB):
-    settings = Settings(kb="guitars", model="offline")
-    for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
-        changed = leave_out(settings, parts)
-        retriever = build_retriever("kar", guitars, changed)
-        trace = Trace()
-        retriever.retrieve(QUERY, 3, trace)
-        steps = [step for step in trace.steps if step.call.tool == "document_triples"]
-        assert (steps == []) == gone
-        assert [step.call.arguments["filter"] for step in steps] == (
-            [] if gone else ["names" if parts else "documents"]
-        )
-    both = leave_out(Settings(kb="guitars", options={"without": "kg"}), ["drf"])
-    assert build_retriever("kar", guitars, both).name == "kar"
-    with pytest.raises(UsageError, match="vss has no option 'without'"):
-        build_retriever("vss", guitars, leave_out(settings, ["kg"]))
-    with pytest.raises(UsageError, match="kar: without"):
-        build_retriever("kar", guitars, settings, {"without": "rollback"})
 
 
 def films(tmp_path: Path) -> SKB:
