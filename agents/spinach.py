@@ -220,7 +220,7 @@ class _Parts:
             tools, prompt = several_tools(kb), "several"
         elif kind == "sparql":
             tools, prompt = ENDPOINT_TOOLS, "endpoint"
-        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
+        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
         shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
         if paper:
             settings = paper_settings(settings, published=options.going_back == "published")

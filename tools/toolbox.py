@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from inspect import Parameter, signature
-from typing import Any, Literal, get_args, get_type_hints
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError, create_model
 
@@ -15,7 +15,7 @@ from kbnav.answers.question import in_kb, kb_of
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, Joint, KnowledgeBase, is_mirror, said_from
 from kbnav.runs.trajectory import QUERY, Step, Usage
-from kbnav.settings.plugins import did_you_mean, named, points
+from kbnav.settings.plugins import did_you_mean, name_of, named, points
 from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools import endpoint
 from kbnav.tools.context import Context, Observation, Shown
@@ -30,6 +30,9 @@ from kbnav.tools.wikidata import (
     show_rows,
     vector_query,
 )
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
 
 SHOW_ROWS = show_rows.__name__
 ToolFunction = Callable[..., Observation | str]
@@ -123,12 +126,12 @@ class Toolbox:
         functions: Sequence[ToolFunction] = WIKIDATA_TOOLS,
         *,
         without: Sequence[str] = (),
-        more: Sequence[str] = (),
+        more: Sequence[Any] = (),
         also: frozenset[Capability] = frozenset(),
     ) -> Toolbox:
         """The functions that work on this knowledge base, less those named. Raises UsageError for an unknown name.
 
-        ``more`` are tools of others by name (``own_tool``). ``also`` are capabilities that the knowledge base lacks and
+        ``more`` are tools of others (``own_tool``). ``also`` are capabilities that the knowledge base lacks and
         the functions make up for.
         """
         names = [function.__name__ for function in functions]
@@ -136,7 +139,7 @@ class Toolbox:
         if unknown:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
         kept = [function for function in functions if function.__name__ not in without]
-        added = [own_tool(name) for name in more]
+        added = [own_tool(one) for one in more]
         return cls([*kept[:-1], *added, *kept[-1:]], kb.capabilities | also)
 
     def less(self, *names: str) -> Toolbox:
@@ -204,13 +207,16 @@ class Toolbox:
         return seen if isinstance(seen, Observation) else Observation(str(seen))
 
 
-def own_tool(name: str) -> ToolFunction:
-    """A tool that kbnav does not come with: ``module:function``, or the name that an installed package gives it.
+def own_tool(given: Any) -> ToolFunction:
+    """A tool that kbnav does not come with.
 
+    ``given`` is ``module:function``, the name that an installed package gives it, a function, or a LangChain tool.
     Raises UsageError where there is none, or where it is no function that a model can be told of.
     """
+    name = given if isinstance(given, str) else name_of(given)
     try:
-        found = named(name, GROUP)
+        found = named(given, GROUP) if isinstance(given, str) else given
+        found = _of_langchain(found) if hasattr(found, "args_schema") else found
     except KeyError:
         known = [point.name for point in points(GROUP)]
         there = (
@@ -225,7 +231,32 @@ def own_tool(name: str) -> ToolFunction:
     except (TypeError, ValueError, NameError) as error:
         need = "it needs a docstring with a line under Args: for each parameter but context"
         raise UsageError(f"{name} cannot be a tool; {need}: {error}") from error
-    return found  # type: ignore[no-any-return]
+    return found
+
+
+def _of_langchain(tool: BaseTool) -> ToolFunction:
+    """A LangChain tool as ours; where it raises ToolException, the model is told so."""
+    from langchain_core.tools import ToolException
+
+    def called(context: Context, thought: str, **arguments: Any) -> str:
+        try:
+            return str(tool.invoke(arguments))
+        except ToolException as error:
+            raise TellModel(str(error)) from error
+
+    schema: Any = tool.get_input_schema()
+    fields = schema.model_fields
+    needed = Parameter.empty
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("context", "thought")]
+    for name, field in fields.items():
+        default = needed if field.is_required() else field.get_default(call_default_factory=True)
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation))
+    told = {"thought": "Why this step comes next.", **{name: one.description or name for name, one in fields.items()}}
+    called.__name__ = called.__qualname__ = tool.name
+    called.__doc__ = f"{tool.description}\n\nArgs:\n" + "".join(f"    {name}: {said}\n" for name, said in told.items())
+    called.__annotations__ = {"thought": str, **{name: one.annotation for name, one in fields.items()}}
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 _CAPABILITIES: frozenset[str] = frozenset(Capability.__args__)  # type: ignore[attr-defined]

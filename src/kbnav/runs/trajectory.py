@@ -242,7 +242,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Understood:
-    """What rules in place of a language model made of a question, for who must judge their answer.
+    """How the rules that stand in for a language model read a question, so that a person can judge their answer.
 
     ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
     part of it; ``instead`` are questions that can be asked in its place.
@@ -263,7 +263,7 @@ class Outcome:
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
     why it failed). ``absence`` says, where the answer is no, 0 or empty, which kind of nothing that is. ``error`` is
-    what a service said where something beside the answer failed: for who runs kbnav, and never for a public page.
+    what a service said where something beside the answer failed: for the operator, never for a public page.
     ``doubts`` are what speaks against the answer.
     """
 
