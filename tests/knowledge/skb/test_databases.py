@@ -1,7 +1,5 @@
 """Tables of databases, workbooks and graphs give the nodes and edges that the same tables give as CSV."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
