@@ -1,7 +1,5 @@
 """Several knowledge bases in one question: looked in one, then the other, joined by SERVICE, and named throughout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,21 +188,6 @@ def test_a_query_needs_a_name_and_a_wrong_one_is_told_with_those_there_are(both,
     assert "'company' or 'places'" in seen[1]
 
 
-def test_the_tools_are_offered_with_the_names_as_an_enum(both, settings):
-    model = ScriptedModel(replies=[])
-    schemas = {
-        one["function"]["name"]: one["function"] for one in spinach_with(model, None, both, settings).toolbox.schemas
-    }
-    looked_up = schemas["get_entry"]["parameters"]
-    queried = schemas["execute_query"]["parameters"]
-    assert looked_up["properties"]["kb"]["enum"] == ["all", "company", "places"]
-    assert "kb" not in looked_up["required"]
-    assert queried["properties"]["kb"]["enum"] == ["company", "places"]
-    assert "kb" in queried["required"]
-    assert "kb" not in schemas["finish"]["parameters"]["properties"]
-    assert "kb" not in schemas["show_rows"]["parameters"]["properties"]
-
-
 def test_the_rules_answer_from_the_first_that_knows_and_say_which_it_was(settings):
     for question, answer, kb in [
         ("Which suppliers are in France?", "Lumen & Söhne", "company"),
@@ -224,22 +207,6 @@ def test_entries_say_where_they_are_from_in_python_too(settings):
         assert {one.source for one in kb.search("France")} == {"places"}
         assert kb.entry("at:fr").entity.source == "places"
         assert isinstance(kb.base, Joint)
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["company", "company"], "company is named twice"),
-        (["company", "comapny"], "no knowledge base 'comapny'.*company"),
-        (["company", ""], "a name is missing"),
-        (["company", "demo"], "demo: nodes of an SKB are ranked"),
-    ],
-)
-def test_what_cannot_be_asked_together_is_one_clear_line(settings, demo_home, names, said):
-    wrong = settings.model_copy(update={"kb": " + ".join(names), "home": demo_home})
-    with pytest.raises(UsageError, match=said) as caught, open_kb(wrong) as kb:
-        build_agent(kb, wrong)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mini_home):

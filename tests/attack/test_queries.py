@@ -1,7 +1,5 @@
 """No query that changes data or reaches out runs, through whichever door it comes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
