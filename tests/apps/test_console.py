@@ -2,16 +2,14 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.apps.console import answer_json
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 
 
-def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mini_kb, tmp_path):
     run = ask(build_agent(mini_kb, Settings(home=tmp_path, language="en")), "Who discovered polonium?")
     told = json.loads(answer_json(run, "https://query.example/#"))
     assert "P61: discoverer or inventor" in told["query_labelled"]

@@ -97,7 +97,7 @@ async def explore(client: Client) -> None:
     ]
 
 
-def test_a_client_over_http_navigates_and_asks(http_server: str):
+def test_a_client_over_http_navigates_and_asks(http_server):
     async def talk() -> None:
         async with Client(f"{http_server}/mcp") as client:
             await explore(client)
@@ -105,7 +105,7 @@ def test_a_client_over_http_navigates_and_asks(http_server: str):
     asyncio.run(talk())
 
 
-def test_over_http_other_names_and_other_sites_are_refused(http_server: str):
+def test_over_http_other_names_and_other_sites_are_refused(http_server):
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
         assert requests.post(f"{http_server}/mcp", json={}, headers=headers, timeout=10).status_code in (403, 421)
 
@@ -131,7 +131,7 @@ async def called(
         return [(bool(one.is_error), one.content[0].text) for one in found]
 
 
-def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_questions_have_the_limits_of_the_page(mini_kb, tmp_path):
     alice, bob = tokens = ("a-token-of-alice-nevertobeleft", "a-token-of-bob-nevertobeleft")
     web = {"web_tokens": dict(zip(("alice", "bob"), tokens, strict=True)), "web_runs_per_user": 1}
     limits = {"web_questions_per_day": 2, "web_question_seconds": 1.0}
@@ -153,7 +153,7 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase,
             assert asyncio.run(said(url, MARIE)) == [(True, "The limit of $0.20 for a question was reached.")]
 
 
-def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb, tmp_path):
     token = "a-token-of-alice-nevertobeleft"
 
     async def talk(url: str) -> list[tuple[bool, str]]:
@@ -178,7 +178,7 @@ def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: Knowle
     assert found[3][1].startswith("The Brown Eye (instrument:the-brown-eye): ")
 
 
-def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb, tmp_path):
     async def hang_up(url: str) -> None:
         asking = asyncio.create_task(said(url, MARIE))
         assert await asyncio.to_thread(model.waiting.wait, 60)
@@ -210,7 +210,7 @@ class Held:
         return self._kb.execute_query(query, **options)
 
 
-def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb, tmp_path):
     tokens = [f"a-token-of-{name}-nevertobeleft" for name in ("alice", "bob", "carol")]
     web = {"web_tokens": dict(zip(("alice", "bob", "carol"), tokens, strict=True))}
     kb = Held(mini_kb)
@@ -234,7 +234,7 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
         until(lambda: not asyncio.run(query(url, tokens[0]))[0])
 
 
-def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: KnowledgeBase, tmp_path: Path):
+def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb, tmp_path):
     assert isinstance(demo_kb, SkbKB)
     learned = Ranker.train(demo_kb.skb, encoder_of(demo_kb.skb), [Example("Who?", label={TEXT_PATH: 1.0})], epochs=1)
     learned.save(tmp_path / "ranker")
@@ -262,7 +262,7 @@ def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: K
 RANKED = {"query": "love letter"}
 
 
-def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp_path: Path):
+def test_retrievers_rank_over_http_within_the_limits(demo_kb, tmp_path):
     async def talk(url: str) -> None:
         async with Client(f"{url}/mcp") as client:
             listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -289,7 +289,7 @@ def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp
         assert refused == [(True, "you have asked 1 questions in 24 hours")]
 
 
-def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_no_key_is_in_what_a_client_is_told(mini_kb, tmp_path):
     key = "sk-a-nevertobeleft-1234567890"
 
     async def own(desk: LocalBackend) -> list[str]:
@@ -306,7 +306,7 @@ def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Pa
     assert all("[hidden]" in text and key not in text for text in told), told
 
 
-def test_a_client_over_standard_input_navigates_and_asks(mini_home: Path, mini_kb: KnowledgeBase):
+def test_a_client_over_standard_input_navigates_and_asks(mini_home, mini_kb):
     command = StdioServerParameters(
         command=sys.executable,
         args=["-c", "from kbnav.apps.cli import main; main()", "mcp", "--kb", "mini"],

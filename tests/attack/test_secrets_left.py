@@ -141,7 +141,7 @@ def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
-def test_a_secret_is_found_however_it_is_left(tmp_path: Path, before: str):
+def test_a_secret_is_found_however_it_is_left(tmp_path, before):
     secret = MARK[::-1]  # one that is left on purpose
     said = f"{before}{secret}: it is".encode()
     (tmp_path / "plain.txt").write_bytes(said)

@@ -1,6 +1,5 @@
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ from tests.encoders.endpoint import Reply, Server, embeddings
 
 
 @pytest.mark.parametrize("name", ["", "word2vec", "openai:", "MiniLM"])
-def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name: str) -> None:
+def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name):
     with pytest.raises(UsageError, match=r"there are minilm, e5, lsa"):
         load(name)
 
 
-def test_the_default_is_minilm_where_it_is_installed_and_what_is_missing_is_said() -> None:
+def test_the_default_is_minilm_where_it_is_installed_and_what_is_missing_is_said():
     said: list[str] = []
     encoder = default(said.append)
     assert encoder is not None
@@ -47,7 +46,7 @@ TEXTS = [
 ]
 
 
-def test_lsa_axes_are_the_singular_vectors_of_the_weighted_counts() -> None:
+def test_lsa_axes_are_the_singular_vectors_of_the_weighted_counts():
     """Worked out again with a dense matrix and NumPy's own SVD."""
     words = [text.split() for text in TEXTS]
     terms = sorted({word for text in words for word in text})
@@ -64,7 +63,7 @@ def test_lsa_axes_are_the_singular_vectors_of_the_weighted_counts() -> None:
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)
 
 
-def test_lsa_keeps_rare_words_that_its_axes_lose() -> None:
+def test_lsa_keeps_rare_words_that_its_axes_lose():
     texts = [f"the name of number{n} is {' '.join(f'w{n * k % 97}' for k in range(1, 9))}" for n in range(300)]
     right = {}
     for remainder in (0, 256):
@@ -76,7 +75,7 @@ def test_lsa_keeps_rare_words_that_its_axes_lose() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no archive"])
-def test_a_damaged_lsa_file_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_lsa_file_is_refused(content, tmp_path):
     with pytest.raises(DataError, match=r"lsa\.npz"):
         LSA.load(tmp_path)
     (tmp_path / "lsa.npz").write_bytes(content)
@@ -85,7 +84,7 @@ def test_a_damaged_lsa_file_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4))
-def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts: list[str], queries: list[str]) -> None:
+def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts, queries):
     vectors = LSA.fit(texts, dimensions=3).encode(queries)
     lengths = np.linalg.norm(vectors, axis=1)
 
@@ -102,7 +101,7 @@ class ScriptedModel:
         return np.array([[len(sentence), 0.0, 4.0] for sentence in sentences])
 
 
-def test_a_sentence_transformers_model_is_normalised() -> None:
+def test_a_sentence_transformers_model_is_normalised():
     encoder = SentenceTransformers(ScriptedModel(), "some/model")
     assert encoder.name == "sentence-transformers:some/model"
     np.testing.assert_allclose(encoder.encode(["abc", ""]), [[0.6, 0, 0.8], [0, 0, 1]], rtol=1e-6)
@@ -133,7 +132,7 @@ def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Serve
 Serve = Callable[[Callable[[dict[str, Any], int], Reply]], Server]
 
 
-def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve: Serve) -> None:
+def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve):
     server = serve(embeddings)
     encoder = load("openai:some-model", base_url=server.url, api_key="k")
     texts = ["x" * (n % 7) for n in range(150)]
@@ -149,7 +148,7 @@ def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve: Serve) -> No
     assert encoder.name == "openai:some-model"
 
 
-def test_a_long_text_is_cut_and_no_texts_ask_nothing(serve: Serve) -> None:
+def test_a_long_text_is_cut_and_no_texts_ask_nothing(serve):
     server = serve(embeddings)
     encoder = Endpoint("m", base_url=server.url)
     assert encoder.encode([]).shape[0] == 0
@@ -158,7 +157,7 @@ def test_a_long_text_is_cut_and_no_texts_ask_nothing(serve: Serve) -> None:
     assert len(server.asked[0]["input"][0]) == 20_000
 
 
-def test_a_busy_endpoint_is_asked_again(serve: Serve) -> None:
+def test_a_busy_endpoint_is_asked_again(serve):
     server = serve(lambda body, call: embeddings(body) if call > 2 else (429, {"error": {"message": "slow down"}}))
     assert Endpoint("m", base_url=server.url).encode(["x"]).shape == (1, 2)
     assert len(server.asked) == 3
@@ -176,16 +175,14 @@ def test_a_busy_endpoint_is_asked_again(serve: Serve) -> None:
         ((200, b"<html>gateway</html>"), BadResponse, "openai:m"),
     ],
 )
-def test_what_goes_wrong_at_an_endpoint_has_its_own_error(
-    reply: Reply, error: type[Exception], text: str, serve: Serve
-) -> None:
+def test_what_goes_wrong_at_an_endpoint_has_its_own_error(reply, error, text, serve):
     server = serve(lambda body, call: reply)
     with pytest.raises(error, match=text) as caught:
         Endpoint("m", base_url=server.url, retries=1).encode(["x"])
     assert type(caught.value) is error
 
 
-def test_vectors_of_different_lengths_are_refused(serve: Serve) -> None:
+def test_vectors_of_different_lengths_are_refused(serve):
     def answer(body: dict[str, Any], call: int) -> Reply:
         return 200, {"data": [{"index": i, "embedding": [1.0] * call} for i in range(len(body["input"]))]}
 
@@ -193,7 +190,7 @@ def test_vectors_of_different_lengths_are_refused(serve: Serve) -> None:
         Endpoint("m", base_url=serve(answer).url).encode(["x"] * 100)
 
 
-def test_openai_itself_needs_a_key() -> None:
+def test_openai_itself_needs_a_key():
     with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
         load("openai:text-embedding-3-small")
 

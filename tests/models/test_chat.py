@@ -57,7 +57,7 @@ def test_the_policy_samples_and_everything_else_does_not():
 
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
+def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
     async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
         cancellation = Cancellation(asyncio.get_running_loop())
         return await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello"))

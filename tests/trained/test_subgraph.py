@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.qagnn import Builder, CandidateList, inside, together
 from tests.trained.halls import DOORS, names
 
 
-def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
+def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=30)
     found = CandidateList([skb.number("t3-0"), skb.number("t3-1"), skb.number("t9-2")], np.zeros((3, 2), np.float32))
@@ -29,7 +28,7 @@ def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
     assert [len(one) for one in inside(skb.graph, np.zeros(0, np.int64))] == [0, 0, 0]
 
 
-def test_subgraphs_are_put_together_with_a_question_node_each(hall: SkbKB):
+def test_subgraphs_are_put_together_with_a_question_node_each(hall):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=20)
     graphs = [

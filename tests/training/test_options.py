@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import BETWEEN, CLOSE, OPEN
 from kbnav.planning.seq2seq import (
     CHECKPOINT,
@@ -41,7 +40,7 @@ def weights_of(folder: Path) -> bytes:
     return (folder / "model" / "model.safetensors").read_bytes()
 
 
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(clinic: SKB, asked: list[Example], tmp_path: Path):  # noqa: F811
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(clinic, asked, tmp_path):  # noqa: F811
     whole: list[Epoch] = []
     Seq2Seq.train(clinic, asked, tmp_path / "whole", SHORT, whole.append)
     with pytest.raises(Killed):
@@ -59,7 +58,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(clinic: SKB, ask
     assert not (tmp_path / "killed" / CHECKPOINT).exists()
 
 
-def test_batches_that_are_gathered_are_as_one_large_batch(clinic: SKB, asked: list[Example], tmp_path: Path):  # noqa: F811
+def test_batches_that_are_gathered_are_as_one_large_batch(clinic, asked, tmp_path):  # noqa: F811
     losses = {}
     for name, more in (("large", {"batch": 8}), ("gathered", {"batch": 2, "accumulation": 4})):
         heard: list[Epoch] = []
@@ -71,9 +70,9 @@ def test_batches_that_are_gathered_are_as_one_large_batch(clinic: SKB, asked: li
 
 
 def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(
-    clinic: SKB,  # noqa: F811
-    asked: list[Example],  # noqa: F811
-    tmp_path: Path,
+    clinic,  # noqa: F811
+    asked,  # noqa: F811
+    tmp_path,
 ):
     plain, tokenizer = _base_without_marks(asked, tmp_path / "base")
     assert len(tokenizer(OPEN, add_special_tokens=False)["input_ids"]) > 1
@@ -113,7 +112,7 @@ def _base_without_marks(examples: list[Example], folder: Path):
     return model, tokenizer
 
 
-def test_a_bases_chat_template_is_around_the_prompt(asked: list[Example]):  # noqa: F811
+def test_a_bases_chat_template_is_around_the_prompt(asked):  # noqa: F811
     _, tokenizer = new_model(asked)
     plain = tokenizer.decode(prompt_ids(tokenizer, "Which drug?", ["gene"]))
     tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %} assistant:"

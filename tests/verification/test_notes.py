@@ -1,13 +1,10 @@
 """Notes: given once, with the first result that shows what they are about."""
 
-from pathlib import Path
-
 import pytest
 
 from kbnav.agents.common.agent import completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
@@ -16,7 +13,7 @@ from kbnav.tools.context import Note, notes_on, read_notes
 TEXT = "Discoverers stand on the thing, not on the person."
 
 
-def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb, tmp_path):
     file = tmp_path / "notes.toml"
     file.write_text(f"[[note]]\nabout = 'P61'\ntext = '{TEXT}'\n")
     replies = [

@@ -22,16 +22,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.mark.parametrize("end", ["gone", "refused"])
 @pytest.mark.parametrize("asked", [{"status": "answered", "reply": "R", "tries": 0}, {"tries": 1}])
-def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(
-    ledger: Ledger, asked: dict[str, str | float], end: str
-):
+def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(ledger, asked, end):
     ledger.add(FIRST, 100.0)
     ledger.update(FIRST.id, 110.0, **asked)
     ledger.update(FIRST.id, 120.0, status=end)
     assert ledger.asked_since(100.0, "Ann") == 1
 
 
-def test_one_bot_writes_others_read(ledger: Ledger, tmp_path: Path):
+def test_one_bot_writes_others_read(ledger, tmp_path):
     path = tmp_path / "new" / "bot.sqlite"
     ledger.add(FIRST, 1.0)
     with pytest.raises(UsageError, match="another bot is running"):

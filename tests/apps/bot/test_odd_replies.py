@@ -113,7 +113,7 @@ def changed(body: Any, odd: object) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
+def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case):
     body, call = CASES[case]
     call(wiki_of(body))  # the reply as it should be is understood
     for odd in ODD:
@@ -125,7 +125,7 @@ def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_login_that_is_redirected_sends_the_password_nowhere(status: int):
+def test_a_login_that_is_redirected_sends_the_password_nowhere(status):
     with serving(lambda _: Answer({"login": {"result": "Success"}})) as other:
 
         def answer(asked: Asked) -> Answer:
@@ -162,7 +162,7 @@ class Forgetful(Canned):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_wiki_that_forgets_who_is_logged_in_is_asked_again_then_logged_in_to(times: int):
+def test_a_wiki_that_forgets_who_is_logged_in_is_asked_again_then_logged_in_to(times):
     http = Forgetful(times)
     wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
     wiki.login()

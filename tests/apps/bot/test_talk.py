@@ -78,7 +78,7 @@ def test_a_reply_goes_to_the_end_of_its_section_and_only_once():
         ("Who discovered radium? <span style='color:red'>", "Who discovered radium?"),
     ],
 )
-def test_a_question_is_its_words_whatever_they_are_written_with(written: str, text: str):
+def test_a_question_is_its_words_whatever_they_are_written_with(written, text):
     assert asked(f"== A ==\n{written} {ANN}\n") == [("Ann", text)]
 
 
@@ -94,7 +94,7 @@ def test_a_question_is_its_words_whatever_they_are_written_with(written: str, te
         ("{{ping|KB bot}} Is it so? " * 9, ["Is it so?"] * 5),
     ],
 )
-def test_two_pings_are_two_questions_with_a_reply_each(written: str, texts: list[str]):
+def test_two_pings_are_two_questions_with_a_reply_each(written, texts):
     page = f"== A ==\n{written} {ANN}\n"
     found = list(questions("P", page, bot=BOT, own=False))
     assert [one.text for one in found] == texts
@@ -165,9 +165,7 @@ def test_who_put_a_comment_on_a_page_is_told_by_its_edits():
         ("", ("Ann",), ("Ann",), "Ann is a bot, or blocked"),
     ],
 )
-def test_who_gets_no_reply_whether_signer_or_writer(
-    writer: str, unwanted: tuple[str, ...], editors: tuple[str, ...], why: str
-):
+def test_who_gets_no_reply_whether_signer_or_writer(writer, unwanted, editors, why):
     (question,) = questions("P", f"== A ==\nWho? {ANN}\n", bot=BOT, own=True)
     assert refusal(question, writer, unwanted, editors) == why
 

@@ -1,7 +1,6 @@
 """Who may see what, and from where: owners, other sites, tokens, proxies, secrets."""
 
 import json
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -15,7 +14,7 @@ from tests.models.stub import ModelStub, failure
 TOKEN = "a-token-of-alice-nevertobeleft"
 
 
-def test_every_answer_carries_a_strict_policy(visit: Visit):
+def test_every_answer_carries_a_strict_policy(visit):
     for path in ("/", "/api", "/static/app.js", "/nothing", "/api/options"):
         headers = visit("GET", path).headers
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -23,7 +22,7 @@ def test_every_answer_carries_a_strict_policy(visit: Visit):
         assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_refused_key_reaches_neither_page_nor_log(fresh_home: Path, caplog: pytest.LogCaptureFixture):
+def test_a_refused_key_reaches_neither_page_nor_log(fresh_home, caplog):
     key = "sk-a-nevertobeleft-1234567890"
     caplog.set_level("DEBUG")
     with ModelStub([failure(401, f"Incorrect API key provided: {key}")]) as stub:
@@ -57,7 +56,7 @@ def test_an_address_that_others_reach_needs_a_login_and_a_name():
     assert checked(Settings(web=Web(host="::1")))
 
 
-def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
+def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home):
     tokens = {"alice": TOKEN, "bob": "b-token-of-bob-nevertobeleft"}
     with Server(web_settings(fresh_home, web_tokens=tokens)) as server:
         stranger = Visit(server.url)
@@ -90,7 +89,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
         assert bob("GET", f"/api/sessions/{session}").status_code == 404
 
 
-def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home: Path):
+def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
     options = {"web_proxy_header": "X-Forwarded-User"}
     with Server(web_settings(fresh_home, **options)) as server:
         alice = Visit(server.url, {"X-Forwarded-User": "alice"})

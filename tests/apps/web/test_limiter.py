@@ -53,7 +53,7 @@ def simulated(kbs: int, seconds: float) -> list[float]:
 
 
 @pytest.mark.parametrize("kbs", [1, 2, 5])
-def test_nobody_waits_longer_than_another_runs_whoever_asks_much(kbs: int):
+def test_nobody_waits_longer_than_another_runs_whoever_asks_much(kbs):
     waits = simulated(kbs, 3600)
     assert len(waits) >= 118
     assert max(waits) <= 60

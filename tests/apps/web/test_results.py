@@ -21,7 +21,6 @@ from kbnav.apps.web.results import (
     table_result,
 )
 from kbnav.apps.web.service import served as offered
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings.model import Settings
 
 TRUE = Term("literal", "true", "http://www.w3.org/2001/XMLSchema#boolean")
@@ -150,7 +149,7 @@ def test_any_table_is_kept_and_sorted(rows, descending):
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 
-def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb: KnowledgeBase):
+def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb):
     served = offered("mini", mini_kb, Settings(), ())
     wiki = "https://www.wikidata.org/wiki/"
     pages = ("Q979", "Property:P61", "Lexeme:L7", "Lexeme:L7#F2")

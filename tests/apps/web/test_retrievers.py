@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import openai
@@ -11,7 +10,6 @@ import pytest
 
 from kbnav.apps.web.service import offered
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
@@ -38,9 +36,7 @@ class Scorer(ModelStub):
         return completion("0.5")
 
 
-def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
-    demo_kb: KnowledgeBase, mini_kb: KnowledgeBase, visit: Visit
-):
+def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, mini_kb, visit):
     names = [entry.name for entry in offered(demo_kb, ())]
     kinds = [entry.kind for entry in offered(demo_kb, ())]
     assert kinds == sorted(kinds)
@@ -54,7 +50,7 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
     assert kbs["demo"]["systems"] == [entry.name for entry in offered(demo_kb, ()) if entry.runs_with("offline")]
 
 
-def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit: Visit, web_home: Path):
+def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home):
     answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "rrf"}).json()
     assert (answer["status"], answer["result"]["ranking"], answer["actions"]) == ("answered", True, 3)
     assert answer["text"].startswith("The Brown Eye; ")
@@ -76,7 +72,7 @@ def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit: Visit, w
     assert run["answer"]["text"] == answer["text"]  # what was asked before changes nothing
 
 
-def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server, fresh_home: Path):
+def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server, fresh_home):
     asked = [{"role": "user", "content": QUERY}]
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
         said = client.chat.completions.create(model="demo/bm25/offline", messages=asked).choices[0].message.content
@@ -90,7 +86,7 @@ def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server
         assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
 
 
-def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb: KnowledgeBase, fresh_home: Path):
+def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb, fresh_home):
     """The program of birds turns the first stage's ranking round; that of apples fails, so that it stands."""
     folder = fresh_home / "programs"
     settings = Settings(kb="demo", home=fresh_home)

@@ -3,7 +3,6 @@
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import requests
@@ -14,7 +13,7 @@ SESSIONS = 50
 
 
 @pytest.mark.slow
-def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home: Path):
+def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home):
     with (
         Explorer() as model,
         Server(web_settings(fresh_home, **model.options(), web_runs_per_user=SESSIONS)) as server,
@@ -38,7 +37,7 @@ def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home:
 
 
 @pytest.mark.slow
-def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: Path):
+def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home):
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
         with served_process(fresh_home, *options) as (url, process):
@@ -69,7 +68,7 @@ def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: P
     assert ended["answer"]["text"] == "Polonium and radium."
 
 
-def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home: Path):
+def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home):
     with Explorer(held=0) as model:
         settings = web_settings(fresh_home, **model.options())
         with Server(settings, socket=True) as server:

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -38,12 +37,12 @@ def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
         (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
     ],
 )
-def test_rewording(phrase: Phrase, expected: str, how: str) -> None:
+def test_rewording(phrase, expected, how):
     found = reword(phrase, thesaurus("vessel container"), random.Random(0))
     assert (found.text, found.how) == (expected, how)
 
 
-def test_clauses_nest_and_agree() -> None:
+def test_clauses_nest_and_agree():
     wording = Wording.model_validate(
         {
             "openings": ["Find {0} {1}."],
@@ -72,7 +71,7 @@ def test_clauses_nest_and_agree() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_wordings_are_read_and_their_templates_too(name: str) -> None:
+def test_shipped_wordings_are_read_and_their_templates_too(name):
     wording = load_wording(name)
     for template in map(parse_template, wording.templates):
         legs = [leg for branch in template.branches for leg in branch.legs]
@@ -80,7 +79,7 @@ def test_shipped_wordings_are_read_and_their_templates_too(name: str) -> None:
         assert {leg.type for leg in legs} <= wording.types.keys()
 
 
-def test_starks_templates_are_all_there_and_fit_its_schemas() -> None:
+def test_starks_templates_are_all_there_and_fit_its_schemas():
     """Appendix B: so many templates of each shape; schemas as STaRK's files have them."""
     shapes = {
         "amazon": {"1": 5, "1&1": 7, "1&1&1": 1},
@@ -128,7 +127,7 @@ gene/protein [associated with] effect/phenotype [associated with] gene/protein &
 """
 
 
-def test_primes_templates_are_the_papers_metapaths() -> None:
+def test_primes_templates_are_the_papers_metapaths():
     """Appendix B.3, each metapath as it stands there; the last four lead twice from one node."""
 
     def metapath(text: str) -> str:
@@ -162,7 +161,7 @@ STARK_SCHEMAS = {
 }
 
 
-def test_a_wording_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_wording_that_is_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match="hetionet"):
         load_wording("hetionett")
     (tmp_path / "own.toml").write_text("quotes = true\n")

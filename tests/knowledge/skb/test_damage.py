@@ -55,7 +55,7 @@ def test_a_panic_is_an_error_of_the_knowledge_base_and_what_ends_the_process_is_
             fails(error)
 
 
-def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy: Path):
+def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy):
     index = data(copy) / "text"
     whole = {path: path.read_bytes() for path in index.iterdir() if path.is_file()}
     ended = []
@@ -86,13 +86,13 @@ def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_c
         ("documents/block-start.npy", lambda array: array.__setitem__(0, 9)),
     ],
 )
-def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy: Path, name, edit):
+def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy, name, edit):
     change(data(copy) / name, edit)
     with pytest.raises(DataError, match=r"demo|graph|nodes|documents"):
         SKB.open(copy)
 
 
-def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy: Path):
+def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy):
     store = next(path for path in data(copy).iterdir() if any(path.glob("MANIFEST*")))
     ended = []
     for path in sorted(store.iterdir()):

@@ -2,7 +2,6 @@
 
 import tracemalloc
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from kbnav.knowledge.skb import nodes as documents_module
 from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments
 
 
-def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_another_text(tmp_path: Path) -> None:
+def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_another_text(tmp_path):
     writer = DocumentWriter(tmp_path)
     for number in range(100):
         writer.add(number % 2, {"number": number, "text": "ü\n" * number})
@@ -28,7 +27,7 @@ def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_anot
         StoredDocuments(tmp_path)[1]
 
 
-def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:
+def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(documents_module, "LARGEST", 1 << 20)
     writer = DocumentWriter(tmp_path)
     writer.add(0, {"text": "short"})

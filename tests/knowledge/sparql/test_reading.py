@@ -17,6 +17,6 @@ from kbnav.knowledge.sparql.syntax import read_query
         "ASK { } ASK",
     ],
 )
-def test_what_has_more_than_its_structure_tells_is_not_rewritten(query: str):
+def test_what_has_more_than_its_structure_tells_is_not_rewritten(query):
     with pytest.raises(QuerySyntaxError):
         read_query(query)

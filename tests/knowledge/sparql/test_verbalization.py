@@ -74,7 +74,7 @@ def test_a_query_is_told_condition_by_condition():
         ),
     ],
 )
-def test_each_construct_has_its_words(query: str, line: str):
+def test_each_construct_has_its_words(query, line):
     assert line in [one.strip().removeprefix("- ") for one in said(query)]
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_query_has_no_words():
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "es"])
-def test_every_language_fills_in_what_english_does(language: str):
+def test_every_language_fills_in_what_english_does(language):
     def templates(code: str) -> dict[str, set[str | None]]:
         phrases = phrases_of(code)
         found = {**phrases.clauses, **phrases.operators, **phrases.functions, **dict.fromkeys(phrases.names, "")}

@@ -36,7 +36,7 @@ def scored(values: Sequence[float]) -> Scorer:
     return score
 
 
-def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_distance_and_number(tmp_path: Path):
+def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_distance_and_number(tmp_path):
     surroundings = Surroundings(graph_of(tmp_path / "g", 11, TREE))
     scores = scored([0.9, 0.3, 0.1, 0.0, 0.5, 0.5, 0.7, -0.2, 0.1, 0.2, 0.8])  # 10 is on its own
     found = surroundings.best(0, scores, 4)
@@ -55,7 +55,7 @@ def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_distanc
     assert [triple.tail for triple in far.triples] == [3, 1]
 
 
-def test_too_many_edges_are_followed_from_the_best_nodes_only(tmp_path: Path):
+def test_too_many_edges_are_followed_from_the_best_nodes_only(tmp_path):
     graph = graph_of(tmp_path / "g", 10, TREE)
     scores = scored([0, 0.1, 0.9, 0.8, 1, 1, 0.3, 0.3, 0.2, 0.2])
     # 1, 2 and 3 have three edges each: seven are enough for two of them.
@@ -77,7 +77,7 @@ def demo(demo_kb: KnowledgeBase) -> SKB:
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_on_the_demo_all_is_as_a_search_through_its_file_of_edges_finds_it(demo: SKB, hops: int):
+def test_on_the_demo_all_is_as_a_search_through_its_file_of_edges_finds_it(demo, hops):
     with files("kbnav").joinpath("data", "demo", "edges.tsv").open(encoding="utf-8", newline="") as file:
         edges = {(row["source"], row["relation"], row["target"]) for row in csv.DictReader(file, delimiter="\t")}
     near: dict[str, set[str]] = {}

@@ -22,7 +22,7 @@ TP53 = Entity("gene/protein", "TP53", "TP53")
         ' {"gene/protein": {"name": "TP53"}}]',
     ],
 )
-def test_entities_are_read_however_the_model_nests_them(reply: str):
+def test_entities_are_read_however_the_model_nests_them(reply):
     assert entities(reply, KINDS) == [ANN, TP53]
 
 
@@ -39,11 +39,11 @@ def test_entities_are_read_however_the_model_nests_them(reply: str):
         ('<think>["TP53"]?</think>["Ann Reed"]', [("", "Ann Reed")]),
     ],
 )
-def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply: str, expected: list[tuple[str, str]]):
+def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply, expected):
     assert [(entity.kind, entity.name) for entity in entities(reply, KINDS)] == expected
 
 
 @given(st.text() | st.text(alphabet="[]{}\"',:ab\\ \n-1."))
-def test_no_reply_is_an_error(reply: str):
+def test_no_reply_is_an_error(reply):
     assert all(entity.name.strip() for entity in entities(reply, KINDS))
     assert document(reply) == document(reply).strip()

@@ -1,6 +1,5 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def rows(server: MirrorServer, query: str) -> list[dict[str, Any]]:
     return reply.json()["results"]["bindings"]
 
 
-def test_posting_a_query_works_in_both_ways(server: MirrorServer) -> None:
+def test_posting_a_query_works_in_both_ways(server):
     client = wrapper(server, CURIES)
     client.setMethod(POST)
     assert len(client.queryAndConvert()["results"]["bindings"]) == 2
@@ -42,7 +41,7 @@ def test_posting_a_query_works_in_both_ways(server: MirrorServer) -> None:
     assert len(reply.json()["results"]["bindings"]) == 2
 
 
-def test_ask_and_construct_come_as_from_the_query_service(server: MirrorServer) -> None:
+def test_ask_and_construct_come_as_from_the_query_service(server):
     assert ask(server, "ASK { wd:Q7186 wdt:P31 wd:Q5 }").json() == {"head": {}, "boolean": True}
     construct = "CONSTRUCT { ?e wdt:P61 wd:Q7186 } WHERE { ?e wdt:P61 wd:Q7186 }"
     turtle = ask(server, construct, Accept="text/turtle")
@@ -53,7 +52,7 @@ def test_ask_and_construct_come_as_from_the_query_service(server: MirrorServer) 
     assert b"P61" in wrapper(server, construct, N3).query().response.read()
 
 
-def test_rows_come_in_the_form_that_was_asked_for(server: MirrorServer) -> None:
+def test_rows_come_in_the_form_that_was_asked_for(server):
     assert wrapper(server, CURIES, XML).query().response.read().startswith(b"<?xml")
     assert wrapper(server, CURIES, CSV).query().response.read().splitlines()[0] == b"element"
     assert ask(server, CURIES, Accept="text/tab-separated-values").text.splitlines()[0] == "?element"
@@ -61,7 +60,7 @@ def test_rows_come_in_the_form_that_was_asked_for(server: MirrorServer) -> None:
     assert ask(server, CURIES, Accept="*/*").headers["Content-Type"].startswith("application/sparql-results+xml")
 
 
-def test_functions_of_the_query_service_work(server: MirrorServer) -> None:
+def test_functions_of_the_query_service_work(server):
     paris, berlin = '"Point(2.35 48.85)"^^geo:wktLiteral', '"Point(13.4 52.5)"^^geo:wktLiteral'
     (row,) = rows(server, f"SELECT (geof:distance({paris}, {berlin}) AS ?km) (geof:latitude({paris}) AS ?north) {{}}")
     assert float(row["km"]["value"]) == pytest.approx(877, abs=2)
@@ -70,7 +69,7 @@ def test_functions_of_the_query_service_work(server: MirrorServer) -> None:
     assert [row["e"]["value"] for row in unknown] == ["http://www.wikidata.org/entity/Q677"]
 
 
-def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(server: MirrorServer) -> None:
+def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(server):
     query = "SELECT ?x WHERE {\n  ?x wdt:P31 ??\n}"
     reply = ask(server, query)
     assert reply.status_code == 400
@@ -81,7 +80,7 @@ def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(serve
         wrapper(server, query).query()
 
 
-def test_a_server_stops_although_a_query_runs(mini: Path) -> None:
+def test_a_server_stops_although_a_query_runs(mini):
     with ThreadPoolExecutor(1) as threads:
         with MirrorServer(mini, query_timeout=60.0) as stopping:
             assert len(rows(stopping, CURIES)) == 2
