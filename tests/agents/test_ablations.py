@@ -28,12 +28,6 @@ def test_without_rollback_a_repeat_is_run_again_and_nothing_is_taken_back(tmp_pa
     assert [step.call.arguments.get("at") for step in run.path[:3]] == ["a", "b", "a"]
 
 
-def test_without_rollback_a_premature_finish_is_still_dropped_but_takes_no_step_along(tmp_path):
-    run = asked([looks("a"), runs(0), finishes(), runs(2), finishes()], tmp_path, "rollback")
-    assert [(step.call.tool, step.dropped) for step in run.discarded] == [("finish", "premature finish")]
-    assert len(run.path) == 4
-
-
 def test_without_the_rule_on_premature_finishes_a_run_ends_without_an_answer(tmp_path):
     replies = [looks("a"), runs(0), finishes(), runs(2), finishes()]
     assert asked(replies, tmp_path, "").outcome.status == "answered"

@@ -199,26 +199,6 @@ def test_a_search_for_a_name_shows_nothing_that_only_means_something_like_it(dem
     ]  # fmt: skip
 
 
-def test_a_sentence_of_a_document_from_memory_finds_its_node_though_others_are_called_by_its_words(tmp_path):
-    """Each word of the sentence is the name of a node, and so would count twice if names did."""
-    words = "a tall clock with a painted moon that loses four minutes in every wet week".split()  # noqa: SIM905
-    nodes: list[dict[str, object]] = [{"id": word, "type": "word", "name": word} for word in dict.fromkeys(words)]
-    nodes += [
-        {"id": f"{word}{n}", "type": "word", "name": f"{word} clock"} for word in dict.fromkeys(words) for n in (2, 3)
-    ]
-    told = "It loses four minutes."
-    nodes += [{"id": f"m{n}", "type": "thing", "name": "painted clock moon", "description": told} for n in range(3)]
-    nodes.append({"id": "x", "type": "thing", "name": "Grandfather", "description": " ".join(words)})
-    kb = skb_of(tmp_path, nodes, [])
-    asked = "a tall clock with a painted sun that loses four minutes every wet week"
-    assert kb.skb.text is not None
-    assert kb.skb.id(kb.skb.text.search(asked)[0][0]) != "x"  # as questions that name things are searched
-    assert kb.text_query(asked).ids[0] == "x"
-    assert kb.search_entities(asked).entities[0].id == "x"
-    assert kb.text_query("clock").ids[0].startswith("clock")  # a short text asks for what is called so
-    kb.close()
-
-
 def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_the_first_three(demo_kb):
     asked = drawn(as_skb(demo_kb, "this test"), 60)
     ranks = [rank(demo_kb.vector_query(one.text, limit=20).ids, one.right) for one in asked]

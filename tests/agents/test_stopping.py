@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,6 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.sessions.session import Chat, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
-from tests.attack.parts import HEAVY
 from tests.models.stub import silent_endpoint
 
 
@@ -105,14 +103,3 @@ def test_a_brake_that_was_pulled_before_lets_nothing_begin():
         cancellation.check()
     with pytest.raises(Stopped, match="on request"):
         cancellation.run(lambda: time.sleep(60))
-
-
-def test_a_mirrors_query_that_is_waited_for_ends_with_its_run(mini_kb, tmp_path):
-    agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
-    cancellation = Cancellation()
-    context = replace(agent.context("Who?", "en"), cancellation=cancellation)
-    threading.Timer(0.5, cancellation.stop).start()
-    began = time.monotonic()
-    with pytest.raises(Stopped, match="on request"):
-        context.in_time(lambda: mini_kb.execute_query(HEAVY))
-    assert time.monotonic() - began < 20  # it may take 60

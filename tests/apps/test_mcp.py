@@ -23,11 +23,6 @@ from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.paths import TEXT_PATH
-from kbnav.planning.planners import encoder_of
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.training import Example
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, until, web_settings
@@ -232,31 +227,6 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
         assert asyncio.run(query(url, tokens[2])) == (True, "too many calls are at work; try again in a moment")
         kb.go_on.set()
         until(lambda: not asyncio.run(query(url, tokens[0]))[0])
-
-
-def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb, tmp_path):
-    assert isinstance(demo_kb, SkbKB)
-    learned = Ranker.train(demo_kb.skb, encoder_of(demo_kb.skb), [Example("Who?", label={TEXT_PATH: 1.0})], epochs=1)
-    learned.save(tmp_path / "ranker")
-    settings = Settings(
-        home=tmp_path,
-        options={"planner": "ranker", "trained": str(tmp_path / "ranker")},
-        model="small",
-        base_url="http://127.0.0.1:9/v1",
-    )
-    agent = build_agent(demo_kb, settings, "pasemiqa")
-
-    async def talk() -> None:
-        async with Client(
-            build_server(LocalBackend(agent.kb, agent.settings, agent), secrets_of(agent.settings))
-        ) as client:
-            listed = [tool.name for tool in (await client.list_tools()).tools]
-            assert "plan" not in listed
-            refused = await client.call_tool("plan", {"nodes": [], "paths": [{}], "notes": []})
-            assert refused.is_error
-            assert "There is no tool 'plan'" in refused.content[0].text
-
-    asyncio.run(talk())
 
 
 RANKED = {"query": "love letter"}

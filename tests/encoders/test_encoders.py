@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.encoders import default, load, same
 from kbnav.encoders.endpoint import Endpoint
@@ -83,15 +81,6 @@ def test_a_damaged_lsa_file_is_refused(content, tmp_path):
         LSA.load(tmp_path)
 
 
-@given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4))
-def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts, queries):
-    vectors = LSA.fit(texts, dimensions=3).encode(queries)
-    lengths = np.linalg.norm(vectors, axis=1)
-
-    assert len(vectors) == len(queries)
-    assert all(length == 0 or length == pytest.approx(1, abs=1e-5) for length in lengths)
-
-
 # sentence-transformers
 
 
@@ -157,12 +146,6 @@ def test_a_long_text_is_cut_and_no_texts_ask_nothing(serve):
     assert len(server.asked[0]["input"][0]) == 20_000
 
 
-def test_a_busy_endpoint_is_asked_again(serve):
-    server = serve(lambda body, call: embeddings(body) if call > 2 else (429, {"error": {"message": "slow down"}}))
-    assert Endpoint("m", base_url=server.url).encode(["x"]).shape == (1, 2)
-    assert len(server.asked) == 3
-
-
 @pytest.mark.parametrize(
     ("reply", "error", "text"),
     [
@@ -180,14 +163,6 @@ def test_what_goes_wrong_at_an_endpoint_has_its_own_error(reply, error, text, se
     with pytest.raises(error, match=text) as caught:
         Endpoint("m", base_url=server.url, retries=1).encode(["x"])
     assert type(caught.value) is error
-
-
-def test_vectors_of_different_lengths_are_refused(serve):
-    def answer(body: dict[str, Any], call: int) -> Reply:
-        return 200, {"data": [{"index": i, "embedding": [1.0] * call} for i in range(len(body["input"]))]}
-
-    with pytest.raises(BadResponse, match="different lengths"):
-        Endpoint("m", base_url=serve(answer).url).encode(["x"] * 100)
 
 
 def test_openai_itself_needs_a_key():

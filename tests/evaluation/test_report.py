@@ -235,16 +235,6 @@ def test_hostile_texts_stay_texts():
     assert sum(HOSTILE in text for text in hostile.texts) > 20
 
 
-def test_hostile_texts_do_not_break_tables_of_markdown():
-    report = build_report(run_of(f"a | b\n| --- | {HOSTILE}"))
-    for line in markdown_report(report).splitlines():
-        assert not re.search(r"(?<!\\)[<`]", line)
-    tables = re.split(r"\n\n", markdown_report(report))
-    for table in tables:
-        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if line.startswith("|")}
-        assert len(widths) <= 1
-
-
 def test_the_page_fetches_nothing_and_runs_its_own_script_only():
     page = html_report(build_report(run_of(HOSTILE)))
     parsed = Tags(page)

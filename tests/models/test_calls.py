@@ -99,15 +99,6 @@ def test_replies_given_again_count_as_when_they_were_made(tmp_path):
     assert free.steps[0].call.arguments["kept_from_before"] is True
 
 
-def test_replies_are_not_kept_where_that_is_turned_off(tmp_path):
-    with ModelStub([completion("hi")]) as stub:
-        settings = served(stub, tmp_path, cache_age=0)
-        for _ in range(2):
-            open_calls(settings).ask("hello", Trace(), purpose="test")
-    assert len(stub.requests) == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "reply",
     [

@@ -72,19 +72,6 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
 
 
-def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_needs():
-    with ModelStub([completion("hello")]) as stub:
-        policy_for(stub)(start("How many?", [], Budget()), context())
-    tools = {tool["function"]["name"]: tool["function"] for tool in stub.requests[0]["tools"]}
-    assert list(tools) == ["look", "execute_query", "finish"]
-    for tool in tools.values():
-        assert "thought" not in tool["parameters"].get("required", [])
-        assert tool["parameters"]["properties"]["thought"]["description"].endswith("Once a turn.")
-        assert "context" not in tool["parameters"]["properties"]
-    assert tools["look"]["description"] == "Look at something."
-    assert tools["look"]["parameters"]["properties"]["at"]["description"] == "What to look at."
-
-
 def test_the_path_goes_back_to_the_model_as_its_own_calls_and_the_tools_replies():
     state = start("How many?", [], Budget())
     state["path"] = [

@@ -32,8 +32,7 @@ from kbnav.planning.plan_fuse import (
 )
 from kbnav.planning.planners import NoPlanner
 from kbnav.planning.training import LabelledQuestion, made_from
-from kbnav.retrieval.base import build_retriever, refuse_seen
-from kbnav.runs.trace import Trace
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
@@ -120,14 +119,6 @@ def test_it_finds_what_a_path_and_a_word_ask_for(market, folder):
     assert np.mean([bm25.retrieve(one.text, 1).ids[:1][0] in one.answers for one in asked]) < 0.6
 
 
-def test_the_trace_says_what_was_planned_and_nothing_named_is_an_answer(market, folder):
-    trace = Trace()
-    found = system(market, folder).retrieve("things that Anna Holm sells and about copper", 300, trace)
-    assert "Anna Holm: " in trace.steps[0].observation
-    assert "sells" in trace.steps[0].observation
-    assert "p0" not in found.ids
-
-
 def test_what_names_nothing_is_ranked_by_words_and_meaning(market, folder):
     fused = system(market, folder)
     found = fused.retrieve("walnut mirror", 5)
@@ -138,13 +129,6 @@ def test_what_names_nothing_is_ranked_by_words_and_meaning(market, folder):
 def test_only_candidates_of_a_type_are_ranked_where_one_is_named(market, folder):
     people = system(market, folder, candidates=("person",)).retrieve("things that Anna Holm sells and about copper", 50)
     assert set(people.ids) <= {f"p{n}" for n in range(6)}
-
-
-def test_questions_that_it_has_seen_are_refused(market, folder, trained):
-    fused = system(market, folder)
-    with pytest.raises(UsageError, match="1 of the questions were used to train or choose plan-fuse"):
-        refuse_seen(fused, [("other id", trained[1][0].text.upper())])
-    refuse_seen(fused, [("1", "something new")])
 
 
 def test_a_folder_is_bound_to_the_schema_and_to_its_files(market, folder, tmp_path):

@@ -10,7 +10,6 @@ from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.paths import (
     TEXT,
-    Edge,
     Hop,
     PathSchema,
     Plan,
@@ -85,17 +84,6 @@ def test_a_path_is_mended_or_dropped(
     plan = checked([(path, 1.0)], schema, starts.split())
     assert [one.hops for one in plan.paths] == ([] if expected is None else [hops(expected)])
     assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
-
-
-def test_a_path_that_may_lead_to_two_types_is_two() -> None:
-    schema = PathSchema(
-        [Edge("author", "made", "book"), Edge("author", "made", "film"), Edge("editor", "made", "book")]
-    )
-    plan = checked([(hops("made"), 1.0)], schema, ["author"])
-    assert [(path.types, path.probability) for path in plan.paths] == [
-        (("author", "book"), 0.5),
-        (("author", "film"), 0.5),
-    ]
 
 
 def test_hubs_are_bounded(clinic: SKB) -> None:

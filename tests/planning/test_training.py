@@ -93,20 +93,6 @@ def test_labels_by_likelihood_count_a_path_by_how_few_nodes_it_leads_to(clinic, 
     assert label == ({path(text): pytest.approx(share) for text, share in expected.items()} or {TEXT_PATH: 1.0})
 
 
-def test_questions_become_examples_by_the_nodes_they_name(clinic):
-    asked = [
-        LabelledQuestion("Which drug treats gout?", ["dA", "gone"]),  # an answer that the SKB lacks is left out
-        LabelledQuestion("Which drug is the oldest?", ["dB"]),
-    ]
-    first, second = examples(asked, clinic, NodeMatcher(clinic, "exact"))
-    assert (first.nodes, first.starts, dict(first.label)) == (
-        ("x1",),
-        frozenset({"disease"}),
-        {path("disease ^treats drug"): 1.0},
-    )
-    assert (second.nodes, dict(second.label)) == ((), {TEXT_PATH: 1.0})
-
-
 def recorded(*hops: tuple[str, str]) -> dict[str, Any]:
     """The record of a question about genes with one branch of these hops."""
     return {"paths": [{"hops": list(map(list, hops)), "types": ["gene"] * (len(hops) + 1)}]}

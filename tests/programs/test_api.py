@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.errors import BadArguments, UnknownId
+from kbnav.errors import BadArguments
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
@@ -84,26 +84,6 @@ def test_strings_are_compared_from_0_to_1(calls):
     exact, near, none = calls.call("fuzzy", ("river", [*texts[:2], "xyz"]))
     assert (exact, none) == (1.0, 0.0)
     assert 0.8 < near <= 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "error", "said"),
-    [
-        ("texts_of", (["nowhere"],), UnknownId, "nowhere"),
-        ("texts_of", ("place:averhythe",), BadArguments, "ids"),
-        ("texts_of", ([1],), BadArguments, "texts_of(ids: list[str])"),
-        ("texts_of", (), BadArguments, "ids"),
-        ("related", ([AVERHYTHE], "is near"), UnknownId, "is near"),
-        ("related", ([AVERHYTHE], "", "sideways"), BadArguments, "direction"),
-        ("ids_by_type", ("planet",), UnknownId, "planet"),
-        ("ids_by_type", ("place", 0), BadArguments, "limit"),
-        ("open", ("/etc/passwd",), BadArguments, "no function"),
-        ("__class__", (), BadArguments, "no function"),
-    ],
-)
-def test_wrong_arguments_are_typed_errors(calls, name, args, error, said):
-    with pytest.raises(error, match=re.escape(said)):
-        calls.call(name, args)
 
 
 def test_arguments_are_measured_before_they_are_read(calls):

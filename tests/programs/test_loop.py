@@ -133,16 +133,6 @@ def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
         assert step.validation["mrr"] == pytest.approx(sum(step.validated) / 32, abs=1e-5)
 
 
-def test_what_only_ties_with_the_first_stage_does_not_take_its_place():
-    shop = workshop(ScriptedWriter([program("lifted")]))
-    validation = [TrainingQuery(f"v{n}", f"v query {n}", (NODES[5],)) for n in range(8)]
-    task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    (step,) = train_group(task, History(), plan(steps=1), shop, lambda step: None)[0].steps
-    assert step.metrics["mrr"] > (step.best_on_batch or 0.0)
-    assert step.verdict == "tie"
-    assert not step.accepted
-
-
 def test_names_of_the_examples_are_kept_out_of_instructions_by_code():
     writer = ScriptedWriter([program("middling")], says="Put Node 9 (n9) above Node 0.")
     history, _ = run(writer, plan(steps=1))

@@ -44,22 +44,6 @@ def score(query, candidates, weight):
     assert outcome.calls == {"texts_of": 1, "debug": 1, "token_recall": 1}
 
 
-def test_an_unknown_node_is_an_error_that_a_program_can_catch(sandbox, api):
-    program = Program.read(
-        """
-def score(query, candidates):
-    try:
-        texts_of(["nowhere"])
-    except LookupError as error:
-        debug(str(error))
-    return {node: place for place, node in enumerate(candidates)}
-"""
-    )
-    outcome = sandbox.run(program, "q", PLACES, api)
-    assert outcome.error is None
-    assert "nowhere" in outcome.debug
-
-
 RANKED = "    return {node: place for place, node in enumerate(candidates)}\n"
 
 
@@ -92,13 +76,6 @@ def test_scores_are_ids_that_are_known_with_finite_numbers_not_all_equal(sandbox
     outcome = sandbox.run(program, "q", PLACES, api)
     assert (outcome.error.kind, outcome.scores) == ("scores", {})
     assert said in outcome.error.message
-
-
-def test_ids_that_a_program_found_must_be_nodes(sandbox, api):
-    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1, 'nowhere': 2}\n")
-    assert "no nodes of the knowledge base: 'nowhere'" in sandbox.run(program, "q", [], api).error.message
-    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1}\n")
-    assert sandbox.run(program, "q", [], api).scores == {"place:averhythe": 1.0}
 
 
 def test_equal_scores_keep_the_order_of_the_candidates(sandbox, api):

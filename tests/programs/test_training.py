@@ -12,7 +12,7 @@ import pytest
 from kbnav.errors import DataError, ServiceError, Stopped, UsageError
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
-from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
+from kbnav.programs.retriever import DESCRIPTION, read_frozen
 from kbnav.programs.train import GroupsFound, Order, read_steps, train
 from kbnav.programs.writer import Brief
 from kbnav.runs.trace import Trace
@@ -111,16 +111,6 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole)
             trained(whole, wanted=wanted)
 
 
-def test_where_nothing_is_better_the_first_stage_is_frozen(tmp_path):
-    wanted = order()
-    shop = workshop(ScriptedWriter([program("bad")]))
-    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(one_group(wanted.training, wanted.validation))))
-    (group,) = read_frozen(tmp_path).groups
-    assert group.program is None
-    assert group.record.scores == {}
-    assert group.record.p is None
-
-
 def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path):
     trained(tmp_path / "cost", wanted=order(cost=0.0))
     assert read_frozen(tmp_path / "cost").groups[0].program is None
@@ -160,17 +150,6 @@ def test_a_program_outside_the_folder_is_not_read(tmp_path):
     path.write_text(about.model_dump_json())
     with pytest.raises(DataError, match="is no file's name"):
         read_frozen(tmp_path)
-
-
-def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole):
-    frozen = read_frozen(whole)
-    check_bound(frozen, BOUND)
-    for name in BOUND:
-        with pytest.raises(UsageError, match=f"{name}: .*, now "):
-            check_bound(frozen, {**BOUND, name: "changed"})
-    check_prompts(frozen, {"a.md": "1"})
-    with pytest.raises(UsageError, match=r"the prompt a\.md"):
-        check_prompts(frozen, {"a.md": "2"})
 
 
 def test_questions_of_the_training_are_refused_whatever_their_id_and_punctuation(whole):

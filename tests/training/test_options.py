@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kbnav.errors import UsageError
 from kbnav.planning.paths import BETWEEN, CLOSE, OPEN
 from kbnav.planning.seq2seq import (
-    CHECKPOINT,
     Epoch,
     Seq2Seq,
     Seq2SeqOptions,
@@ -18,44 +16,11 @@ from kbnav.planning.seq2seq import (
     with_lora,
 )
 from kbnav.planning.training import Example
-from tests.training.parts import other
 from tests.training.test_seq2seq import asked, clinic  # noqa: F401 - fixtures
-
-SHORT = Seq2SeqOptions(epochs=3, batch=8)
 
 
 class Killed(BaseException):
     """Ends a training from outside."""
-
-
-def kill_after(epoch: int):
-    def heard(one: Epoch) -> None:
-        if one.number == epoch:
-            raise Killed
-
-    return heard
-
-
-def weights_of(folder: Path) -> bytes:
-    return (folder / "model" / "model.safetensors").read_bytes()
-
-
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(clinic, asked, tmp_path):  # noqa: F811
-    whole: list[Epoch] = []
-    Seq2Seq.train(clinic, asked, tmp_path / "whole", SHORT, whole.append)
-    with pytest.raises(Killed):
-        Seq2Seq.train(clinic, asked, tmp_path / "killed", SHORT, kill_after(1))
-    assert (tmp_path / "killed" / CHECKPOINT).exists()
-    assert not (tmp_path / "killed" / "planner.json").exists()
-    slow = other(SHORT, rate=1e-4)
-    with pytest.raises(UsageError, match="of a training with other questions or options"):
-        Seq2Seq.train(clinic, asked, tmp_path / "killed", slow)
-    rest: list[Epoch] = []
-    Seq2Seq.train(clinic, asked, tmp_path / "killed", SHORT, rest.append)
-    assert [one.number for one in rest] == [2, 3]
-    assert rest == whole[1:]
-    assert weights_of(tmp_path / "killed") == weights_of(tmp_path / "whole")
-    assert not (tmp_path / "killed" / CHECKPOINT).exists()
 
 
 def test_batches_that_are_gathered_are_as_one_large_batch(clinic, asked, tmp_path):  # noqa: F811

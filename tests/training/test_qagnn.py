@@ -12,17 +12,15 @@ import pytest
 import torch
 
 from kbnav.encoders.trained import read_card
-from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.qagnn import Builder, CandidateList, tensors, together
 from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
-from tests.trained.halls import DOORS, halls, names
-from tests.training.parts import goes_on_after_a_kill, other, refuses_seen, task
+from tests.trained.halls import DOORS, names
+from tests.training.parts import goes_on_after_a_kill, other, task
 
 OPTIONS = QAGNNOptions(
     systems=("bm25",),
@@ -138,20 +136,3 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall, parts, tmp_path):
     goes_on_after_a_kill(train_qagnn, hall, parts, other(OPTIONS, epochs=3), tmp_path)
-
-
-def test_another_schema_or_encoder_is_refused(hall, trained, parts, tmp_path):
-    with (
-        SKB.open(halls(tmp_path / "other", "r1,next to,r2\n")) as other,
-        pytest.raises(UsageError, match="trained for the schema of halls; that of halls is another"),
-    ):
-        build_retriever("qagnn", SkbKB(other), Settings(), {"trained": str(trained)})
-    refuses_seen("qagnn", hall, trained, parts)
-
-
-def test_what_cannot_be_learned_from_ends_with_one_line_and_nothing_written(hall, tmp_path):
-    unknown = split(examples([("a", "zzz", ["t0-0"])], hall.skb), examples([("b", "yyy", ["t0-0"])], hall.skb), {})
-    out = tmp_path / "out"
-    with pytest.raises(UsageError, match="no answer of a training question is among its candidates"):
-        train_qagnn(task(hall, unknown, out), OPTIONS)
-    assert not out.exists()

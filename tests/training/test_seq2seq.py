@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,12 +134,6 @@ def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_
     assert planner.plan(long[:read], ["x1"]).notes == ()
     assert planner.plan(long[: read + 1], ["x1"]).notes != ()  # as much as there is room for
     assert planner.plan(long[:read], ["x1"]).paths == plan.paths
-
-
-def test_training_cuts_long_questions_and_keeps_count(clinic, asked, tmp_path):
-    long = [replace(asked[0], question=f"{asked[0].question} {'It hurts. ' * 2000}"), *asked[1:9]]
-    _, cut = Seq2Seq.train(clinic, long, tmp_path, Seq2SeqOptions(epochs=1))
-    assert cut == 1
 
 
 def test_a_model_too_small_for_any_question_is_refused(clinic, folder):

@@ -13,7 +13,7 @@ from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
-from kbnav.runs.trajectory import DOUBTS, Run, load_run
+from kbnav.runs.trajectory import DOUBTS, Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 
@@ -33,10 +33,6 @@ def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     assert DOUBTS["year"] in reply_text(run, Style(), marker="m")
     assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": DOUBTS["year"]}]
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
-
-
-def test_doubts_are_saved_with_the_run(run, tmp_path):
-    assert load_run(tmp_path / "runs" / f"{run.id}.json").outcome.doubts == run.outcome.doubts
 
 
 def test_checks_can_be_left_out(mini_kb, tmp_path):

@@ -161,15 +161,6 @@ class Forgetful(Canned):
         return super().fetch(request, read)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_wiki_that_forgets_who_is_logged_in_is_asked_again_then_logged_in_to(times):
-    http = Forgetful(times)
-    wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
-    wiki.login()
-    assert wiki.revisions(["A"]) == {}
-    assert http.asked.count("login") == times
-
-
 def test_a_wiki_that_goes_on_forgetting_is_waited_for_and_only_a_refused_password_ends_the_bot():
     http = Forgetful(9)
     wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import tracemalloc
 import zipfile
 from xml.etree import ElementTree
 
@@ -84,19 +83,6 @@ def test_a_ranking_is_written_in_every_form(form):
         assert [one["id"] for one in json.loads(text)] == ["a", "b"]
     else:
         assert "'=A" in text.decode()
-
-
-@pytest.mark.slow
-def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
-    part = next(table_result(AnswerTable(("n",), ((integer(7),),) * 200)).parts())
-    result = StoredTable(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])
-    for form in ("csv", "json"):
-        tracemalloc.start()
-        size = sum(map(len, download(result, form)))  # type: ignore[arg-type]
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert size > 300_000
-        assert peak < 1_000_000
 
 
 def test_labels_that_a_result_lacks_are_looked_up_for_its_file():

@@ -42,23 +42,6 @@ BIRD = "painted in the kiln with a copper heron"
 OTHER = ["glazed", "fired", "cracked", "chipped", "gilded"]
 
 
-def test_both_parts_are_needed_and_the_answers_are_all_that_meet_both(tmp_path):
-    # j0 and j1 are Ann's and have the heron, j2 to j5 are Ann's and have not, j6 to j8 are Bob's and have it.
-    notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
-    with workshop(tmp_path, notes, range(6)) as skb:
-        found, report = synthesize(skb, SplitSizes(1), MADE)
-    assert len(found) == 1
-    question = found[0]
-    assert set(question.answers) == {"j0", "j1"}
-    assert (question.candidates, question.holders) == (6, 5)
-    assert question.text == "copper herons"
-    assert "copper herons" in question.question
-    assert "that Ann Reed made" in question.question
-    assert question.paths[0].walk == ("ann", question.gold)
-    assert report.kept["test"] == 1
-    assert report.sampled == 1 + sum(report.dropped.values())
-
-
 @pytest.mark.parametrize(
     ("notes", "by_ann", "reason"),
     [

@@ -8,38 +8,14 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import check_template, parse_template
 from kbnav.evaluation.synthesis.text import (
-    Phrase,
-    Thesaurus,
     phrases,
-    reword,
 )
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.schema import Meta, TypeTuple
 
 
-def thesaurus(*groups: str) -> Thesaurus:
-    return Thesaurus(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
-
-
 def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
     return {phrase.text for phrase in phrases(text, empty)}
-
-
-@pytest.mark.parametrize(
-    ("phrase", "expected", "how"),
-    [
-        (Phrase(("narrow", "vessel"), False), "narrow container", "synonyms"),
-        (Phrase(("narrow", "neck"), False), "narrow necks", "forms"),
-        (Phrase(("tone", "and", "manner"), False), "manner and tone", "forms"),
-        (Phrase(("works", "of", "art"), False), "art works", "forms"),
-        (Phrase(("committing", "a", "crime"), False), "committing crimes", "forms"),
-        (Phrase(("paints", "pots"), True), "painting pot", "forms"),
-        (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
-    ],
-)
-def test_rewording(phrase, expected, how):
-    found = reword(phrase, thesaurus("vessel container"), random.Random(0))
-    assert (found.text, found.how) == (expected, how)
 
 
 def test_clauses_nest_and_agree():

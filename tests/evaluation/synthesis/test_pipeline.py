@@ -222,14 +222,6 @@ def test_what_a_reply_may_not_be_is_told_to_the_model(workshop, tmp_path, seed, 
     assert any(f"It cannot be used: {problem}" in prompt or problem in prompt for prompt in told)
 
 
-def test_candidates_beyond_the_cap_are_counted_and_the_nearest_are_asked(workshop, tmp_path, seed):
-    with Reader() as reader:
-        (made,), report = run(workshop, tmp_path, "requirements", reader, seed=seed, most=5)
-    assert report.pipeline["candidates"]["left_out_by_the_cap"] == made.pipeline["not_verified"] == 2
-    assert report.pipeline["candidates"]["verified"] == 5
-    assert set(made.answers) == {"j0", "j1", "j4"}
-
-
 def test_killed_in_the_middle_it_goes_on_without_asking_again_what_was_answered(workshop, tmp_path, seed):
     down = [True]
 

@@ -2,7 +2,6 @@
 
 import gzip
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge import serving
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import RdfServer
 from kbnav.settings.model import Settings
@@ -95,25 +90,6 @@ def test_pages_of_other_sites_cannot_ask_under_their_own_name(server, host, stat
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as line:
         line.sendall(f"GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         assert line.makefile("rb").readline().split()[1] == str(status).encode()
-
-
-def test_connections_beyond_the_most_are_told_to_come_later(monkeypatch):
-    async def done(_: Request) -> Response:
-        return PlainTextResponse("done")
-
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 3)
-    listening = serving.Listening([Route("/", done)], "127.0.0.1", 0, names=["data.example"])
-    where = urlsplit(listening.url)
-    try:
-        held = [socket.create_connection((where.hostname or "", where.port or 0), timeout=10) for _ in range(3)]
-        time.sleep(0.3)
-        assert requests.get(listening.url, timeout=10).status_code == 503
-        for line in held:
-            line.close()
-        time.sleep(0.3)
-        assert requests.get(listening.url, headers={"Host": "data.example"}, timeout=10).text == "done"
-    finally:
-        listening.close()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.errors import DamagedKB, DataError, KbnavError
-from kbnav.knowledge.skb.files import reading
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 
@@ -36,23 +35,6 @@ def change(path: Path, edit: Callable[[np.ndarray], None]) -> None:
     array = np.load(path)
     edit(array)
     np.save(path, array)
-
-
-def test_a_panic_is_an_error_of_the_knowledge_base_and_what_ends_the_process_is_none():
-    class PanicException(BaseException):
-        pass
-
-    @reading("the text index")
-    def fails(error: BaseException) -> None:
-        raise error
-
-    with pytest.raises(
-        DamagedKB, match=r"the text index cannot be read.*PanicException: inside.*kbnav skb info --check"
-    ):
-        fails(PanicException("inside\nand more"))
-    for error in (KeyboardInterrupt(), KbnavError("said"), DataError("known")):
-        with pytest.raises(type(error)):
-            fails(error)
 
 
 def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy):

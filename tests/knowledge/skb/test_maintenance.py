@@ -53,36 +53,6 @@ def test_a_flipped_byte_in_meta_json_a_cut_off_file_and_a_missing_one(tmp_path):
     assert check(path) == [f"{meta.data}/graph/out-nodes.npy: No such file or directory"]
 
 
-def test_an_update_replaces_adds_and_keeps(tmp_path):
-    path = tmp_path / "s.skb"
-    build(small(tmp_path), path, BARE, name="ring")
-    nodes = write_jsonl(
-        tmp_path / "changed.jsonl",
-        [{"id": "n1", "type": "t0", "name": "One", "text": "changed"}, {"id": "new", "type": "t2", "name": "New"}],
-    )
-    edges = write_jsonl(
-        tmp_path / "more.jsonl",
-        [{"source": "new", "relation": "likes", "target": "n1"}, {"source": "n0", "relation": "next", "target": "n1"}],
-    )
-    meta = update(path, TableSource([nodes], [edges]), BARE)
-    assert meta.name == "ring"
-    assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {"edge given twice": 1}
-    with SKB.open(path) as skb:
-        assert (len(skb.nodes), skb.graph.edges) == (6, 6)
-        changed = skb.number("n1")
-        assert (skb.nodes.names[changed], skb.type_name(changed), skb.documents[changed]) == (
-            "One",
-            "t0",
-            {"text": "changed"},
-        )
-        into = skb.graph.row(changed, "in")
-        named = {
-            (skb.relation_names[kind], skb.id(node)) for node, kind in zip(into.nodes, into.relations, strict=True)
-        }
-        assert named == {("next", "n0"), ("likes", "new")}
-        assert skb.documents[skb.number("n2")] == {"text": "first"}
-
-
 def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path):
     path = tmp_path / "s.skb"
     build(small(tmp_path, 8), path, BARE)

@@ -102,16 +102,6 @@ def test_only_the_exact_variant_leaves_out_what_is_near_by_embedding(tmp_path):
         assert [node.how for node in NodeMatcher(skb, "hybrid").match("Is malaria an infection?")] == ["normalised"]
 
 
-def test_a_match_says_where_and_how_it_is_written(matcher):
-    question = "Is Lung  cancer treated?"
-    found = matcher.match(question)
-    assert [(node.label, node.kind, node.how, node.score) for node in found] == [
-        ("lung cancer", "disease", "normalised", 1.0),
-        ("Lung Cancer", "symptom", "normalised", 1.0),
-    ]
-    assert {question[node.start : node.end] for node in found} == {"Lung  cancer"}
-
-
 @pytest.mark.parametrize(
     ("question", "sure"),
     [

@@ -84,12 +84,6 @@ def numbers(hits: Sequence[tuple[int, float]]) -> list[int]:
     return [number for number, _ in hits]
 
 
-def test_names_count_more_than_documents_and_aliases_are_found(trees):
-    *named, mentioned = numbers(trees.search("oak"))
-    assert (set(named), mentioned) == ({0, 3}, 1)
-    assert numbers(trees.search("quercus")) == [0]
-
-
 def test_words_are_stemmed_and_folded(trees):
     assert set(numbers(trees.search("TREE"))) == {0, 2}
     assert numbers(trees.search("facade")) == [2]

@@ -119,20 +119,3 @@ def test_agr_takes_its_five_calls_in_order(skb):
     assert base.asked == [(f"{QUERY}\nd1", 3), (f"{QUERY}\nd2", 3), (f"{QUERY}\nrefined", 5)]
     temperatures = [step.call.arguments.get("temperature", 0) for step in trace.steps if step.call.tool == "model"]
     assert temperatures == [0, 0, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0]
-
-
-def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb):
-    base = Listening("lark")
-    silent = Script()
-    assert AGR(skb, base, silent.calls, FeedbackOptions()).expand(QUERY, Trace()) == []
-    assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
-    assert f"Its keywords: {QUERY}" in silent.prompts[1]
-    assert len(silent.prompts) == 8  # nothing to refine
-    alone = Script("k", "a", "d1", "e1")
-    assert AGR(skb, base, alone.calls, FeedbackOptions(samples=1)).expand(QUERY, Trace()) == ["e1"]
-    assert len(alone.prompts) == 4  # nothing to weigh it against
-    unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
-    assert AGR(skb, base, unrefined.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["e1", "e3"]
-    first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")
-    assert AGR(skb, base, first_drafts.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["refined"]
-    assert "[1] d1\n[2] d2\n</documents>" in first_drafts.prompts[-1]

@@ -26,23 +26,6 @@ def test_entities_are_read_however_the_model_nests_them(reply):
     assert entities(reply, KINDS) == [ANN, TP53]
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ('["Ann Reed", "TP53"]', [("", "Ann Reed"), ("", "TP53")]),
-        ('[{"ship": {"name": "Lark"}}]', [("", "Lark")]),
-        ('{"field of study": {"label": "optics"}}', [("field_of_study", "optics")]),
-        ('{"person": {"full_title": "Dr", "age": 7}}', [("person", "Dr")]),
-        ('{"person": {"age": 7}}', []),
-        ('{"message": "one found", "entities": [{"person": {"name": "Ann Reed"}}]}', [("person", "Ann Reed")]),
-        ('["No Name", "Nonesuch", "Nana"]', [("", "No Name"), ("", "Nonesuch"), ("", "Nana")]),
-        ('<think>["TP53"]?</think>["Ann Reed"]', [("", "Ann Reed")]),
-    ],
-)
-def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply, expected):
-    assert [(entity.kind, entity.name) for entity in entities(reply, KINDS)] == expected
-
-
 @given(st.text() | st.text(alphabet="[]{}\"',:ab\\ \n-1."))
 def test_no_reply_is_an_error(reply):
     assert all(entity.name.strip() for entity in entities(reply, KINDS))

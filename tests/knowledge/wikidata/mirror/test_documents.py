@@ -1,4 +1,4 @@
-from pyoxigraph import NamedNode, Quad, RdfFormat, Store
+from pyoxigraph import RdfFormat, Store
 
 from kbnav.knowledge.wikidata.mirror.api import Documents
 
@@ -41,12 +41,3 @@ def test_redirects_are_followed_and_circles_end():
 def test_what_the_query_service_makes_of_unknown_values_is_unknown_too():
     made = documents("wd:Q1 wdt:P1 <http://www.wikidata.org/.well-known/genid/abc> .").document("Q1")
     assert made["claims"]["P1"][0]["mainsnak"] == {"snaktype": "somevalue", "property": "P1"}
-
-
-def test_ids_of_statements_on_forms_are_told_from_their_guid():
-    store = Store()
-    statement = NamedNode("http://www.wikidata.org/entity/statement/Q16-F6278343-B3CA-4333-A855-98DC0E90D2D0")
-    store.add(Quad(NamedNode("http://www.wikidata.org/entity/Q16"), NamedNode(f"{PROP}P1"), statement))
-    store.add(Quad(statement, NamedNode(f"{PROP}statement/P1"), NamedNode("http://www.wikidata.org/entity/Q2")))
-    made = Documents(store).document("Q16")
-    assert made["claims"]["P1"][0]["id"] == "Q16$F6278343-B3CA-4333-A855-98DC0E90D2D0"

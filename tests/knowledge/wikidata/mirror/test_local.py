@@ -1,6 +1,5 @@
 """A mirror that is asked in this process says what it says over HTTP."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -90,14 +89,6 @@ def test_a_run_that_is_stopped_stops_its_query(mini, tmp_path):
         cancellation.stop()
         with pytest.raises(Stopped):
             heavy.result(30)
-
-
-def test_a_store_that_vanished_stops_the_run(mini, tmp_path):
-    copy = Path(shutil.copytree(mini, tmp_path / "copy"))
-    with open_kb(Settings(kb=str(copy), home=tmp_path)) as kb:
-        shutil.rmtree(copy)
-        with pytest.raises(ServiceError, match="the mirror failed"):
-            kb.execute_query("SELECT * { ?s ?p ?o } LIMIT 1")
 
 
 def test_now_is_when_the_copy_was_taken(both, tmp_path):
