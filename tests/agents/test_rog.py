@@ -134,7 +134,7 @@ def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.settings["options"] == {
         "planner": "none", "trained": "", "matching": "hybrid", "k": 7, "rounds": 10,
-        "query": "fused", "demonstrations": "", "short": 0, "preset": "kbnav",
+        "query": "fused", "demonstrations": "", "short": 0, "preset": "kbnav", "hops": 3,
     }  # fmt: skip
     with pytest.raises(
         UsageError,
