@@ -138,7 +138,7 @@ def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
     }  # fmt: skip
     with pytest.raises(
         UsageError,
-        match="rog has no option 'width'; there are: preset, documents, planner, trained, matching, hops, paths, tokens",
+        match="no option 'width'; there are: preset, documents, planner, trained, matching, hops, paths, tokens",
     ):
         build_agent(village, settings(tmp_path, width=3), "rog")
     with pytest.raises(UsageError, match="no agent 'frog'; did you mean 'rog'"):
