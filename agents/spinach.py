@@ -22,8 +22,9 @@ from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.prune import prune_whole, pruner
+from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.show import search_text
-from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -1,7 +1,5 @@
 """What the guide says works: its Python runs, its commands run, its settings and files exist."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -3,8 +3,6 @@
 Rows whose tests need torch are tried by ``make train-test``, in its environment, and the others by ``make slow-test``.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The library: a knowledge base is opened, asked, awaited, watched, and what it says is plain data."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import pickle

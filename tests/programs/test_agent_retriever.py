@@ -1,7 +1,5 @@
 """The whole way on the demo SKB: a training by a scripted model in a real sandbox, frozen programs that answer."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

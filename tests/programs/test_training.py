@@ -1,7 +1,5 @@
 """A whole training: resumed after any kill, alike for equal seeds, frozen so that nothing else loads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The hall has rooms and doors; a question names a room and asks for what is two d
 graph tells: all rooms have the same words.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -112,6 +112,9 @@ KBState = Annotated[Mapping[str, Any], AfterValidator(_sound_state)]
 
 FORMAT = 1
 QUERY = "execute_query"
+JOIN = "join_results"
+RUN_QUERIES = (QUERY, JOIN)
+"""The tools whose results have rows."""
 """The tool that runs SPARQL."""
 FINISH = "finish"
 """The tool by which an agent ends a run."""
@@ -217,6 +220,7 @@ class Step:
     says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
     ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
     says nothing of what is there. ``result`` is the number of its result, those of a run from 1; 0 where it has none.
+    ``ran`` is the query as it ran, where that is not the call's own.
     """
 
     number: int
@@ -230,10 +234,16 @@ class Step:
     facts: tuple[Fact, ...] = ()
     lost: bool = False
     result: int = 0
+    ran: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back
         object.__setattr__(self, "facts", tuple(Fact(*fact) for fact in self.facts))
+
+    @property
+    def query(self) -> str:
+        """The query that ran, which says for which knowledge base it was where several are asked."""
+        return self.ran or self.call.query
 
     def drop(self, reason: Dropped) -> Step:
         """The same step, off the path."""

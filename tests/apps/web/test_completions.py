@@ -1,7 +1,5 @@
 """The OpenAI-compatible API, through OpenAI's own client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Amazon's raw files, written by hand in the published formats."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource
-from kbnav.knowledge.skb.importers.files import Format, Grouped
+from kbnav.knowledge.skb.importers.files import Format
 from kbnav.knowledge.skb.importers.recipe import Recipe
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES
 from kbnav.knowledge.skb.rendering import get_doc_info
@@ -158,12 +156,3 @@ def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw: Path, tmp_pa
     (raw / "Home_and_Kitchen.json.gz").unlink()
     with pytest.raises(UsageError, match=r"Home_and_Kitchen\.json\.gz: missing beside meta_Home"):
         AmazonSource(raw)
-
-
-@pytest.mark.parametrize(("groups", "parts"), [(1, 8), (7, 3), (8, 8), (100, 7)])
-def test_lines_come_back_by_their_group(groups: int, parts: int) -> None:
-    lines = [(place * 37 % groups, b"%d x" % place) for place in range(200)]
-    with Grouped(groups, parts) as grouped:
-        for group, line in lines:
-            grouped.add(group, line)
-        assert list(grouped) == [[line for group, line in lines if group == wanted] for wanted in range(groups)]

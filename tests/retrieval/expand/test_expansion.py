@@ -1,7 +1,5 @@
 """What PRF, HyDE, RAR and AGR ask of the model, and what is asked of the base retriever in the end, to the letter."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
