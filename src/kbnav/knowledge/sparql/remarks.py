@@ -108,20 +108,21 @@ def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: Run, word
         return {}
     known: dict[tuple[int, str | None, str], set[Measure]] = {}
     for row in answer.rows:
-        use, thing, value, unit, precision = row
-        if use and thing and value:
-            at, place = looked[int(use.value)]
-            name = "" if unit is None or answer.entity(unit) == _NO_UNIT else answer.label(unit) or answer.entity(unit)
-            one = Measure(name or "", int(precision.value) if precision else None)
+        number, thing, value, unit, precision = row
+        if number and thing and value:
+            at, place = looked[int(number.value)]
+            name = answer.entity(unit) or ""
+            name = "" if name == _NO_UNIT else answer.label(unit) or name
+            one = Measure(name, int(precision.value) if precision else None)
             known.setdefault((place, None if at is None else thing.value, value.value), set()).add(one)
-    return {
-        (row, place): next(iter(same))
-        for row in rows
-        for at, place in looked
-        if (value := row[place])
-        and (thing := None if at is None else row[at].value if row[at] else "") != ""
-        and len(same := known.get((place, thing, value.value), set())) == 1
-    }
+    found = dict[tuple[Row, int], Measure]()
+    for at, place in looked:
+        for row in rows:
+            thing, value = (None if at is None else row[at]), row[place]
+            same = known.get((place, thing.value if thing else None, value.value), set()) if value else set()
+            if len(same) == 1:
+                found[row, place] = next(iter(same))
+    return found
 
 
 def _written(cell: Cell) -> str:
