@@ -50,6 +50,8 @@ kill-test: $(READY)  ## the same 1,000 times; about 40 minutes
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training $(ONLY)
+	.venv-train/bin/python -m pytest -q -m slow tests/test_fidelity_mutants.py
+	.venv-train/bin/python -m pytest -q -o filterwarnings=default -m slow tests/programs/test_agent_retriever.py -k cluster
 
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train

@@ -1,7 +1,5 @@
 """docs/fidelity.md names only files and tests that exist."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -308,7 +308,7 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if step is None:
         known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No query has had rows yet."
         raise BadArguments(f"There is no result {result} with rows. {known}" if result else known)
-    query = step.call.query
+    query = step.query
     table = context.tables.get(query)
     if table is None:  # the run was killed and goes on
         table = context.tables[query] = context.kb.execute_query(query, language=context.language)
@@ -404,7 +404,7 @@ def finish(
         known = "\n".join(["Results with rows:", *lines]) if lines else "No result has rows."
         raise BadArguments(f"There is no result {result} with rows. {known}")
     step = with_rows[result or max(with_rows)]
-    table = context.tables.get(step.call.query)
+    table = context.tables.get(step.query)
     unknown = [one for one in named_columns(columns) if table and one not in table.columns]
     if table and unknown:
         raise BadArguments(f"The result has no column {', '.join(unknown)}; it has {', '.join(table.columns)}.")

@@ -1,7 +1,5 @@
 """SPINACH on a SPARQL endpoint: its tools, its prompt, and the answer in the endpoint's own names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

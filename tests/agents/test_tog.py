@@ -3,13 +3,10 @@
 The village's links are in conftest.py: Ann Reed owns The Mill and Long Barn, both in Coldwick.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import (
     Weighed,
@@ -20,7 +17,6 @@ from kbnav.agents.tog import (
     read_scores,
     tog_with,
 )
-from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
@@ -269,14 +265,6 @@ def test_a_chat_goes_on_from_the_answer_before_and_after_a_restart(village, tmp_
     assert run.path[0].nodes == ("h1",)
     assert "asked after: What does Ann Reed own? → The Mill" in script.prompts[0]
     assert run.outcome.text == "Coldwick"
-
-
-def test_it_needs_a_model_and_all_of_its_tools(village, tmp_path):
-    offline = settings(tmp_path).model_copy(update={"model": "offline"})
-    with pytest.raises(UsageError, match="the system tog needs a model: name one with --model"):
-        build_agent(village, offline, "tog")
-    with pytest.raises(UsageError, match="no tool can be left out"):
-        tog_with(Script([]), None, village, settings(tmp_path).model_copy(update={"without_tools": ("finish",)}))
 
 
 @pytest.mark.parametrize(

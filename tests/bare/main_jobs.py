@@ -5,8 +5,6 @@
 No test framework is there, and none is used: what fails ends the program.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

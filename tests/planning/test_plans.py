@@ -1,7 +1,5 @@
 """Paths as text, checked against the schema, followed in the graph, and asked of a model."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

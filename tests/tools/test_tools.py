@@ -1,7 +1,5 @@
 """The tools on the bundled mirror: what a model reads."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

@@ -1,21 +1,18 @@
 """A SPARQL endpoint as a knowledge base: found by its URL, and asked through the protocol's calls."""
 
-from __future__ import annotations
-
 import re
 import time
 
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.base import Meter, PropertyProfile, metered
+from kbnav.knowledge.base import Meter, metered
 from kbnav.knowledge.endpoint.data import LABELS
-from kbnav.knowledge.open import bundled_mirror, open_kb
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Shown
-from kbnav.tools.endpoint import shapes_for, uses_text
+from kbnav.tools.endpoint import shapes_for
 from tests.knowledge.endpoint.served import serving
 
 SUPPLIER = "<http://shop.example/data/s9>"
@@ -25,15 +22,6 @@ def test_a_url_that_is_no_wikibase_is_an_endpoint_after_one_request(served, tmp_
     with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
         assert kb_kind(kb) == "sparql"
         assert served.requests == [("/w/api.php", "")]
-
-
-def test_the_sparql_address_of_a_mirror_is_the_mirror(mini_home, tmp_path):
-    with (
-        MirrorServer(bundled_mirror(mini_home)) as server,
-        open_kb(Settings(kb=f"{server.url}/sparql", home=tmp_path)) as kb,
-    ):
-        assert kb_kind(kb) == "wikibase"
-        assert kb.labels(["Q7186"]) == {"Q7186": "Marie Curie"}
 
 
 def test_a_thing_is_found_by_its_whole_name_and_by_a_part_of_it(company):
@@ -53,15 +41,6 @@ def test_a_thing_is_found_by_its_whole_name_and_by_a_part_of_it(company):
 def test_what_is_not_so_written_is_offered_as_near(company, asked, found):
     result = company.search_entities(asked)
     assert (result.rung, [one.id for one in result.entities]) == ("near", [found])
-
-
-def test_a_hyphen_more_or_less_is_the_same_name(company):
-    result = company.search_entities("Screwdriver-Sets")
-    assert (result.rung, [one.id for one in result.entities]) == ("exact", ["data:p3"])
-
-
-def test_a_misspelt_word_beside_nothing_alike_finds_nothing(company):
-    assert company.search_entities("helicopter").rung == "none"
 
 
 def test_classes_and_properties_are_found_by_name_with_what_is_declared_of_them(company):
@@ -276,12 +255,6 @@ def test_an_address_may_hold_no_password(tmp_path, kb):
     ):
         pass
     assert "secret" not in str(caught.value)
-
-
-def test_values_a_subject_are_told_only_where_all_were_counted():
-    whole, part = (PropertyProfile(count, 0, 20_000, 1000, 500) for count in (1000, 1938))
-    assert "Each subject has 2 of them in the mean." in uses_text(whole, "ex:p")
-    assert "mean" not in uses_text(part, "ex:p")
 
 
 def test_an_endpoint_that_takes_get_alone_works(served, tmp_path):

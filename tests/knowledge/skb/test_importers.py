@@ -1,7 +1,5 @@
 """Tables and RDF as sources."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

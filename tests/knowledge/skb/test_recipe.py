@@ -1,7 +1,5 @@
 """An SKB knows its files and reads them again; rows of one id and bad lines do not mix things up."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

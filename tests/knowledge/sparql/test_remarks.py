@@ -1,7 +1,5 @@
 """What is said of a result's units, values, ties and of what its conditions leave out, counted by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyoxigraph as ox

@@ -1,7 +1,5 @@
 """The ladder for empty searches, over a server that matches the beginnings of labels as Wikidata does."""
 
-from __future__ import annotations
-
 import json
 
 import pyoxigraph as ox

@@ -100,6 +100,10 @@ def build(
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="NAME", help="Only nodes of this type, and edges between them; repeatable."),
+    ] = None,
     duplicates: Repeated = Duplicates.first,
     bad: BadLines = "stop",
     encoder: Annotated[
@@ -156,6 +160,7 @@ def build(
         tables=tables,
         language=language or "en",
         labels=tuple(label_property or ()),
+        types=tuple(types or ()),
         duplicates=duplicates,
         bad=_rejected(Path(out), bad),
     )
