@@ -143,7 +143,7 @@ release: $(READY)  ## build, from the tag that is checked out (or TAG), what is 
 	$(BIN)/python .ci/release.py build "$(TAG)"
 
 # All but train: torch is large, and which build of it is wanted depends on the machine.
-EXTRAS := e5 eval lance mcp pandas parquet postgres programs vectors
+EXTRAS := e5 eval lance mcp pandas postgres programs tables vectors
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock

@@ -272,3 +272,15 @@ def test_what_an_endpoint_is_made_of_is_asked_side_by_side(served, tmp_path):
     with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
         kb.labels(["shop:Lamp"])
     assert 2 <= served.most_at_once <= 5
+
+
+def test_where_no_known_predicate_names_things_the_texts_that_look_like_names_do(tmp_path):
+    things = "".join(
+        f'd:{n} a v:Person ; v:bezeichnung "Schulz, Max ({n})" ; v:note "a long story {"of many words " * 9}{n}" ; '
+        f'v:group "A" ; v:size {n} .\n'
+        for n in range(9)
+    )
+    prefixes = "@prefix v: <http://v.example/> . @prefix d: <http://d.example/> ."
+    with serving(prefixes + things) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        assert kb.get_entry("d:4").entity.label == "Schulz, Max (4)"
+        assert [one.id for one in kb.search_entities("Schulz, Max (7)").entities] == ["d:7"]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import Duplicates, Format
-from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file
+from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
+from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 
 _MEMORY = 2 << 30
@@ -94,8 +94,8 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: Format = Format.records
     sources: tuple[Path, ...] = ()
-    nodes: tuple[Path, ...] = ()
-    edges: tuple[Path, ...] = ()
+    nodes: tuple[Given, ...] = ()
+    edges: tuple[Given, ...] = ()
     tables: Path | None = None
     """TOML file that maps tables; it is read again as well."""
     language: str = "en"
@@ -115,7 +115,8 @@ class Recipe(BaseModel):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        paths = {name: tuple(map(move, getattr(self, name))) for name in ("sources", "nodes", "edges")}
+        paths = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in ("nodes", "edges")}
+        paths["sources"] = tuple(map(move, self.sources))
         single = {name: move(getattr(self, name)) for name in ("tables", "bad")}
         updates = tuple(one.moved(start, end) for one in self.updates)
         return self.model_copy(update={**paths, **single, "updates": updates})
@@ -130,9 +131,11 @@ class Recipe(BaseModel):
         from kbnav.knowledge.skb.importers.rdf import RdfSource
         from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
 
-        for path in (*self.sources, *self.nodes, *self.edges, *filter(None, [self.tables])):
+        for path in (*self.sources, *filter(None, [self.tables])):
             if address := re.match(r"\w{2,}:/", str(path)):  # what follows may hold a password
-                raise UsageError(f"{address[0]}… is an address, and an SKB is built from files: export it to one")
+                raise UsageError(
+                    f"{address[0]}… is an address: give it to --nodes and --edges, or name it in your TOML file"
+                )
         if self.format is Format.records:
             if self.sources or not (self.nodes or self.edges or self.tables):
                 others = ", ".join(other for other in Format if other is not Format.records)
@@ -142,6 +145,8 @@ class Recipe(BaseModel):
             if self.tables:
                 return mapped_from_file(self.tables, _MEMORY, self.duplicates, self.bad)
             return TableSource(self.nodes, self.edges, memory=_MEMORY, duplicates=self.duplicates, bad=self.bad)
+        if self.format is Format.graph and self.sources and not (self.nodes or self.edges or self.tables or self.bad):
+            return of_graphs(self.sources, _MEMORY, self.duplicates)
         if self.nodes or self.edges or self.tables or self.bad or self.duplicates is not Duplicates.first:
             given = "--nodes, --edges, --tables, --duplicates and --bad"
             raise UsageError(f"{given} do not go with --from {self.format}")
