@@ -142,7 +142,7 @@ def test_a_prompt_shows_values_members_symmetric_links_and_the_kinds_of_things(t
         text = shapes_for(kb, "Which worker is a boss?", "en", Shown())
         worker, boss = text.split("\n\n")[1:3]
         assert "share of these that has each" in worker
-        assert "all of them: a (staff:a); b (staff:b); c (staff:c)" in worker
+        assert "all of them: Ada (staff:a); Bea (staff:b); Cem (staff:c)" in worker
         assert re.search(r"name \(staff:name\): all; string \(xsd:string\), as (Ada|Bea|Cem)", worker)
         assert "room (staff:room): all; integer (xsd:integer) 4 to 9, middle 5" in worker
         assert "knows (staff:knows): all, up to 2 each; worker (staff:Worker), both ways" in worker
