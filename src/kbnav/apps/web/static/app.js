@@ -91,7 +91,7 @@ class Chat {
       this.question.focus();
     });
     this.stop.addEventListener("click", () => this.end());
-    document.addEventListener("query", ({ detail: { query, kb } }) => this.write(query, true, kb));
+    document.addEventListener("query", ({ detail: { query, kb, found } }) => this.write(query, false, kb, found));
     document.getElementById("write").addEventListener("click", () => this.write());
     listenToExamples(() => this.base, (one) => this.try(one));
     this.question.addEventListener("input", () => this.grow());
@@ -162,8 +162,8 @@ class Chat {
     else this.put(question);
   }
 
-  /** A query of one's own, with its result below it; `now` runs it. */
-  write(query = "", now = false, kb = this.kb.value) {
+  /** A query of one's own, with its result below it: `found` is what it gave; `now` runs it. */
+  write(query = "", now = false, kb = this.kb.value, found = undefined) {
     if (runs.querySelector(".welcome")) this.clear();
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered);
     view.editor.value = query;
@@ -177,6 +177,7 @@ class Chat {
     runs.append(h("section", { class: "run typed", "data-kb": kb, "aria-label": t("query.label") }, h("h2", { class: "question" }, t("query.label")), hint, view.element));
     this.newest({ element: runs.lastElementChild });
     view.editor.open().then(() => view.editor.focus());
+    if (found) view.show(query, found);
     if (now) view.ask();
   }
 
@@ -300,6 +301,7 @@ class Chat {
       document.title = found.title || "kbnav";
       const views = found.runs.map((run) => this.show(run));
       if (views.length > 1) this.newest(views.at(-1));
+      if (query) this.write(query, true);
       const question = !this.running && next(); // it waited for one that was answered while nobody looked
       if (question) this.put(question);
     } catch (error) {

@@ -7,7 +7,7 @@ import { t } from "./text.js";
 
 const ADDRESS = 60; // characters of an address that are shown
 
-/** A button for a row's last cell, which opens and closes a row of statements below it; `base` is their address. */
+/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
 export function evidenceButton(base, number, width) {
   let below = null;
   const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));

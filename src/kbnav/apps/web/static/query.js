@@ -69,7 +69,13 @@ export class QueryView {
     this.shown.replaceChildren(...what);
   }
 
-  show(result) {
+  /** What a query found; the page's address keeps it. */
+  show(query, found) {
+    const { result } = found;
+    keep("query", query);
+    this.explain(found);
+    this.answer.link ||= found.link;
+    this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, key: "view" });
     this.shown.replaceChildren(absent(result.absence), shown.element, h("div", { class: "foot" }, shown.files));
   }
@@ -84,11 +90,6 @@ export class QueryView {
   /** Run it: what was changed of an answer's query is a result of its own, which the page shows. */
   async ask() {
     if (this.button.disabled || this.offered.share) return;
-    if (!this.typed) {
-      document.dispatchEvent(new CustomEvent("query", { detail: { query: this.editor.value, kb: this.run.kb } }));
-      this.restore();
-      return;
-    }
     this.button.disabled = true;
     this.stop.hidden = false;
     this.problem.hidden = true;
@@ -96,15 +97,16 @@ export class QueryView {
     this.path = `/api/queries/${name}`;
     const ticking = this.clock();
     const query = this.editor.value;
-    keep("query", query);
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
-      this.explain(found);
-      this.answer.link ||= found.link;
-      this.changed();
-      this.show(found.result);
+      if (this.typed) {
+        this.show(query, found);
+      } else {
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found } }));
+        this.restore();
+      }
     } catch (error) {
-      this.shown.replaceChildren();
+      if (this.typed) this.shown.replaceChildren();
       this.fail(error);
     }
     clearInterval(ticking);

@@ -40,7 +40,7 @@ class ResultView {
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
       h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads)), this.body);
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
@@ -125,8 +125,8 @@ class ResultView {
 
   show(page) {
     this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
-      if (cells.length) cells.at(-1).append(evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length));
-      return h("tr", {}, cells);
+      const why = cells.length > 0 && h("td", { class: "because" }, evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length + 1));
+      return h("tr", {}, cells, why);
     }));
   }
 
