@@ -1,7 +1,5 @@
 """Append-only files: what a kill can do to them, and what it cannot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Question language: on real questions of benchmarks, on names, and on anything at all."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The page on an agent of one's own, followed to the letter, from a clone; ``make wheel-test`` does so from a wheel."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

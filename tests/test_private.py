@@ -1,7 +1,5 @@
 """What is kept of questions and answers is its owner's alone, and holds no secrets."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a project shows to those who come to it: how to cite it, how it is checked, how a release is cut."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shutil

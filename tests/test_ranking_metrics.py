@@ -1,7 +1,5 @@
 """Ranking metrics against values worked out by hand, against a plain sort, and on STaRK's questions."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What makes the answers of runs true, on the bundled knowledge bases, and how it is told."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

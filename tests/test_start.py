@@ -1,7 +1,5 @@
 """What is not imported: a person should not wait for what the answer does not need."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

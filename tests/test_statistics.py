@@ -1,7 +1,5 @@
 """Intervals, the paired test and power, against exact values and the paper's figures."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

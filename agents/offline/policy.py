@@ -15,7 +15,8 @@ from kbnav.answers.lexicon import lexicon
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Step, Understood
 from kbnav.tools.context import Context
-from kbnav.tools.toolbox import Toolbox, alone, within
+from kbnav.tools.several import alone, within
+from kbnav.tools.toolbox import Toolbox
 
 Wanted = tuple[str, str, dict[str, Any]]
 """Tool, thought and arguments of a call."""

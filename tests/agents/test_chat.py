@@ -1,7 +1,5 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -131,8 +129,3 @@ def test_history_does_not_carry_whole_tables(tmp_path):
         chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
         assert len(chat.ask("?").outcome.table) == 500
         assert chat.history[0].outcome.table is None
-
-
-def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
-    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
-        Chat(agent_of([], tmp_path), "s9", saver).resume()

@@ -1,7 +1,5 @@
 """Few-shot demonstrations from a file, in the prompts of the agents, and never the question."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

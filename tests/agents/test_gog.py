@@ -1,7 +1,5 @@
 """GoG: what a model generates is marked as such from the observation to the answer; unknown only after it was tried."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -313,14 +311,6 @@ def test_a_second_look_for_others_is_no_repeat_and_limit_and_offset_show_all_lin
     assert first.observation.splitlines()[0] == "Ann Reed (p1): 3 links, 1 to 2 in the order of their fit."
     assert second.observation.splitlines()[0] == "Ann Reed (p1): 3 links, 3 to 3 in the order of their fit."
     assert {fact.target for fact in (*first.facts, *second.facts)} == {"h1", "h2", "h3"}
-
-
-def test_where_a_node_lacks_a_relation_it_is_said_which_it_has(village, tmp_path):
-    run, _, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "^owns"})), finish("p1")
-    )
-    told = "Ann Reed (p1) has no such link. It has: owns: 2, such as The Mill; painted: 1, such as Old Forge."
-    assert run.path[1].observation == told
 
 
 def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):

@@ -1,7 +1,5 @@
 """What an agent sees of a local graph: relations by words, sets, fields, one name each, a line of every document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +8,14 @@ import pytest
 from benchmarks.near_verbatim import drawn, rank
 
 from kbnav.agents.common.planned import open_match
-from kbnav.agents.common.schema import ALL_RELATIONS, RELATIONS, Schema, offered
+from kbnav.agents.common.schema import RELATIONS, Schema
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
-from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
-from kbnav.prompts import render
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
@@ -221,31 +218,6 @@ def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_pa
     kb.close()
 
 
-def test_up_to_thirty_relations_the_prompt_lists_them_all(tmp_path):
-    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
-    for count, listed in ((ALL_RELATIONS, ALL_RELATIONS), (ALL_RELATIONS + 1, RELATIONS)):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        kb = skb_of(folder, nodes, [("n0", f"way {n}", "n1") for n in range(count)])
-        told = Schema(kb)("Which way?")
-        assert (len(told["relations"]), told["more_relations"]) == (listed, count - listed)
-        kb.close()
-
-
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("Which ship built by Marit Skarow was painted yellow?", ["Marit Skarow"]),
-        ('Who owns the "old forge", and what does Radium do?', ["old forge", "Radium"]),
-        ("Radium was found in the United States of America. By whom?", ["United States of America"]),
-        ("Is it Berlin, Paris or New York?", ["Berlin", "Paris", "New York"]),
-        ("what is it?", []),
-    ],
-)
-def test_names_in_a_question_are_those_with_capitals_or_in_quotation_marks(question, names):
-    assert unmatched_names(question, []) == names
-
-
 def test_a_name_that_no_node_has_is_said_with_the_nearest_by_name_and_those_by_meaning_are_begun_with(demo_kb):
     match = open_match(demo_kb, "hybrid")
     found = match("Which ship built by Marit Skarow was painted yellow?")
@@ -273,13 +245,6 @@ def test_a_search_for_a_name_shows_nothing_that_only_means_something_like_it(dem
     ]  # fmt: skip
 
 
-def test_a_relation_leads_from_a_type_to_the_types_it_has_most_links_with(demo_kb):
-    relations = as_skb(demo_kb, "this test").relations
-    assert relations.leads_to("built_by", "ship") == ["person"]
-    assert relations.leads_to("^built_by", "person")[0] == "ship"
-    assert relations.leads_to("built_by", "tune") == []
-
-
 def test_a_sentence_of_a_document_from_memory_finds_its_node_though_others_are_called_by_its_words(tmp_path):
     """Each word of the sentence is the name of a node, and so would count twice if names did."""
     words = "a tall clock with a painted moon that loses four minutes in every wet week".split()  # noqa: SIM905
@@ -305,19 +270,6 @@ def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_
     ranks = [rank(demo_kb.vector_query(one.text, limit=20).ids, one.right) for one in asked]
     assert len(asked) == 60
     assert all(1 <= place <= 3 for place in ranks)
-
-
-def test_in_a_graph_of_one_type_nothing_is_said_of_types(tmp_path, village):
-    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
-    kb = skb_of(tmp_path, nodes, [("n0", "leads_to", "n1")])
-    for graph, typed in ((kb, False), (village, True)):
-        schemas = offered(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
-        assert ("node_type" in json.dumps(schemas)) is typed
-        policy = render(
-            "skb/policy.md", tools=["search_neighbors"], steps=9, parallel=True, answers=20, **Schema(graph)("?")
-        )
-        assert ("type" in policy) is typed
-    kb.close()
 
 
 def test_the_skb_agent_is_told_the_nodes_that_the_question_names(village):

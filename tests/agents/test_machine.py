@@ -1,7 +1,5 @@
 """The state machine: budgets, rollback, escalation, several calls a turn, stops."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter
@@ -288,31 +286,6 @@ def test_a_saved_run_replays_to_the_same_path(tmp_path):
     assert [step.call.key for step in again.path] == [step.call.key for step in first.path]
     assert [step.number for step in again.discarded] == [step.number for step in first.discarded]
     assert again.outcome.table == first.outcome.table
-
-
-def test_calls_of_one_turn_run_side_by_side(tmp_path):
-    both = threading.Barrier(2, timeout=20)
-
-    def meet(context: Context, thought: str, name: str) -> Observation:
-        """Wait for the other call.
-
-        Args:
-            thought: Why.
-            name: Which of the two.
-        """
-        both.wait()
-        return Observation("met")
-
-    agent = agent_of([says(("meet", {"name": "a"}), ("meet", {"name": "b"}))], tmp_path)
-    toolbox = Toolbox([meet, finish], agent.kb.capabilities)
-    policy = ChatPolicy(
-        ScriptedModel(replies=[says(("meet", {"name": "a"}), ("meet", {"name": "b"}))]),
-        toolbox,
-        "spinach/policy.md",
-        agent.settings.budget,
-    )
-    run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
-    assert [step.observation for step in run.path[:2]] == ["met", "met"]
 
 
 def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):

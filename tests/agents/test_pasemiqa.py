@@ -1,7 +1,5 @@
 """PASemiQA: the plan as the first step, T rounds, k neighbours kept by the model, unknown as an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,22 +95,6 @@ def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_pat
         "Mew (t2): 1 link.",
         "- Old Forge (h3) -- located_in --> Mew (t2); Old Forge: A red house by the sea.",
     ]
-
-
-def test_no_more_neighbours_than_k_need_no_model(village, tmp_path):
-    kept = Script([])
-    run, _ = asked(village, tmp_path, LOOK, finish("h1"), kept=kept, k=2)
-    assert kept.prompts == []
-    assert run.path[1].observation.startswith("Ann Reed (p1): 2 links.")
-
-
-def test_a_relation_is_followed_backwards_with_a_circumflex(village, tmp_path):
-    run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "h2", "relation": "^owns"})), finish("p1")
-    )
-    assert set(run.path[1].nodes) == {"p1", "p2"}
-    assert run.path[1].observation.splitlines()[1:3] == ["<-- owns --", "- Ann Reed (p1): A miller."]
-    assert run.path[1].facts[0].relation == "^owns"
 
 
 def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):

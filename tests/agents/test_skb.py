@@ -3,8 +3,6 @@
 The demo SKB's facts are those of its two files: the Heron was built by Jacca Penrose, and so on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -20,8 +18,6 @@ import kbnav
 from kbnav.agents.common.answering import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.errors import UsageError
-from kbnav.evaluation.runner import build_system
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
@@ -264,15 +260,6 @@ def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
     ]
     assert run.outcome.status == "answered"
     assert list(run.outcome.ranking.ids) == [SHIPS[1]]
-
-
-def test_it_is_a_system_that_benchmarks_know_by_name(demo_kb, mini_kb, tmp_path):
-    settings = Settings(home=tmp_path, model="offline", language="en")
-    system = build_system("skb", demo_kb, settings)
-    ranking = system.ask("Which ship built by Marit Skarrow was painted yellow?", {}).run.outcome.ranking
-    assert ranking.ids[0] == "ship:keeper"
-    with pytest.raises(UsageError, match="the system skb needs an SKB"):
-        build_system("skb", mini_kb, settings)
 
 
 ids = st.sampled_from(list("abcdef"))

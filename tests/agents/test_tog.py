@@ -3,13 +3,11 @@
 The village's links are in conftest.py: Ann Reed owns The Mill and Long Barn, both in Coldwick.
 """
 
-from __future__ import annotations
-
+import json
 from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import (
     Weighed,
@@ -20,7 +18,10 @@ from kbnav.agents.tog import (
     read_scores,
     tog_with,
 )
-from kbnav.errors import UsageError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
@@ -159,6 +160,18 @@ def test_a_links_score_is_its_relations_times_its_own(village, tmp_path):
     assert known.index("Old Forge (h3)") < known.index("Long Barn (h2)") < known.index("The Mill (h1)")
 
 
+def test_of_many_neighbours_behind_a_relation_twenty_are_looked_at(tmp_path):
+    towns = ["Hub", *(f"Town {number}" for number in range(30))]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"id": one, "type": "town", "name": one}) for one in towns))
+    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *(f"Hub\tbeside\t{n}" for n in towns[1:])]))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
+    with SKB.open(tmp_path / "towns.skb") as skb:
+        run, _ = asked(SkbKB(skb), tmp_path, "1: 1", question="Which town is beside Hub?")
+    (step,) = [step for step in run.path if step.call.tool == "follow_relations"]
+    assert (len(step.facts), "30 links, those 20 that fit" in step.observation) == (20, True)
+
+
 def test_each_node_of_the_beam_has_its_own_best_relations(village, tmp_path):
     # Two nodes begin; with width 2 both keep up to two relations, and the four ways are one action.
     question = "Where do Ann Reed and Bob Lisk have houses?"
@@ -269,14 +282,6 @@ def test_a_chat_goes_on_from_the_answer_before_and_after_a_restart(village, tmp_
     assert run.path[0].nodes == ("h1",)
     assert "asked after: What does Ann Reed own? → The Mill" in script.prompts[0]
     assert run.outcome.text == "Coldwick"
-
-
-def test_it_needs_a_model_and_all_of_its_tools(village, tmp_path):
-    offline = settings(tmp_path).model_copy(update={"model": "offline"})
-    with pytest.raises(UsageError, match="the system tog needs a model: name one with --model"):
-        build_agent(village, offline, "tog")
-    with pytest.raises(UsageError, match="no tool can be left out"):
-        tog_with(Script([]), None, village, settings(tmp_path).model_copy(update={"without_tools": ("finish",)}))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """That an answer of no, 0 or nothing says which kind of nothing it is, on every door."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``kbnav eval`` with what people bring themselves: questions in a spreadsheet, and answers of other systems."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

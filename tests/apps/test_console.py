@@ -1,7 +1,5 @@
 """What programs are told of an answer."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

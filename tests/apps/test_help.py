@@ -1,7 +1,5 @@
 """What the help of every command says: an example that the command takes, in sentences that are read once."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The MCP server through a real client, over standard input and over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

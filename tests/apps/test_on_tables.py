@@ -1,7 +1,5 @@
 """The command line, chats, evaluations, the page and MCP on an SKB in tables of LanceDB: as on it in a folder."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is hidden of data that is told, and what stays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers to pass on: a page that fetches nothing, a citation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html.parser import HTMLParser

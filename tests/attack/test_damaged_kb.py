@@ -1,7 +1,5 @@
 """A server one of whose knowledge bases cannot be read: it starts, says so, and answers on the others."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Twenty downloads of one large result at the same time."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

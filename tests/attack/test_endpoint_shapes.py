@@ -1,7 +1,5 @@
 """Replies of an endpoint whose shape is not what the query asks for: each is refused where it is read."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

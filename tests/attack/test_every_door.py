@@ -1,7 +1,5 @@
 """Every route of every server of pages: only by its name, from its own pages, of a size, and for whom is known."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Files that are made to fill the memory, to end the process, or to say something to the terminal."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

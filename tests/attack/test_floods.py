@@ -1,7 +1,5 @@
 """Many streams at once, and requests that are too large: each is refused or served, and others are answered."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

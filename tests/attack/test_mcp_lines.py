@@ -1,7 +1,5 @@
 """What a client sends over standard input that is no message: it does no harm, and the next is answered."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is one reader's is nobody else's: every route of the API's own description, with another's ids."""
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the page keeps of a question, changed by somebody else: each address says so, and the server goes on."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

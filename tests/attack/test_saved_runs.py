@@ -1,7 +1,5 @@
 """Saved runs that somebody has changed, through every door that reads one: one clear error, or harmless."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Secrets of the environment, echoed by a model's endpoint at every turn: nothing that is left behind holds them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os

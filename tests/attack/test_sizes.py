@@ -1,7 +1,5 @@
 """Every operation that the REST API describes, with hostile sizes in each of its parameters and fields."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Answers are worked out here from the two files, without the package.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """The bundled mini mirror: valid and consistent in itself."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two servers with one PostgreSQL, behind nginx: one is killed in the middle of ten streams, and both are replaced."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Builds of an SKB on a Ray cluster of two workers, one of which is killed; and one whose driver is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

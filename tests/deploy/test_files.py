@@ -1,7 +1,5 @@
 """The files of deploy/: they are what their tools read, and name settings and routes that exist."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

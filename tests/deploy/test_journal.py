@@ -1,7 +1,5 @@
 """A run whose journal is in PostgreSQL: its machine is lost in the middle, and another goes on with it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """An SKB in tables on an S3 server, moto's, is asked as the same SKB in its folder is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Evaluations on a Ray cluster of two workers, one of which is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor

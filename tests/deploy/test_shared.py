@@ -1,7 +1,5 @@
 """What several machines share in PostgreSQL: answers, replies of models, and one bucket of requests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """What machines share in PostgreSQL, changed by whoever else may write there: not used, or one clear error."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The multilingual encoder: a question in one language finds documents in another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Queries for Wikidata's service, rewritten and run by other engines; and those engines as knowledge bases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Power, sheets of errors and lengths of conversations, as a person uses them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

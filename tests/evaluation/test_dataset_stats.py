@@ -1,7 +1,5 @@
 """Statistics of datasets: the figures of the papers, and small ones worked out by hand."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import math

@@ -1,7 +1,5 @@
 """Every reader on the real files where they are, and on small wrong files everywhere."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

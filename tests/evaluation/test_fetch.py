@@ -1,7 +1,5 @@
 """Datasets at hand: downloaded from a server on this machine, checked, and said where they are not."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

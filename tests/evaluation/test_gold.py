@@ -1,7 +1,5 @@
 """Gold answers: stored, frozen from a knowledge base, and taken again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

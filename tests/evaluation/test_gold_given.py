@@ -1,7 +1,5 @@
 """Baselines that are given something of the gold answers, as SPINACH's were (section 5.3), and scores by labels."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

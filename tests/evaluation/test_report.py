@@ -1,7 +1,5 @@
 """Reports: the published runs, numbers worked out by hand, and texts that try to break out of the page."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """The row-major metric against published scores, and against a dense matching written here."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

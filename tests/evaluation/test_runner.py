@@ -1,7 +1,5 @@
 """Running a system over questions: bounds, limits, failures, resuming."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores and comparisons of saved runs, on numbers worked out by hand and on the published recordings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

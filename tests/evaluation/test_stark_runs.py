@@ -1,7 +1,5 @@
 """Runs over STaRK's sets: a random part of one, and what differs for the questions that people wrote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Which kind of nothing an answer is: on the bundled mirror, on the same as if it were the whole, and on two graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -64,19 +61,6 @@ def facts(kb: KnowledgeBase) -> Iterator[tuple[str, str]]:
       FILTER(STRSTARTS(STR(?p), STR(wdt:)) && NOT EXISTS { ?e ?p ?w }) } ORDER BY STR(?e) STR(?p)"""
     for item, prop in kb.execute_query(query).rows:
         yield item.entity_id, prop.entity_id
-
-
-def test_of_questions_made_from_the_mirror_by_rule_the_kind_is_right(mini_kb: KnowledgeBase):
-    lacking = list(islice(facts(mini_kb), 6))
-    assert len(lacking) == 6
-    assert {kind(mini_kb, f"SELECT ?x {{ wd:{item} wdt:{prop} ?x }}") for item, prop in lacking} == {"not stated"}
-    turned = mini_kb.execute_query("SELECT ?v ?p { ?x ?p ?v . VALUES ?p { wdt:P61 wdt:P26 wdt:P19 } } LIMIT 8").rows
-    asked = [f"SELECT ?x {{ wd:{value.entity_id} wdt:{prop.entity_id} ?x }}" for value, prop in turned]
-    empty = [query for query in asked if not mini_kb.execute_query(query).rows]
-    assert len(empty) >= 4
-    assert {kind(mini_kb, query) for query in empty} == {"asks wrongly"}
-    unknown = [f"SELECT ?x {{ wd:Q{number} wdt:P61 ?x }}" for number in range(8_000_001, 8_000_003)]
-    assert {kind(mini_kb, query) for query in unknown} == {"partial copy"}
 
 
 def test_it_is_said_why_and_what_there_is_instead(mini_kb: KnowledgeBase):

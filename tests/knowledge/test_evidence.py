@@ -1,7 +1,5 @@
 """Which statements make an answer's rows true: on the bundled mirror, with statements made for the purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,12 +135,6 @@ def test_a_path_of_any_length_is_one_chain(mini_kb):
 def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
     told = found(atlantis, "SELECT ?x { ?x wdt:P30 wd:Q5 FILTER EXISTS { ?x wdt:P36 ?c } }")
     assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))
-
-
-def test_rows_are_chosen_and_those_beyond_the_last_left_out(atlantis):
-    query = "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people"
-    told = provenance(atlantis, query, atlantis.execute_query(query), [1, 7])
-    assert [[one.value.value for one in row] for row in told.rows] == [["12"]]
 
 
 def test_at_most_two_queries_are_sent(atlantis):

@@ -1,7 +1,5 @@
 """The library: a knowledge base is opened, asked, awaited, watched, and what it says is plain data."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import pickle
@@ -16,6 +14,8 @@ from fastapi.testclient import TestClient
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.tools import ToolException
+from langchain_core.tools import tool as langchain_tool
 
 import kbnav
 from kbnav.answers.tables import AnswerTable, Term
@@ -228,11 +228,39 @@ def test_results_are_looped_over_and_become_data_frames(kb: kbnav.KB):
     assert set(links["neighborLabel"]) == {"Marie Curie", "Pierre Curie"}
 
 
+def test_objects_are_tools_methods_and_those_of_langchain(kb: kbnav.KB):
+    class Clock:
+        def weekday(self, context: object, thought: str, day: int = 1) -> str:
+            """Name a day of the week.
+
+            Args:
+                thought: Why.
+                day: Its number.
+            """
+            return ["Monday", "Tuesday"][day - 1]
+
+    @langchain_tool
+    def double(number: int) -> int:
+        """Double a number."""
+        if number < 0:
+            raise ToolException("no debts")
+        return 2 * number
+
+    turns = [("weekday", {"day": 2}), ("double", {"number": 21}), ("double", {"number": -1}), ("double", {})]
+    calls = [says(one) for one in (*turns, ("execute_query", {"query": POLONIUM}), ("finish", {}))]
+    model = ScriptedModel(replies=[*calls, AIMessage("Them.")])
+    answer = kbnav.ask("Who?", kb=kb, model=model, tools=[Clock().weekday, double])
+    seen = [step.observation for step in answer.steps]
+    assert seen[:3] == ["Tuesday", "42", "no debts"]
+    assert "number" in seen[3]
+    assert answer.run.settings["with_tools"] == ["weekday", "double"]
+
+
 def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb: kbnav.KB):
     calls = [says(("greet", {"name": "Ann"})), says(("execute_query", {"query": POLONIUM})), says(("finish", {}))]
     answer = kbnav.ask("Who?", kb=kb, model=ScriptedModel(replies=[*calls, AIMessage("Them.")]), tools=[greet])
     assert answer.steps[0].observation == "Hello, Ann"
-    with pytest.raises(UsageError, match="top of a module"):
+    with pytest.raises(UsageError, match="docstring"):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
     with pytest.raises(kbnav.KbnavError, match="FakeListChatModel cannot call tools"):
         kbnav.ask("Who?", kb=kb, model=FakeListChatModel(responses=["x"]))

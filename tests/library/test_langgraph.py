@@ -1,7 +1,5 @@
 """The library's LangChain tools and LangGraph graph, in agents and graphs that know nothing of kbnav."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from pathlib import Path

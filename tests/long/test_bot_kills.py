@@ -1,7 +1,5 @@
 """Two hundred questions, and a bot that is killed again and again: each is answered exactly once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Builds, questions, chats, evaluations and the page's server, killed at random: nothing is lost, nothing is double."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

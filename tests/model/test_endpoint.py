@@ -1,7 +1,5 @@
 """What can become of one call of a model, at a real server."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every system that asks a model, with a real one over real HTTP: it proves the plumbing, and no accuracy at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

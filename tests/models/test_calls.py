@@ -1,7 +1,5 @@
 """Prompts to a model: side by side, kept on disk, cut to the window."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Chat models over real HTTP: what a model is sent, how its replies are read, how its failures come out."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A reply is heard while it is written, and comes out whole whatever the endpoint makes of a request for a stream."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Endpoints that break the rules of HTTP or of OpenAI's protocol on purpose: what a run makes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

@@ -1,7 +1,5 @@
 """The offline policy on the bundled mirror, over HTTP, and its readers on what the tools show."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

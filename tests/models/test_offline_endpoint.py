@@ -1,7 +1,5 @@
 """The offline policy on a SPARQL endpoint: what it answers, and where it says that it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

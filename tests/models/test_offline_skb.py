@@ -1,7 +1,5 @@
 """The policy for SKBs without a model: what it reads in a question, which paths it follows, how well it does."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

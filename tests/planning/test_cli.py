@@ -1,7 +1,5 @@
 """``kbnav train ranker`` and ``kbnav eval planner``: train on questions with gold nodes, then judge."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``plan-fuse`` on a market whose answers are counted by hand: it learns wordings, weighs, and knows what it saw."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The ranker learns what its questions say, goes to a file and back, and refuses what it was not trained for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

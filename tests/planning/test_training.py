@@ -1,7 +1,5 @@
 """Labels counted by hand on the graph of conftest.py, the KL loss worked out on paper, and what the scorer learns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

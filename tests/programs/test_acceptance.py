@@ -4,8 +4,6 @@ The p-values are worked out by hand: of n queries that differ, all better by the
 far from 0 as what was seen, so that p is 2 / 2**n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

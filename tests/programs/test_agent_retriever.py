@@ -1,7 +1,5 @@
 """The whole way on the demo SKB: a training by a scripted model in a real sandbox, frozen programs that answer."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -93,16 +91,37 @@ def retrieve(query):
 ```"""
 
 
+def trained(kb: KnowledgeBase, home: Path, sets: Path, out: Path, **more: Any) -> Path:
+    """One step of a training, which writes a program that answers."""
+    assert isinstance(kb, SkbKB)
+    settings = Settings(kb="demo", home=home, cache_age=0)
+    writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
+    options = ProgramsOptions(most=1, steps=1, batch=4, **more)
+    asked = [queries(str(sets / f"{name}.jsonl")) for name in ("train", "val")]
+    train_programs(kb, settings.asking(writer), *asked, options, out)
+    return out
+
+
 @pytest.fixture(scope="module")
 def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
-    """Two steps of a training, the first of which writes a program that answers."""
-    assert isinstance(demo_kb, SkbKB)
-    settings = Settings(kb="demo", home=demo_home, cache_age=0)
-    writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
-    options = ProgramsOptions(most=1, steps=1, batch=4)
-    asked = [queries(str(sets / f"{name}.jsonl")) for name in ("train", "val")]
-    train_programs(demo_kb, settings.asking(writer), *asked, options, sets / "made")
-    return sets / "made"
+    return trained(demo_kb, demo_home, sets, sets / "made")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on", ["processes", "ray"])
+def test_programs_that_run_in_other_processes_or_on_a_cluster_are_the_same(
+    on: str, demo_kb: KnowledgeBase, demo_home: Path, sets: Path, made: Path, tmp_path: Path
+):
+    if on == "ray":
+        pytest.importorskip("ray", reason="the extra ray is not installed")
+    elsewhere = trained(demo_kb, demo_home, sets, tmp_path / "out", on=on, workers=2)
+    found = [
+        [json.loads(line) | {"seconds": 0} for line in (out / "steps" / "g1.jsonl").read_text().splitlines()]
+        for out in (elsewhere, made)
+    ]
+    assert found[0] == found[1]
+    assert found[0][0]["accepted"]
+    assert (elsewhere / "programs.json").read_bytes() == (made / "programs.json").read_bytes()
 
 
 def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_named(kbnav: Cli):

@@ -1,7 +1,5 @@
 """The functions that programs call, over the demo SKB; expected values are read off its files."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is shown as having gone well and badly, and which names stay out of instructions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

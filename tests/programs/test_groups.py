@@ -1,7 +1,5 @@
 """Groups of queries: proposed and assigned by a model, or found by common words; small ones merged; routing."""
 
-from __future__ import annotations
-
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import (
     Centroids,

@@ -1,7 +1,5 @@
 """The loop: what is accepted, what the writer is told, when it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from threading import Barrier
 from typing import Any

@@ -1,7 +1,5 @@
 """What is a program and what is not, told with lines before anything runs."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 

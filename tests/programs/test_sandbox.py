@@ -1,7 +1,5 @@
 """Programs in each sandbox: what they are given, what they may call, and what comes of them."""
 
-from __future__ import annotations
-
 import ast
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

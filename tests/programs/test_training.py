@@ -1,21 +1,22 @@
 """A whole training: resumed after any kill, alike for equal seeds, frozen so that nothing else loads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
-from kbnav.errors import DataError, Stopped, UsageError
+from kbnav.errors import DataError, ServiceError, Stopped, UsageError
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
-from kbnav.programs.train import GroupsFound, Order, train
+from kbnav.programs.train import GroupsFound, Order, read_steps, train
+from kbnav.programs.writer import Brief
+from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
@@ -189,7 +190,8 @@ def test_a_question_in_both_sets_and_no_questions_are_refused(tmp_path: Path):
         trained(tmp_path, wanted=replace(order(), validation=[]))
 
 
-def test_each_group_has_a_program_of_its_own(tmp_path: Path):
+def of_two_kinds() -> tuple[Order, tuple[Group, ...]]:
+    """Queries of birds and of fish, and a group for each."""
     kinds = ("bird", "fish")
     training, held = (
         [replace(one, text=f"Which {kinds[n % 2]} {one.text}") for n, one in enumerate(queries(count, split))]
@@ -199,7 +201,11 @@ def test_each_group_has_a_program_of_its_own(tmp_path: Path):
         Group(f"g{n + 1}", kinds[n], *(tuple(one.id for one in part[n::2]) for part in (training, held)))
         for n in range(2)
     )
-    wanted = replace(order(), training=training, validation=held)
+    return replace(order(), training=training, validation=held), groups
+
+
+def test_each_group_has_a_program_of_its_own(tmp_path: Path):
+    wanted, groups = of_two_kinds()
     train(wanted, tmp_path, workshop(ScriptedWriter([program("good")])), lambda: GroupsFound(groups))
     about = read_frozen(tmp_path).about
     assert [one.program for one in about.groups] == ["", "g2.py"]
@@ -207,3 +213,38 @@ def test_each_group_has_a_program_of_its_own(tmp_path: Path):
     assert centroids.nearest(["Which fish is red?", "Which bird is red?"]) == [1, 0]
     fish = about.groups[1]  # their answers are never first; those of birds are every other time
     assert (fish.scores["mrr"], fish.first["mrr"]) == (1.0, 0.1)
+
+
+def test_groups_that_are_trained_side_by_side_have_the_files_of_one_after_the_other(tmp_path: Path):
+    class Meeting(ScriptedWriter):
+        together = Barrier(2)
+
+        def write(self, brief: Brief, trace: Trace) -> str:
+            if brief.number == 1:
+                self.together.wait(30)  # breaks where one group waits for the other
+            return super().write(brief, trace)
+
+    wanted, groups = of_two_kinds()
+    sources = [program("middling"), program("good")]
+    train(wanted, tmp_path / "one", workshop(ScriptedWriter(sources)), lambda: GroupsFound(groups))
+    side = replace(wanted, options=plan(steps=5, at_once=2))
+    train(side, tmp_path / "two", workshop(Meeting(sources)), lambda: GroupsFound(groups))
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_where_one_group_fails_the_others_end_behind_their_step_and_the_failure_is_told(tmp_path: Path):
+    class Failing(ScriptedWriter):
+        failed = Event()
+
+        def write(self, brief: Brief, trace: Trace) -> str:
+            if brief.pattern == "bird":
+                self.failed.set()
+                raise ServiceError("the model is away")
+            assert self.failed.wait(30)
+            return super().write(brief, trace)
+
+    wanted, groups = of_two_kinds()
+    wanted = replace(wanted, options=plan(steps=500, at_once=2))
+    with pytest.raises(ServiceError, match="the model is away"):
+        train(wanted, tmp_path, workshop(Failing([program("bad")])), lambda: GroupsFound(groups))
+    assert len(read_steps(tmp_path, groups[1])) < 500

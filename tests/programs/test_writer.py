@@ -1,7 +1,5 @@
 """What a model is told at each step, and how a program is read out of its reply."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage

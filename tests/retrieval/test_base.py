@@ -1,7 +1,5 @@
 """The trace that retrieval systems write."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import ServiceError

@@ -1,7 +1,5 @@
 """Documents with their relations: built where asked for, kept through an update, and only what changed embedded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reranking: scores read from replies of every kind, and put together with ranks worked out by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

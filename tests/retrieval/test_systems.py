@@ -1,7 +1,5 @@
 """BM25, VSS, Multi-VSS, fused ranks and graph-rank against scores worked out by hand on nine nodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

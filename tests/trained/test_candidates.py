@@ -1,7 +1,5 @@
 """What is ranked again, and what is known of where it came from: without torch."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kbnav.answers.tables import Ranking

@@ -1,7 +1,5 @@
 """What retrieval learns from: no torch is needed to know it."""
 
-from __future__ import annotations
-
 import random
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The part of a graph that the graph network looks at: no torch is needed to build it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kbnav.knowledge.skb.kb import SkbKB

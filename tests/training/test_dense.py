@@ -1,7 +1,5 @@
 """The dense retriever, trained from nothing in seconds. ``make train-test`` runs this: it needs torch."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What a training can be told: steps over several batches, what is held out, a kill in its middle, marks as tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

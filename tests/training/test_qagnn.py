@@ -4,8 +4,6 @@ The hall has rooms and doors; a question names a room and asks for what is two d
 graph tells: all rooms have the same words.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -131,10 +129,11 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
             return network(**given)["scores"].tolist()
 
     plain = scores(None)
-    others = [place for place in range(1, len(graphs[0].nodes) + 1) if place not in batch.candidates]
-    changed = scores(others[0])
-    assert abs(changed[0] - plain[0]) > 1e-6
-    assert changed[1] == pytest.approx(plain[1], abs=1e-6)
+    for own, nodes in enumerate(np.split(np.arange(len(batch.owner)), [len(graphs[0].nodes) + 1])):
+        other = next(place for place in nodes[1:] if place not in batch.candidates)
+        changed = scores(int(other))
+        assert abs(changed[own] - plain[own]) > 1e-6
+        assert changed[1 - own] == pytest.approx(plain[1 - own], abs=1e-6)
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall: SkbKB, parts: Split, tmp_path: Path):

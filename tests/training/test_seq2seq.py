@@ -1,7 +1,5 @@
 """A language model made and trained here writes paths that exist. ``make train-test`` runs this: it needs torch."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

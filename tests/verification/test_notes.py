@@ -1,7 +1,5 @@
 """Notes: given once, with the first result that shows what they are about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,13 +1,9 @@
 """The checks of an answer by rule: what each kind of doubt is raised by, and what not."""
 
-import json
-
 import pytest
 
 from kbnav.agents.common.checks import check_answer
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.rendering import HERE
-from kbnav.runs.trajectory import DOUBTS
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
 NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"
@@ -81,8 +77,3 @@ def test_questions_in_other_languages_are_read_too(language: str, question: str,
 
 def test_a_query_that_cannot_be_read_is_not_judged():
     assert check_answer("Who wrote Dune?", "en", "SELECT ?x {", rows(ONE)) == ()
-
-
-def test_the_page_says_each_doubt_as_the_terminal_does():
-    book = json.loads((HERE / "locale" / "en.json").read_text("utf-8"))
-    assert {f"doubt.{kind}": text for kind, text in DOUBTS.items()}.items() <= book.items()

@@ -1,7 +1,5 @@
 """What speaks against an answer reaches whoever reads it: in the terminal, as data, in a bot's reply and saved runs."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bot on a real MediaWiki: what it finds, what it posts, and what stops it."""
 
-from __future__ import annotations
-
 import html
 import re
 from urllib.parse import unquote

@@ -1,7 +1,5 @@
 """``kbnav bot`` as an operator uses it, on a real MediaWiki with the bundled mirror and the offline policy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

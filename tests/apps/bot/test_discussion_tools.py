@@ -1,7 +1,5 @@
 """Replies that DiscussionTools places: by what it said once, and on a real MediaWiki where it is installed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mentions by Echo's notifications, on a server of its own that speaks the payloads of its API."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

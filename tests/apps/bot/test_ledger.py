@@ -1,7 +1,5 @@
 """The bot's state: what is remembered, and that only one bot writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

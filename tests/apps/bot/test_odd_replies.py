@@ -1,7 +1,5 @@
 """A wiki whose replies are JSON, and not what the action API promises: no such reply ends the bot."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Whom the bot answers and whom not, on a real MediaWiki: writers, quotas, switches, protection, blocks."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Fifty threads written after the habits of talk pages: what is asked in each, and where the reply goes."""
 
-from __future__ import annotations
-
 import re
 from itertools import count
 from pathlib import Path

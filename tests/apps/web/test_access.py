@@ -1,7 +1,5 @@
 """Who may see what, and from where: owners, other sites, tokens, proxies, secrets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

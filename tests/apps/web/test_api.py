@@ -1,7 +1,5 @@
 """The REST API: what it answers."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The OpenAI-compatible API, through OpenAI's own client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +68,38 @@ def test_what_was_said_before_is_known(fresh_home: Path):
         assert asked == ["Who was Marie Curie?", "A physicist and chemist.", MARIE]
         whole = [one for one in model.requests if not one.get("stream")]  # the endpoint refuses to stream
         assert said.usage.prompt_tokens == 100 * len(whole)
+
+
+def test_a_follow_up_points_back_to_what_was_answered_here(client: openai.OpenAI):
+    asked, more, born = "Who discovered radium?", "When was she born?", "1867-11-07"
+    conversation = [{"role": "user", "content": asked}]
+    for question in (more, "Where was she born?"):
+        said = client.chat.completions.create(model="mini", messages=conversation).choices[0].message.content
+        conversation += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+    assert born in conversation[-2]["content"]
+    first = client.responses.create(model="mini", input=asked)
+    assert first.output_text.startswith("Marie Curie, Pierre Curie\n")
+    events = list(client.responses.create(model="mini", input=more, previous_response_id=first.id, stream=True))
+    assert events[-1].type == "response.completed"
+    assert born in events[-1].response.output_text
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == events[-1].response.output_text
+    assert [event.sequence_number for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"previous_response_id": "resp-nothing"}, 404),
+        ({"tools": [{"type": "web_search"}]}, 400),
+        ({"text": {"format": {"type": "json_object"}}}, 400),
+        ({"input": [{"role": "assistant", "content": "Hello"}]}, 400),
+    ],
+)
+def test_responses_refuse_what_they_do_not_serve(client: openai.OpenAI, asked: dict, status: int):
+    with pytest.raises(openai.APIStatusError) as raised:
+        client.responses.create(**{"model": "mini", "input": "Who discovered polonium?", **asked})
+    assert raised.value.status_code == status
 
 
 def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: openai.OpenAI):

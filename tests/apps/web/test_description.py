@@ -1,7 +1,5 @@
 """The REST API against its own description."""
 
-from __future__ import annotations
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings

@@ -1,7 +1,5 @@
 """Whole results as files: each form as its readers read it, a part in memory at a time."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

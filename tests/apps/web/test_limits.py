@@ -1,7 +1,5 @@
 """Questions in line: how many and how long, stopped, deleted, and through failures of the database."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import sqlite3

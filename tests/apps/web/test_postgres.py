@@ -1,7 +1,5 @@
 """Servers that share their sessions in a real PostgreSQL."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import Counter

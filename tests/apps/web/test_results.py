@@ -1,7 +1,5 @@
 """Results as the page shows them: order and cells."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

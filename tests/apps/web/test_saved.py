@@ -1,7 +1,5 @@
 """Runs saved whole, in a database that several servers share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Many sessions at once, and sessions that outlive their server."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the server forgets after a day, and what it keeps."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The spans of a question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

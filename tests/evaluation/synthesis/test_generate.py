@@ -1,7 +1,5 @@
 """Questions on SKBs so small that what each part picks alone is counted by hand, or in plain Python."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

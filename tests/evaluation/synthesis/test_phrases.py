@@ -1,7 +1,5 @@
 """Phrases of a text, their rewording, and the wording of questions."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions made by models in four steps; the models are scripts that read what they are asked."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

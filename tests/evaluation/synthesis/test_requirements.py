@@ -1,7 +1,5 @@
 """Templates of three branches and negated ones against walks over the edge list in plain Python."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

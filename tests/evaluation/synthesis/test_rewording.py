@@ -1,7 +1,5 @@
 """Questions in other words: the same answers, none of the schema's words, and tests that share none with training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Templates: their notation, the schema they must fit, and those that a schema gives."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

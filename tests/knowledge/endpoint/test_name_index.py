@@ -1,7 +1,5 @@
 """The name index of an endpoint: paged once, gone on with after a kill, and searched in place of the endpoint."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import time

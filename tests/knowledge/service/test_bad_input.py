@@ -1,7 +1,5 @@
 """What services do wrong: each becomes one clear line, and no credentials go into it."""
 
-from __future__ import annotations
-
 import ssl
 import subprocess
 import threading

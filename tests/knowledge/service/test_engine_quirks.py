@@ -4,8 +4,6 @@ None of them is among the engines that tests can run, so that these cassettes we
 says where what is in it is documented or was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import pytest

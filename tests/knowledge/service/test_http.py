@@ -1,7 +1,5 @@
 """The one policy of all requests, against a real server: contact, retries, refusals, cache, limits."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
@@ -23,7 +21,7 @@ from kbnav.errors import (
 )
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Throttle
+from kbnav.knowledge.http_store import MAX_BODY, HttpCache
 from kbnav.knowledge.replies import Reply, Request, retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -52,13 +50,6 @@ def test_nothing_is_written_before_the_contact_is_known_and_nothing_for_a_mirror
     assert not home.exists()
     WikidataKB.by_http(Settings(home=home, contact="ops@example.org")).close()
     assert {path.name for path in home.iterdir()} == {"http-cache.sqlite", "limits.sqlite"}
-
-
-def test_a_live_vector_service_is_limited_beside_a_mirror_too(tmp_path):
-    home = tmp_path / "home"
-    endpoints = endpoints_of("http://127.0.0.1:1").model_copy(update={"vector": "https://vectors.example.org"})
-    WikidataKB.by_http(Settings(home=home, contact="ops@example.org", endpoints=endpoints)).close()
-    assert {path.name for path in home.iterdir()} == {"limits.sqlite"}
 
 
 @pytest.mark.parametrize("contact", ["me@example.org\r\nX-Evil: 1", "Jörg <j@example.org>"])
@@ -249,38 +240,6 @@ def test_lag_that_outlasts_the_retries_stops_no_read(shared_data):
         now[0] = 601
         api.brief(["Q42"], "en")
         assert [asked.params.get("maxlag") for asked in served.asked[6:]] == ["5", "5", "5", "5", None]
-
-
-def test_parallel_threads_share_the_limit_of_errors(tmp_path):
-    now = [0.0]
-    lock = threading.Lock()
-
-    def sleep(seconds):
-        with lock:
-            now[0] += seconds
-
-    throttle = Throttle(tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=sleep)
-    moments = []
-
-    def failing(_):
-        moments.append(now[0])
-        return Answer("no", 400, "text/plain")
-
-    def ask():
-        for _ in range(10):
-            with pytest.raises(QueryRefused):
-                opened.kb.execute_query(QUERY)
-
-    with serving(failing) as served, client(served.url, throttle=throttle) as opened:
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(moments) == 40
-    # Requests under way do not count as errors yet: at most one of each thread can be too many.
-    assert sum(moment < 60 for moment in moments) <= 30 + 3
-    assert max(moments) >= 60
 
 
 def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused():

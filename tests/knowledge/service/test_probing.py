@@ -1,7 +1,5 @@
 """The dialect of an endpoint, found out from replies as its engine gives them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

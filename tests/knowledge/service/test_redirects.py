@@ -1,7 +1,5 @@
 """Where a redirect may lead: credentials reach the place that they are for, and no other, however it is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Builds: atomic, resumed, replaced under readers; and what they drop."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -17,16 +15,6 @@ from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.schema import WORK, Meta, read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
 from tests.knowledge.skb.sources import BARE, small, write_jsonl
-
-
-def test_a_small_skb_reads_back(tmp_path: Path) -> None:
-    meta = build(small(tmp_path), tmp_path / "s.skb", BARE)
-    with SKB.open(tmp_path / "s.skb") as skb:
-        assert (meta.nodes, meta.edges, skb.type_names, skb.relation_names) == (5, 5, ("t0", "t1"), ("next",))
-        assert [skb.id(node) for node in range(5)] == ["n0", "n2", "n4", "n1", "n3"]
-        assert skb.type_range("t1") == (3, 5)
-        assert skb.id(int(skb.graph.row(skb.number("n4")).nodes[0])) == "n0"
-        assert skb.documents[skb.number("n3")] == {"text": "first"}
 
 
 def test_what_is_dropped_is_counted_by_reason_with_examples(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """An SKB whose files were tampered with: one clear error, and nothing that hangs or ends the process."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Documents: what is written comes back, by random access; damage is found."""
 
-from __future__ import annotations
-
 import gc
 import time
 import tracemalloc

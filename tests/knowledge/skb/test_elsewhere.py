@@ -1,7 +1,5 @@
 """Texts encoded by others than the process that builds: here, by what a worker of a cluster is sent."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an explorer sees, compared with the files that an SKB was built of."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

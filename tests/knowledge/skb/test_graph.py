@@ -1,7 +1,5 @@
 """The graph against the files it was built from, and against a plain model of itself."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from pathlib import Path

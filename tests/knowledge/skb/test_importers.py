@@ -1,7 +1,5 @@
 """Tables and RDF as sources."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -117,7 +115,7 @@ def test_edges_without_a_needed_column_and_unknown_formats(tmp_path: Path) -> No
     with pytest.raises(DataError, match=r"e\.jsonl, line 2: an edge without target"):
         list(TableSource([], [tmp_path / "e.jsonl"]).edges(Losses()))
     with pytest.raises(UsageError, match="the format must show in the name"):
-        list(TableSource([tmp_path / "nodes.xlsx"]).nodes(Losses()))
+        list(TableSource([tmp_path / "nodes.doc"]).nodes(Losses()))
     with pytest.raises(UsageError, match=r"absent\.csv: No such file"):
         list(TableSource([tmp_path / "absent.csv"]).nodes(Losses()))
 

@@ -1,7 +1,5 @@
 """An SKB on LanceDB answers as the same SKB in a folder does; the local store is what is compared with."""
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Node matching: names in questions, longest first, and what is no name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

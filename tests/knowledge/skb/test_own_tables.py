@@ -1,7 +1,5 @@
 """Tables as people have them: columns mapped to ids, names, texts and edges, with any usual delimiter."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """PrimeKG's and ogbn-mag's raw files, written by hand in the published formats."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.mag import MagSource
 from kbnav.knowledge.skb.importers.stark import PrimeKGSource
@@ -110,16 +108,6 @@ def test_the_metadata_that_stark_added_describes_genes_and_processes(primekg: Pa
         build(PrimeKGSource(primekg), tmp_path / "q.skb", BARE)
 
 
-def test_what_is_not_primekg_is_said(primekg: Path, tmp_path: Path) -> None:
-    with (primekg / "kg.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([HEADER[:-1], GRAPH[0][:-1]])
-    with pytest.raises(DataError, match="not PrimeKG's table of edges: no column y_source"):
-        build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
-    (primekg / "disease_features.csv").unlink()
-    with pytest.raises(UsageError, match=r"there is no disease_features\.csv or disease_features\.tab"):
-        PrimeKGSource(primekg)
-
-
 # ogbn-mag: five papers, of which the third has no text, the fourth is in German, and the fifth has an abstract only
 
 MAPPING = {"paper": [50, 51, 52, 53, 54], "author": [10, 11, 12], "institution": [20, 21], "field_of_study": [30, 31]}
@@ -211,15 +199,3 @@ def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag: Path, tmp_pat
         paper = skb.documents[skb.number("5")]
         assert (paper["mag_id"], paper["abstract"]) == (50, 'with\ttabs and "quotes"')
         assert "author writes paper" in get_doc_info(skb, skb.number("5"))
-
-
-def test_what_is_not_ogbn_mag_is_said(mag: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no raw/relations here"):
-        MagSource(tmp_path)
-    packed(mag / "mag" / "raw" / "relations" / "author___writes___paper" / "edge.csv.gz", [("author", "paper")])
-    with pytest.raises(DataError, match=r"edge\.csv\.gz: could not convert"):
-        build(MagSource(mag), tmp_path / "m.skb", BARE)
-    (mag / "idx_abs.tsv").unlink()
-    (mag / "idx_title.tsv").unlink()
-    with pytest.raises(UsageError, match="there is no idx_title_abs"):
-        MagSource(mag)

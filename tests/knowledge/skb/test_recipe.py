@@ -1,7 +1,5 @@
 """An SKB knows its files and reads them again; rows of one id and bad lines do not mix things up."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -98,9 +96,3 @@ def test_lines_that_cannot_be_read_are_put_aside_and_the_others_are_kept(tmp_pat
     assert sum(losses.counts.values()) == 5
     with pytest.raises(DataError, match=r"n\.csv, line"):
         list(TableSource(files).nodes(Losses()))
-
-
-def test_a_password_in_an_address_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    given = ("--nodes", "postgresql://ann:verysecret@host/db.csv", "--out", "x.skb", "--encoder", "none")
-    code, out, error = Cli(monkeypatch, capsys)("skb", "build", *given)
-    assert (code, "verysecret" in out + error, "postgresql:" in error) == (2, False, True)

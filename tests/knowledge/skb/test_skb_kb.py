@@ -1,7 +1,5 @@
 """Every call of the protocol on an SKB, with answers counted in hetionet's files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

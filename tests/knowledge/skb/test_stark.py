@@ -1,7 +1,5 @@
 """STaRK's saved files: read as they are, refused where they are hostile, rendered as STaRK renders them."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import tempfile
@@ -408,16 +406,3 @@ def test_blank_texts_inside_lists_are_rendered_as_by_stark(generif: list[str], i
     assert kept == details
     assert _prime_detail("gene/protein", "generif", kept["generif"]).endswith(f"): {'; '.join(generif)}\n")
     assert _prime_detail("gene/protein", "interpro", kept["interpro"]).endswith(f"): {interpro}\n")
-
-
-NESTED = st.recursive(
-    st.none() | st.floats() | TEXTS, lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3)
-)
-
-
-@given(st.sampled_from(["generif", "interpro", "genomic_pos"]), NESTED)
-@settings(max_examples=100)
-def test_no_value_of_a_gene_ends_in_a_traceback(field: str, value: Any) -> None:
-    node = stark_node(0, "gene/protein", {"name": "G", "details": {field: value}}, "stark-prime")
-    for key, one in dict(node.fields)["details"].items():
-        assert _prime_detail("gene/protein", key, one).endswith("\n")

@@ -1,7 +1,5 @@
 """The indexes of STaRK's knowledge bases hold STaRK's rendering and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

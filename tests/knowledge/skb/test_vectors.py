@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -91,14 +89,6 @@ def test_search_goes_on_over_more_rows_than_are_held_at_a_time() -> None:
     assert [n for n, _ in index.nearest(query, limit=20)] == expected[:20].tolist()
     odd = [n for n, _ in index.nearest(query, limit=20, among=range(1, 200_000, 2))]
     assert odd == expected[expected % 2 == 1][:20].tolist()
-
-
-def test_texts_are_found_by_a_built_index(tmp_path: Path) -> None:
-    index = built(tmp_path, ["aab", "bbb", "ccd", "", "e"], Letters())
-
-    assert index.search("b", limit=2) == [(1, pytest.approx(1)), (0, pytest.approx(1 / 5**0.5))]
-    assert index.search("b", limit=9, ranges=[(2, 4)]) == [(2, 0.0), (3, 0.0)]
-    assert np.linalg.norm(index.vectors, axis=1).tolist() == pytest.approx([1, 1, 1, 0, 1])
 
 
 def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:

@@ -1,7 +1,5 @@
 """The one grammar: what is read of a query, and which queries are not rewritten."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import QuerySyntaxError

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from kbnav.knowledge.sparql.rewriting import prepare, rewrite
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, add_prefixes
 from kbnav.knowledge.wikidata.mirror.worker import functions
 from kbnav.settings.model import Settings
-from tests.knowledge.sparql import real
 
 # What stands in place of services and functions needs an engine with functions for places to be seen at work.
 PLACES = {"geo": GEOF_WIKIDATA, "functions": frozenset(one.value for one in functions())}
@@ -227,17 +224,6 @@ def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path: Pat
         open_kb(Settings(kb="mini", endpoints={"dialect": "virtuosso"}, home=tmp_path)),
     ):
         pass
-
-
-@pytest.mark.slow
-def test_of_the_example_queries_a_fifth_can_be_said_in_each_dialect_but_for_a_few(shared_data: Path) -> None:
-    examples = [one["text"] for one in real.examples(shared_data)]
-    mirror = replace(WITH_LATERAL, federation=False)
-    counts = {}
-    for name, dialect in (*DIALECTS.items(), ("mirror", mirror)):
-        if not dialect.blazegraph:
-            counts[name] = sum(_said(text, dialect) for text in examples[::5])
-    assert counts == {"qlever": 163, "virtuoso": 161, "oxigraph": 161, "sparql11": 161, "mirror": 163}
 
 
 def _said(text: str, dialect: Dialect) -> bool:

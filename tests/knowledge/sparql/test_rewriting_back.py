@@ -1,7 +1,5 @@
 """A query rewritten for a dialect, and the result for Oxigraph, has the rows that it has rewritten for Oxigraph."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

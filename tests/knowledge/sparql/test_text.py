@@ -1,7 +1,5 @@
 """Prefixes, ids, limits, labels as comments, links and tokens."""
 
-from __future__ import annotations
-
 from urllib.parse import unquote
 
 import pytest
@@ -13,7 +11,7 @@ from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.presentation import comment_labels, query_link
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.tokens import tokenize, tokenize_all
-from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes, entity_ids
+from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
 
 def test_only_missing_standard_prefixes_in_use_are_added_in_front() -> None:
@@ -23,15 +21,6 @@ def test_only_missing_standard_prefixes_in_use_are_added_in_front() -> None:
     assert set(declared_prefixes(tokenize(added))) == {"p", "wdt", "wd"}
     assert added.count("\n") == query.count("\n")
     assert add_prefixes(added) == added
-
-
-def test_ids_come_in_order_once_and_from_code_only() -> None:
-    query = """PREFIX e: <http://www.wikidata.org/entity/> # wd:Q1
-    SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q5 ; p:P39 [ ps:P39 e:Q30 ; pq:P580 ?s ; prov:wasDerivedFrom/pr:P248 wd:Q5 ] .
-      ?x rdfs:label "wd:Q2" , 'wd:Q3' ; ?y <http://www.wikidata.org/entity/Q42> ; wdno:P40 wds:Q7-1 ; ?z wd:L99-F1 ,
-      <http://www.wikidata.org/prop/statement/value/P569> , <http://www.wikidata.org/entity/Q8#a> , wd:Qx }"""
-    ids = ["P31", "P279", "Q5", "P39", "Q30", "P580", "P248", "Q42", "P40", "L99-F1", "P569"]
-    assert entity_ids(query) == ids
 
 
 BODY = "SELECT ?x { { SELECT ?x { ?x ?p 'LIMIT 3' } LIMIT 5 } # LIMIT 7\n ?x ?p ?y }"

@@ -1,7 +1,5 @@
 """Queries told in plain words: what is said of each construct, in three languages, and that nothing is left out."""
 
-from __future__ import annotations
-
 import re
 import string
 

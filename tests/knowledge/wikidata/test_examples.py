@@ -1,7 +1,5 @@
 """Which examples of a property are shown: those that say something, from one query and one request for labels."""
 
-from __future__ import annotations
-
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"

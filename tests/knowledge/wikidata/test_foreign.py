@@ -1,7 +1,5 @@
 """A Wikibase that is not Wikidata: its own IRIs, its own property numbers; and the same questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from kbnav.knowledge.sparql.presentation import page_for
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn_by_http, siteinfo
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
@@ -143,11 +140,6 @@ def test_settings_go_before_what_is_found_out(mirror, tmp_path):
     with open_kb(Settings(kb=str(mirror), home=tmp_path, wikibase=own)) as kb:
         assert vocabulary_of(kb).each(["P31", "P57", "P279"]) == ("P166", "P7", "P2")
         assert ids(kb.execute_query("SELECT ?x { kb:Q979 wdt:P5 ?x }")) == ["Q37463", "Q7186"]
-
-
-def test_a_served_copy_is_another_wikibase_by_its_url_too(mirror, tmp_path):
-    with MirrorServer(mirror) as server, open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
-        assert vocabulary_of(kb).of("P31") == "P1"
 
 
 def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):

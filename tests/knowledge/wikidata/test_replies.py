@@ -1,7 +1,5 @@
 """Whatever a service sends, the readers give data or one of kbnav's errors."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

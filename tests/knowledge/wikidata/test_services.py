@@ -1,7 +1,5 @@
 """A Wikibase's query service: the note on scholarly articles, services that fail, and the dialect of its engine."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Wikimedia's Wikidata vector database, as a stub that speaks its API."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError

@@ -1,7 +1,5 @@
 """Calls that fail where a system can go on without their replies, and where it cannot."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

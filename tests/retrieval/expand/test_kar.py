@@ -1,7 +1,5 @@
 """KAR step by step, on nine nodes whose similarities are worked out by hand (see conftest)."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which neighbours are chosen, and by which way they are reached."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from importlib.resources import files

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import bz2
 import gzip
 import shutil
@@ -110,14 +108,6 @@ def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) 
         assert read_info(old) == before
         assert len(Store.read_only(str(old / "triples"))) == 3
         assert leftovers(tmp_path) == []
-
-
-def test_a_mirror_that_is_being_served_can_be_replaced(tmp_path: Path, old: Path) -> None:
-    (tmp_path / "new.nt").write_text(lines(5))
-    with MirrorServer(old) as server:
-        assert server.info.triples == 3
-        build_mirror([tmp_path / "new.nt"], old)
-    assert read_info(old).triples == 5
 
 
 def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: Path) -> None:

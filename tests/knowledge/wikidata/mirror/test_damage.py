@@ -1,7 +1,5 @@
 """What becomes of a mirror whose files are damaged, or vanish, while it is served."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

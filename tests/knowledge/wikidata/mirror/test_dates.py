@@ -1,7 +1,5 @@
 """Dates as the query service counts with them: differences are days, and a day alone is its midnight UTC."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pyoxigraph import NamedNode, Quad, RdfFormat, Store
 
 from kbnav.knowledge.wikidata.mirror.api import Documents

@@ -1,7 +1,5 @@
 """Dumps of entity JSON: the triples of Wikidata's own export, and what is told of a damaged dump."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -145,12 +143,15 @@ def time(text: str, precision: int, calendar: str) -> dict[str, Any]:
     [
         ("+1952-03-11T00:00:00Z", 11, GREGORIAN, "1952-03-11T00:00:00Z"),
         ("+1879-00-00T00:00:00Z", 9, GREGORIAN, "1879-01-01T00:00:00Z"),
+        ("+1879-05-00T00:00:00Z", 10, GREGORIAN, "1879-05-01T00:00:00Z"),
         # The October Revolution began on 25 October 1917 of the Julian calendar, 7 November of the Gregorian.
         ("+1917-10-25T00:00:00Z", 11, JULIAN, "1917-11-07T00:00:00Z"),
-        # The last day of the Julian calendar in Rome.
+        # The last day of the Julian calendar in Rome, and the day that would have followed it there.
         ("+1582-10-04T00:00:00Z", 11, JULIAN, "1582-10-14T00:00:00Z"),
+        ("+1582-10-05T00:00:00Z", 11, JULIAN, "1582-10-15T00:00:00Z"),
         # The Ides of March of 44 BCE; XSD 1.1 counts 1 BCE as the year 0.
         ("-0044-03-15T00:00:00Z", 11, JULIAN, "-0043-03-13T00:00:00Z"),
+        ("-0044-00-00T00:00:00Z", 9, JULIAN, "-0043-01-01T00:00:00Z"),
         ("-13798000000-00-00T00:00:00Z", 3, GREGORIAN, "-13797999999-01-01T00:00:00Z"),
     ],
 )

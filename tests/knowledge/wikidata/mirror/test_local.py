@@ -1,7 +1,5 @@
 """A mirror that is asked in this process says what it says over HTTP."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -37,10 +35,6 @@ def test_an_exact_name_goes_before_longer_ones(index: Index) -> None:
     assert found[0][1].lower() == "polonium"
     lengths = [len(text) > len("polonium") for _, text in found]
     assert lengths == sorted(lengths)
-
-
-def test_names_in_other_languages_are_found(index: Index) -> None:
-    assert index.by_name("Polen", "item", ENGLISH)[0] == ("Q36", "Polen")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -12,32 +10,6 @@ JULIAN = "http://www.wikidata.org/entity/Q1985786"
 
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-
-
-@pytest.mark.parametrize(
-    ("term", "precision", "calendar", "expected"),
-    [
-        ("1952-03-11T00:00:00Z", 11, GREGORIAN, "+1952-03-11T00:00:00Z"),
-        ("1879-01-01T00:00:00Z", 9, GREGORIAN, "+1879-00-00T00:00:00Z"),
-        ("1879-05-01T00:00:00Z", 10, GREGORIAN, "+1879-05-00T00:00:00Z"),
-        # The October Revolution began on 25 October 1917 of the Julian calendar, 7 November of the Gregorian.
-        ("1917-11-07T00:00:00Z", 11, JULIAN, "+1917-10-25T00:00:00Z"),
-        # The last day of the Julian calendar in Rome, and the day that would have followed it there.
-        ("1582-10-14T00:00:00Z", 11, JULIAN, "+1582-10-04T00:00:00Z"),
-        ("1582-10-15T00:00:00Z", 11, JULIAN, "+1582-10-05T00:00:00Z"),
-        # The Ides of March of 44 BCE; XSD 1.1 counts 1 BCE as the year 0.
-        ("-0043-03-13T00:00:00Z", 11, JULIAN, "-0044-03-15T00:00:00Z"),
-        ("-0043-01-01T00:00:00Z", 9, JULIAN, "-0044-00-00T00:00:00Z"),
-        ("-13797999999-01-01T00:00:00Z", 3, GREGORIAN, "-13798000000-00-00T00:00:00Z"),
-    ],
-)
-def test_times_are_read_in_the_calendar_of_their_node(term: str, precision: int, calendar: str, expected: str) -> None:
-    node = {
-        "timePrecision": Literal(str(precision), datatype=NamedNode(f"{XSD}integer")),
-        "timeCalendarModel": NamedNode(calendar),
-    }
-    found, data = decode("time", Literal(term, datatype=NamedNode(f"{XSD}dateTime")), node)
-    assert (found, data["value"]["time"], data["value"]["precision"]) == ("time", expected, precision)
 
 
 def test_a_quantity_has_its_unit_and_bounds_and_a_point_its_globe_and_precision() -> None:

@@ -1,7 +1,5 @@
 """The pool of query processes: turns, what stops a query, and how much it may give."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
