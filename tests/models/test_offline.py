@@ -126,12 +126,13 @@ def test_questions_it_can_make_nothing_of_end_soon_and_without_an_answer(agent: 
     [
         (
             "Wer hat das Luftschiff mit den sieben Masten gebaut?",
-            "follows questions in English best",
+            "werden englische Fragen am besten verstanden",
         ),
         (
             "Kdo postavil vzducholoď se sedmi stěžni a kde je teď?",
-            "does not read the language of this question (cs)",
+            "questions in this language (cs) are not read",
         ),
+        ("¿Quién construyó el dirigible de los siete mástiles?", "se entienden mejor las preguntas en inglés"),
         ("Who built the airship with the seven masts?", ""),
     ],
 )
@@ -142,7 +143,6 @@ def test_a_question_in_another_language_that_leads_to_nothing_ends_with_a_hint(
     assert outcome.status == "no answer"
     assert said in outcome.note
     assert bool(outcome.note) == bool(said)
-    assert not said or outcome.note.endswith("ask in English, or ask a model (--model).")
 
 
 def test_the_same_state_gives_the_same_calls(agent: Agent) -> None:
