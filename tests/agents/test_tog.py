@@ -3,6 +3,7 @@
 The village's links are in conftest.py: Ann Reed owns The Mill and Long Barn, both in Coldwick.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from kbnav.agents.tog import (
     read_scores,
     tog_with,
 )
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
@@ -133,6 +138,18 @@ def test_a_links_score_is_its_relations_times_its_own(village, tmp_path):
     assert run.path[3].call.arguments == {"entity_ids": ["h3", "h2"]}  # .45, then .09; The Mill has .03
     known = script.prompts[2]
     assert known.index("Old Forge (h3)") < known.index("Long Barn (h2)") < known.index("The Mill (h1)")
+
+
+def test_of_many_neighbours_behind_a_relation_twenty_are_looked_at(tmp_path):
+    towns = ["Hub", *(f"Town {number}" for number in range(30))]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"id": one, "type": "town", "name": one}) for one in towns))
+    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *(f"Hub\tbeside\t{n}" for n in towns[1:])]))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
+    with SKB.open(tmp_path / "towns.skb") as skb:
+        run, _ = asked(SkbKB(skb), tmp_path, "1: 1", question="Which town is beside Hub?")
+    (step,) = [step for step in run.path if step.call.tool == "follow_relations"]
+    assert (len(step.facts), "30 links, those 20 that fit" in step.observation) == (20, True)
 
 
 def test_each_node_of_the_beam_has_its_own_best_relations(village, tmp_path):

@@ -99,9 +99,9 @@ def test_instances_are_the_walks_themselves(clinic: SKB) -> None:
     assert list(instances(clinic, PlannedPath(TEXT, 1.0), ["x1"])) == []
 
 
-def in_context(clinic: SKB, reply: str) -> tuple[Plan, str, Trace]:
+def in_context(clinic: SKB, reply: str, longest: int = 3) -> tuple[Plan, str, Trace]:
     model, trace = ScriptedModel(replies=[AIMessage(reply)]), Trace()
-    plan = InContext(clinic, ModelCalls(model, "scripted")).plan("Which drug treats gout?", ["x1"], trace)
+    plan = InContext(clinic, ModelCalls(model, "scripted"), longest).plan("Which drug treats gout?", ["x1"], trace)
     return plan, model.seen[0][-1].text, trace
 
 
@@ -118,3 +118,11 @@ def test_a_model_is_shown_every_edge_with_an_example(clinic: SKB) -> None:
     ]
     assert plan.notes == ("treats became ^treats", "dropped associated / cures: there is no relation cures")
     assert len(trace.steps) == 1
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(2, 1), (3, 2)])
+def test_a_model_plans_no_longer_paths_than_it_is_told(clinic: SKB, longest: int, kept: int) -> None:
+    long = "<PATH>^treats<SEP>treats<SEP>^treats</PATH>\n<PATH>^treats</PATH>"
+    plan, prompt, _ = in_context(clinic, long, longest)
+    assert f"a relation path of 1 to {longest} relations" in prompt
+    assert len(plan.paths) == kept

@@ -72,3 +72,26 @@ def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
     assert [group.id for group in found] == ["g1", "g2"]
     assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
     assert len(merged(groups, training, held, smallest=100)) == 1
+
+
+def test_a_group_joins_none_whose_answers_are_of_another_type_unless_nothing_can_be_held_out_for_it():
+    def asked(name: str, text: str, *kinds: str) -> TrainingQuery:
+        return TrainingQuery(name, text, kinds)
+
+    training = [asked("a1", "red fish swim", "fish"), asked("b1", "red birds fly", "bird")]
+    training.append(asked("c1", "red fish jump", "bird", "bird", "fish"))  # whose words are those of fish
+    held = [asked(f"{name}{n}", "red", kind) for name, kind in (("a", "fish"), ("b", "bird")) for n in range(2, 5)]
+    alone = asked("c2", "red fish jump", "bird")
+    groups = [
+        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+        Group("g3", "jump", ("c1",), ("c2",)),
+    ]
+    found = merged(groups, training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["fly; or jump", "swim"]
+    found = merged([groups[0], groups[2]], training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["jump", "swim"]
+    bare = Group("g3", "jump", ("c1",), ())
+    assert [group.pattern for group in merged([groups[0], bare], training, held, smallest=3, kinds=str)] == [
+        "swim; or jump"
+    ]

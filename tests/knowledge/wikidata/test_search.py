@@ -1,9 +1,13 @@
 """The ladder for empty searches, over a server that matches the beginnings of labels as Wikidata does."""
 
+import json
+
+import pyoxigraph as ox
 import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.search import told_apart
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
@@ -217,6 +221,45 @@ def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):
     assert [one.id for one in bare] == ["Q7186", "Q999999"]
     assert told_apart([described, Entity("Q979", "polonium")], select, ["en"])[0] == described
     assert len(asked) == 1
+
+
+def test_a_namesake_is_told_by_what_uses_it_and_what_it_is_different_from():
+    facts = """
+    wd:Q1 wdt:P31 wd:Q9 ; wdt:P1889 wd:Q4 , wd:Q2 . wd:Q9 rdfs:label "goddess"@en . wd:Q4 rdfs:label "massif"@en .
+    wd:Q5 wdt:P138 wd:Q2 ; rdfs:label "street"@en . wd:P138 a wikibase:Property ; wikibase:directClaim wdt:P138 ;
+    rdfs:label "named after"@en .
+    """
+    prefixes, store = dict(STANDARD_PREFIXES), ox.Store()
+    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + f"INSERT DATA {{ {facts} }}")
+
+    def select(query: str) -> AnswerTable:
+        rows = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
+        return AnswerTable.from_sparql_json(json.loads(rows))
+
+    found = told_apart([Entity(one, "Annapurna") for one in ("Q3", "Q2", "Q1")], select, ["en"])
+    assert [(one.id, one.description) for one in found] == [
+        ("Q2", "named after of street"),
+        ("Q1", "goddess; different from massif (Q4)"),
+        ("Q3", ""),
+    ]
+
+
+@pytest.mark.parametrize("phrase", ["award recieved", "recieved award (property)"])
+def test_what_the_service_takes_a_phrase_for_is_offered_as_near_before_a_part_of_it(phrase):
+    def service(asked: Asked) -> Answer:
+        if asked.params.get("list") == "search":
+            return Answer({"query": {"searchinfo": {"suggestion": "award received"}, "search": []}})
+        return wikibase(asked)
+
+    with serving(service) as served, client(served.url) as opened:
+        found = opened.kb.search_entities(phrase)
+    assert (found.rung, found.matched, [one.id for one in found.properties]) == ("near", "award received", ["P166"])
+
+
+def test_a_misspelt_phrase_is_taken_for_the_name_that_it_is_like(mini_kb):
+    found = mini_kb.search_entities("award recieved")
+    assert (found.rung, [one.id for one in found.properties]) == ("near", ["P166"])
+    assert mini_kb.search_entities("place of bith").properties[0].id == "P19"
 
 
 def test_a_part_of_a_chinese_name_is_found_by_full_text(mini_kb):
