@@ -1,7 +1,5 @@
 """The page's doors: names, origins, logins, and connections before anybody is known."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 
