@@ -4,8 +4,6 @@ The stand-in is the bundled mirror's data in Oxigraph. It refuses what QLever do
 (cassettes of test_engine_quirks), and says under ``meta`` what QLever says there.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Dumps in each form that people have: what is taken of them, and builds that end before they are done."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

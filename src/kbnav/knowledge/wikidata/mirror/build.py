@@ -29,7 +29,7 @@ from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, St
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.chosen import Chosen, Filter
+from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.source import Lines, Progress, ahead, kind_of, pieces
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
@@ -41,7 +41,6 @@ _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
 PIECE = 256 << 20
 """Bytes of lines that are loaded at once."""
-_ASIDE = ("items", "identifiers", "nodes")
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _NEWEST = """SELECT ?date { ?entity <http://schema.org/dateModified> ?date
     FILTER(DATATYPE(?date) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?date) LIMIT 1"""
@@ -214,7 +213,8 @@ class _Build:
                 if self._filter:
                     self._add(store, self._filter.rest())
             except SyntaxError as error:
-                raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
+                line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
+                raise DataError(f"{source}{line}: {error.msg}") from error
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise DataError(f"{source}:{lines.count + 1}: the compressed data is damaged here: {error}") from error
             except ValueError as error:
@@ -263,11 +263,14 @@ class _Build:
 
     def _put_aside(self, chosen: Filter) -> None:
         """Write what is not decided yet into files of its own."""
-        for kind in _ASIDE:
-            if lines := getattr(chosen.aside, kind):
-                with gzip.open(self._work / f"{kind}.{len(list(self._work.glob(f'{kind}.*'))):06}", "wb", 1) as file:
+        for kind, lines in chosen.aside.items():
+            if lines:
+                with gzip.open(self._work / f"{kind}.{len(self._files(kind)):06}", "wb", 1) as file:
                     file.writelines(lines)
                 lines.clear()
+
+    def _files(self, *kinds: str) -> list[Path]:
+        return sorted(path for kind in kinds for path in self._work.glob(f"{kind}.*"))
 
     def _decide(self, store: Store) -> None:
         """Load what of the lines that were put aside is taken, now that all is known."""
@@ -275,8 +278,9 @@ class _Build:
         if chosen is None:
             return
         chosen.finish()
-        for kind, take in zip(_ASIDE, (chosen.take, chosen.take_identifiers, chosen.take_nodes), strict=True):
-            for path in sorted(self._work.glob(f"{kind}.*")):
+        every = {ITEMS: chosen.take, IDENTIFIERS: chosen.take_identifiers, NODES: chosen.take_nodes}
+        for kind, take in every.items():
+            for path in self._files(kind):
                 with gzip.open(path) as file:
                     self._add(store, take(file.readlines()))
             self._add(store, chosen.rest())
@@ -289,7 +293,7 @@ class _Build:
         folder = self._work / f"{SAVED}.{self._saves + 1}"
         folder.mkdir()
         store.backup(str(folder / TRIPLES))
-        for path in (one for kind in _ASIDE for one in self._work.glob(f"{kind}.*")):
+        for path in self._files(ITEMS, IDENTIFIERS, NODES):
             os.link(path, folder / path.name)
         state = {
             "asked": self._asked,
@@ -315,8 +319,9 @@ class _Build:
         mine = self._work / f"{SAVED}.{self._saves}"
         saved.rename(mine)
         Store(str(mine / TRIPLES)).backup(str(store))
-        for path in (one for kind in _ASIDE for one in mine.glob(f"{kind}.*")):
-            os.link(path, self._work / path.name)
+        for path in mine.iterdir():
+            if path.suffix[1:].isdecimal():
+                os.link(path, self._work / path.name)
         if self._filter:
             self._filter.restore(state["filter"])
         self._read = [Source.model_validate(one) for one in state["read"]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from zlib import compress, decompress
 
@@ -29,6 +29,7 @@ _EXTERNAL = f"<{v.WIKIBASE}ExternalId>".encode()
 _TYPE = str(v.PROPERTY_TYPE).encode()
 _NEEDED_BITS = 1 << 28
 """Of the filter that tells which value and reference nodes are needed; one too many does no harm."""
+ITEMS, IDENTIFIERS, NODES = "items", "identifiers", "nodes"
 _IDS, _ARTICLES = "external-ids", {"scholarly-articles": "P31/P279*=Q13442814"}
 
 
@@ -71,15 +72,6 @@ def parse_chosen(keep: Iterable[str], without: Iterable[str], languages: Sequenc
     return Chosen([*map(parse_link, keep)], links, languages, _IDS not in left_out)
 
 
-@dataclass
-class Aside:
-    """Lines that cannot be decided yet: items, identifiers of items that are taken, value and reference nodes."""
-
-    items: list[bytes] = field(default_factory=list)
-    identifiers: list[bytes] = field(default_factory=list)
-    nodes: list[bytes] = field(default_factory=list)
-
-
 class Filter:
     """Lines of N-Triples go in as a dump has them, those that are taken come out.
 
@@ -100,7 +92,8 @@ class Filter:
         self.external: dict[bytes, bool] = {}
         """Of each property that is known, whether it is an external identifier."""
         self._entity, self._block, self._over = b"", list[bytes](), False
-        self.aside = Aside()
+        self.aside: dict[str, list[bytes]] = {ITEMS: [], IDENTIFIERS: [], NODES: []}
+        """Lines that cannot be decided yet: items, what may be identifiers, value and reference nodes."""
 
     def take(self, lines: Iterable[bytes]) -> list[bytes]:
         """Of the lines before, and of these but for the last entity's, which may go on, those that are taken."""
@@ -121,7 +114,7 @@ class Filter:
         return taken
 
     def finish(self) -> None:
-        """All was seen: from now on nothing is put aside. Give ``take`` the items, then the other two their own."""
+        """All was seen: from now on nothing is put aside."""
         self._over = True
 
     def take_identifiers(self, lines: Iterable[bytes]) -> list[bytes]:
@@ -153,11 +146,11 @@ class Filter:
         statements = dict[bytes, bytes]()
         for line in block:
             if self._shared and not wanted and line.startswith(self._nodes):
-                self.aside.nodes.append(line)
+                self.aside[NODES].append(line)
             elif wanted:
                 self._line(line, statements, taken)
             elif wanted is None:
-                self.aside.items.append(line)
+                self.aside[ITEMS].append(line)
 
     def _wanted(self, links: Mapping[str, list[int]]) -> bool | None:
         """Whether the entity is taken; None where its links lead over what was not seen yet."""
@@ -219,7 +212,7 @@ class Filter:
             if True in verdicts:
                 return
             if None in verdicts and not self._over:
-                self.aside.identifiers.append(line)
+                self.aside[IDENTIFIERS].append(line)
                 return
         if self._shared and value.startswith(self._nodes):
             place = self._place(value)
