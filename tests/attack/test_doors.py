@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,26 @@ def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(
         assert all(closed(connection) for connection in (*slow, body, second))
         for connection in (*slow, body, second):
             connection.close()
+
+
+WRITTEN = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body", "status"),
+    [
+        ("/login", {"Cookie": 'kbnav="' + '\\"' * 30_000 + '"'}, b"", 431),
+        ("/login", {"Cookie": "; ".join(f"a{number}=1" for number in range(1_000))}, b"", 403),
+        ("/login", {"Content-Type": WRITTEN}, b"a=1&" * 90_000, 422),
+        ("/api/ask", {}, json.dumps(dict.fromkeys(map(str, range(30_000)), 1)).encode(), 422),
+        ("/api/queries", {}, b"[" * 390_000, 400),
+    ],
+)
+def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home: Path, path, headers, body, status):
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
+        token = TOKENS["alice"].get_secret_value()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}
+        began = time.monotonic()
+        told = browse(server.url).post(f"{server.url}{path}", body, headers=headers, timeout=100)
+        assert (told.status_code, len(told.content) < 50_000) == (status, True), told.text[:200]
+        assert time.monotonic() - began < 5

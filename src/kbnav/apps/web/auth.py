@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kbnav.apps.web.rendering import refusal
+from kbnav.apps.web.rendering import cookie_value, refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import DatabaseAway, UsageError
 from kbnav.settings.model import Settings, Web
@@ -30,8 +29,10 @@ if TYPE_CHECKING:
 
 COOKIE = "kbnav"
 COOKIE_AGE = 30 * 24 * 3600
-LARGEST_BODY = 2_000_000
-"""Bytes of a request; only conversations sent to the OpenAI-compatible API come near."""
+LARGEST_CONVERSATION, LARGEST_BODY = 2_000_000, 400_000
+"""Bytes of a request: to the OpenAI-compatible API, which is sent whole conversations, and of any other."""
+LONGEST_COOKIES = 8_000
+"""Characters; Python's reader of cookies takes a minute for some of 60,000."""
 SHORTEST_TOKEN = 16
 FREE_TRIES = 5
 """Wrong tokens from one address before it has to wait."""
@@ -190,11 +191,8 @@ class WrongTokens:
 
 
 def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found and found.value.isascii() else ""
+    found = cookie_value(headers, COOKIE)
+    return found if found.isascii() else ""
 
 
 def cookie_header(value: str, *, secure: bool) -> str:
@@ -264,8 +262,11 @@ class Gate:
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers:
             return None, refusal(request, 411, "give the length of the body")
-        if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return None, refusal(request, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
+        most = LARGEST_CONVERSATION if path.startswith("/v1/") else LARGEST_BODY
+        if not length.isdecimal() or int(length) > most:
+            return None, refusal(request, 413, f"at most {most:,} bytes can be sent")
+        if sum(map(len, headers.getlist("cookie"))) > LONGEST_COOKIES:
+            return None, Response(f"more than {LONGEST_COOKIES:,} characters of cookies", 431)
         try:
             visitor = self._identities.of(headers, self._connected(scope))
         except DatabaseAway as error:
