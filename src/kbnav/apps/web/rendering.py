@@ -31,6 +31,7 @@ from kbnav.errors import (
     NotOffered,
     Overdue,
     QuerySyntaxError,
+    QueryTimeout,
     ServiceError,
     Stopped,
     UnknownId,
@@ -59,6 +60,7 @@ _STATUS = (
     (DatabaseAway, 503),
     (DamagedKB, 503),
     (Overdue, 504),
+    (QueryTimeout, 504),
     (ServiceError, 502),
     (KbnavError, 422),
 )
