@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from kbnav.apps.web.auth import FREE_TRIES, Identities, host_name
 from kbnav.apps.web.server import Deadlines
 from kbnav.apps.web.store import logouts_in_memory
+from kbnav.errors import UsageError
 from kbnav.settings.model import Web
 from tests.apps.web.parts import Server, Visit, browse, web_settings
 
@@ -130,8 +131,16 @@ def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home: Path,
         assert Visit(server.url)("GET", "/health").status_code == 200
 
 
+def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home: Path):
+    with (
+        pytest.raises(UsageError, match="proxy_addresses"),
+        Server(web_settings(fresh_home, "mini", web_proxy_addresses=("10.0.0.0/33",))),
+    ):
+        pass
+
+
 def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_home: Path):
-    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.2", "testclient")}
+    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.0/24", "testclient")}
     with Server(web_settings(fresh_home, "mini", **options)) as server:
 
         def give(forwarded: str) -> int:

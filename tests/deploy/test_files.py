@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
 EXAMPLES = {
     "KBNAV_WEB__TOKENS": '{"alice": "alice-has-nevertobeleft"}',
     "KBNAV_WEB__HOSTS": '["ask.example.org"]',
+    "KBNAV_WEB__PROXY_ADDRESSES": '["172.30.7.0/24"]',
 }
 
 
@@ -71,6 +73,8 @@ def test_variables_that_are_set_are_settings(monkeypatch: pytest.MonkeyPatch, tm
     settings = Settings()
     assert settings.database.get_secret_value() == "a-value-that-is-long"
     assert settings.web.hosts == ("ask.example.org",)
+    balancers = compose["networks"]["default"]["ipam"]["config"][0]["subnet"]
+    assert json.loads(compose["x-kbnav"]["environment"]["KBNAV_WEB__PROXY_ADDRESSES"]) == [balancers]
 
 
 def test_the_settings_in_the_manifests_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -82,6 +82,10 @@ def checked(settings: Settings) -> Web:
             )
         if not web.hosts:
             raise UsageError(f"{web.host} is reached from other machines: set web.hosts to the names they use for it")
+    try:
+        Identities(web, logouts_in_memory())
+    except ValueError as error:
+        raise UsageError(f"web.proxy_addresses: {error}") from error
     if web.workers > 1 and not settings.database.get_secret_value():
         raise UsageError("web.workers: several processes share their sessions in PostgreSQL; set database")
     return web
@@ -101,6 +105,7 @@ class Identities:
     def __init__(self, web: Web, logouts: Logouts) -> None:
         self._logouts = logouts
         self._header, self._proxies = web.proxy_header, frozenset(web.proxy_addresses)
+        self._networks = [ipaddress.ip_network(one, strict=False) for one in self._proxies if "/" in one]
         self._tokens = {name: token.get_secret_value().encode() for name, token in web.tokens.items()}
         self.closed = bool(self._tokens or self._header)
         """Whether one must log in."""
@@ -108,7 +113,7 @@ class Identities:
 
     def of(self, headers: Headers, client: str) -> Visitor | None:
         """The visitor; None for one who must log in first."""
-        if self._header and client in self._proxies and (name := _user_name(headers.getlist(self._header))):
+        if self._header and self.is_proxy(client) and (name := _user_name(headers.getlist(self._header))):
             return Visitor(f"proxy:{name}" if name in self._tokens else f"user:{name}", name)
         cookie = _cookie(headers)
         if not self.closed:
@@ -141,8 +146,14 @@ class Identities:
             self._logouts.add(cookie_key(cookie))
 
     def is_proxy(self, client: str) -> bool:
-        """Whether an address is that of the proxy."""
-        return client in self._proxies
+        """Whether an address is that of the proxy, or in one of its networks."""
+        if client in self._proxies or not self._networks:
+            return client in self._proxies
+        try:
+            address = ipaddress.ip_address(client)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
 
 
 def cookie_key(cookie: str) -> str:
