@@ -15,7 +15,8 @@ from kbnav.answers.lexicon import lexicon
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Step, Understood
 from kbnav.tools.context import Context
-from kbnav.tools.toolbox import Toolbox, alone, within
+from kbnav.tools.several import alone, within
+from kbnav.tools.toolbox import Toolbox
 
 Wanted = tuple[str, str, dict[str, Any]]
 """Tool, thought and arguments of a call."""
@@ -23,7 +24,6 @@ Turn = list[Wanted]
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
-TOO_MUCH_LEFT = "Too many words of the question are left over for an answer."
 _MOST_UNUSED, _MANY = 2, 50
 
 

@@ -1,7 +1,5 @@
 """Every command of the command line has the same shape; the commands are read from the application itself."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What pages say of commands within a sentence holds: the commands are there, and so are their options."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

@@ -1,7 +1,5 @@
 """The page's doors: names, origins, logins, and connections before anybody is known."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time
@@ -200,7 +198,7 @@ WRITTEN = "application/x-www-form-urlencoded"
         ("/api/queries", {}, b"[" * 390_000, 400),
     ],
 )
-def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home: Path, path, headers, body, status):
+def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home, path, headers, body, status):
     with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
         token = TOKENS["alice"].get_secret_value()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}

@@ -1,7 +1,5 @@
 """One reader, one endpoint, one file must not take the others down."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import socket

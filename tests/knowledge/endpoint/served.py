@@ -1,7 +1,5 @@
 """A small SPARQL endpoint on the loopback address, which counts what it is asked and may refuse some of it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
