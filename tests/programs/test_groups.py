@@ -4,10 +4,8 @@ from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import (
     Centroids,
     Group,
-    assign,
     groups_by_model,
     merged,
-    propose,
 )
 from kbnav.runs.trace import Trace
 
@@ -50,16 +48,6 @@ def test_where_the_number_of_patterns_is_used_up_leftovers_are_a_group_of_their_
     found = groups_by_model(made(120, "t"), made(90, "v"), Model(), Trace(), most=2, smallest=20)
     assert [group.pattern for group in found] == ["drugs", "genes", "queries of no other pattern"]
     assert sum(len(group.training) for group in found) == 120
-
-
-def test_no_more_patterns_are_taken_than_asked_for_and_a_reply_without_any_makes_one():
-    assert propose(["q"], 1, Model(), Trace()) == ["drugs"]
-    assert propose(["q"], 3, lambda prompt, trace, purpose: "I cannot.", Trace()) == ["any query"]
-
-
-def test_what_a_reply_does_not_say_or_says_wrongly_is_none_of_the_patterns():
-    reply = "1: 2\n2 -> 1\n3: 9\nnonsense"
-    assert assign(["a", "b"], ["q", "q", "q", "q"], lambda prompt, trace, purpose: reply, Trace()) == [2, 1, 0, 0]
 
 
 def test_common_words_route_new_queries_to_their_group():
