@@ -12,15 +12,16 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kbnav.agents.common.state import State
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.observations import Evidence, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, leaves_too_much, unused_words
-from kbnav.agents.offline.question import Phrase, Question, read_question
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.question import Phrase, Question
 from kbnav.answers.language import fold, singular
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
-from kbnav.runs.trajectory import FINISH, QUERY, Step, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
@@ -175,20 +176,23 @@ def _stems(text: str) -> set[str]:
     return set(map(singular, _words(text)))
 
 
-class EndpointPolicy(KeylessPolicy):
+@dataclass(frozen=True)
+class EndpointPolicy:
     """See the module."""
 
-    def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
-        """See ``KeylessPolicy``."""
-        return _Plan(state, Evidence.of(steps), context.language)
+    toolbox: Toolbox
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """The next calls."""
+        return _Agenda(self.toolbox, state, context).reply()
 
 
-class _Plan(Plan):
-    def __init__(self, state: State, seen: Evidence, language: str) -> None:
-        self.question, self.seen, self.language = read_question(state["question"], language), seen, language
-        self.length = len(state["path"])
+class _Agenda(Agenda):
+    def __init__(self, toolbox: Toolbox, state: State, context: Context) -> None:
+        super().__init__(toolbox, state, context)
+        self.seen = Evidence.of(self.steps)
 
-    def turns(self) -> Iterator[Turn]:
+    def calls(self) -> Iterator[Calls]:
         seen = self.seen
         written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
         if written:
@@ -222,7 +226,7 @@ class _Plan(Plan):
             yield [(QUERY, "Is there anything of it here at all?", {"query": f"ASK {{ {anything} }}"})]
         yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
 
-    def _final(self, reading: Reading) -> Generator[Turn, None, str]:
+    def _final(self, reading: Reading) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
         if not reading.anchors and not (reading.target and (question.kind != "values" or question.measure)):
@@ -250,7 +254,7 @@ class _Plan(Plan):
         yield from self._rows(final, "This asks for it in the properties found.")
         return final
 
-    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Turn, None, Link | None]:
+    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         taken = {word for one in reading.anchors for word in _words(one.text)}
         rest = " ".join(word for word in _words(self.question.text) if word not in taken)
@@ -269,7 +273,7 @@ class _Plan(Plan):
                 return link
         return None
 
-    def _number(self, pattern: str, quantity: str) -> Generator[Turn, None, Link | None]:
+    def _number(self, pattern: str, quantity: str) -> Generator[Calls, None, Link | None]:
         """The number that a superlative is about, of the members or of what they are linked to."""
         number = "FILTER(isNumeric(?v)) BIND"
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION {{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"
@@ -277,7 +281,7 @@ class _Plan(Plan):
         named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
         return _best(links, " ".join(named), sure=len(links) == 1)
 
-    def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Turn, None, list[Link]]:
+    def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties and the number of members so linked, most first."""
         query = (
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
@@ -292,9 +296,9 @@ class _Plan(Plan):
                 found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
         return found
 
-    def _rows(self, query: str, thought: str) -> Generator[Turn, None, list[list[str]]]:
+    def _rows(self, query: str, thought: str) -> Generator[Calls, None, list[list[str]]]:
         """The rows of a query, which is run unless it was; none where there is no room to run it."""
-        if query not in self.seen.rows and self.length < ROOM:
+        if query not in self.seen.rows and len(self.state["path"]) < ROOM:
             yield [(QUERY, thought, {"query": query})]
         return self.seen.cells.get(query, [])
 

@@ -14,11 +14,10 @@ from itertools import chain
 
 from rapidfuzz import fuzz
 
-from kbnav.agents.common.state import State
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, TOO_MUCH_LEFT, KeylessPolicy, Plan, leaves_too_much, unused_words
-from kbnav.agents.offline.policy import Turn as Calls
-from kbnav.agents.offline.question import Phrase, Question, read_question
+from kbnav.agents.offline.policy import FITS, ROOM, TOO_MUCH_LEFT, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.question import Phrase, Question
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.relevance import fit, relevance, words
@@ -34,7 +33,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_ids,
     text_literal,
 )
-from kbnav.runs.trajectory import FINISH, QUERY, Step, Turn, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -542,25 +541,25 @@ def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
     return wanted[best[1]] if best[0] > 0 else None
 
 
-class OfflinePolicy(KeylessPolicy):
+@dataclass(frozen=True)
+class OfflinePolicy:
     """See the module. ``words`` are those of the knowledge base that is asked."""
 
-    def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
-        super().__init__(toolbox)
-        self._words = words
+    toolbox: Toolbox
+    words: Vocabulary = WIKIDATA_VOCABULARY
 
-    def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
-        """See ``KeylessPolicy``."""
-        return _Plan(state, Evidence.of(steps), context.language, self._words)
+    def __call__(self, state: State, context: Context) -> Reply:
+        """The next calls."""
+        return _Agenda(self.toolbox, state, context, self.words).reply()
 
 
-class _Plan(Plan):
-    def __init__(self, state: State, seen: Evidence, language: str, words: Vocabulary) -> None:
-        self.state, self.seen, self.language, self.words = state, seen, language, words
-        self.question = read_question(state["question"], language)
-        self.note = why_unread(state["question"], language)
+class _Agenda(Agenda):
+    def __init__(self, toolbox: Toolbox, state: State, context: Context, words: Vocabulary) -> None:
+        super().__init__(toolbox, state, context)
+        self.seen, self.words = Evidence.of(self.steps), words
+        self.note = why_unread(state["question"], self.language)
 
-    def turns(self) -> Iterator[Calls]:
+    def calls(self) -> Iterator[Calls]:
         refused = yield from self._tried()
         if refused:
             self.understood = refused
@@ -568,11 +567,11 @@ class _Plan(Plan):
             yield [(FINISH, why, {"no_answer": True})]
             return
         lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")
-        text = self.state["question"].strip()
+        text = whole = self.state["question"].strip()
         for search in self.seen.searches.values():
             text = text.replace(search.query, search.suggestion or search.query)
-        whole = self.state["question"].strip()  # one misspelled word alone is a greeting as often as a name
-        self.understood = Understood(unused=lost, instead=(text,)) if text != whole and " " in whole else None
+        if text != whole and " " in whole:  # one misspelled word alone is a greeting as often as a name
+            self.understood = Understood(unused=lost, instead=(text,))
 
     def _tried(self) -> Generator[Calls, None, Understood | None]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
