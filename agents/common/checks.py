@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
-from kbnav.agents.offline.question import Kind as QuestionKind
-from kbnav.agents.offline.question import read_question
+from kbnav.answers.parsing import Kind as QuestionKind
+from kbnav.answers.parsing import read_question
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by

@@ -12,16 +12,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kbnav.agents.common.state import Reply, State
-from kbnav.agents.offline.observations import Evidence, Search, SearchHit
+from kbnav.agents.offline.observations import Search, SearchHit
 from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
-from kbnav.agents.offline.question import Phrase, Question
 from kbnav.answers.language import fold, singular
+from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
-from kbnav.tools.context import Context
-from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
@@ -176,23 +173,11 @@ def _stems(text: str) -> set[str]:
     return set(map(singular, _words(text)))
 
 
-@dataclass(frozen=True)
-class EndpointPolicy:
+class EndpointAgenda(Agenda):
     """See the module."""
 
-    toolbox: Toolbox
-
-    def __call__(self, state: State, context: Context) -> Reply:
-        """The next calls."""
-        return _Agenda(self.toolbox, state, context).reply()
-
-
-class _Agenda(Agenda):
-    def __init__(self, toolbox: Toolbox, state: State, context: Context) -> None:
-        super().__init__(toolbox, state, context)
-        self.seen = Evidence.of(self.steps)
-
     def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
         seen = self.seen
         written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
         if written:

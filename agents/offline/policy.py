@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from kbnav.agents.common.answering import settled
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
-from kbnav.agents.offline.question import Question, read_question
+from kbnav.agents.offline.observations import Evidence
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
+from kbnav.answers.parsing import Question, read_question
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
@@ -40,6 +42,11 @@ class Agenda(ABC):
         self.taken = {step.call.key: step for step in self.steps}
         self.question = read_question(state["question"], self.language)
 
+    @cached_property
+    def seen(self) -> Evidence:
+        """What the steps showed."""
+        return Evidence.of(self.steps)
+
     @abstractmethod
     def calls(self) -> Iterator[Calls]:
         """Calls, turn by turn. Those that were all made are passed over, and what follows can use their results."""
@@ -60,6 +67,11 @@ class Agenda(ABC):
             text, values = self.toolbox.validate(name, {"thought": thought, **arguments})
             found.append(Call(name, values, text, f"call-{turn}-{number}", turn))
         return found
+
+
+def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
+    """The policy that makes an agenda anew each turn."""
+    return lambda state, context: agenda(state, context).reply()
 
 
 def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from itertools import combinations, product
 from typing import Any
 from urllib.parse import unquote
 
-from kbnav.agents.common.state import Reply, State
+from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import Agenda, Calls
-from kbnav.agents.offline.question import pronoun
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
+from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
@@ -48,29 +48,28 @@ _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
-class SkbOfflinePolicy:
-    """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
+class PathSchema:
+    """What is known of an SKB before any question: its paths, and names that SPARQL has for its types and relations."""
 
-    def __init__(self, kb: SkbKB, toolbox: Toolbox, listed: int) -> None:
+    def __init__(self, kb: SkbKB, listed: int) -> None:
         """``listed``: nodes of a list that was asked for without any word to rank it by."""
-        self.toolbox, self.kb, self.paths, self.listed = toolbox, kb, Paths(kb.skb.meta), listed
+        self.kb, self.paths, self.listed = kb, Paths(kb.skb.meta), listed
         kinds, relations = kb.skb.type_names, kb.skb.relation_names
         self.types = dict(zip(kinds, local_names(kinds), strict=True))
         self.relations = dict(zip(relations, local_names(relations), strict=True))
         self.read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
 
-    def __call__(self, state: State, context: Context) -> Reply:
-        """The next calls."""
-        return _Agenda(self, state, context).reply()
 
+class SkbAgenda(Agenda):
+    """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
 
-class _Agenda(Agenda):
-    def __init__(self, policy: SkbOfflinePolicy, state: State, context: Context) -> None:
-        super().__init__(policy.toolbox, state, context)
-        self._policy, self._kb, self._skb, self._tools = policy, policy.kb, policy.kb.skb, policy.toolbox.names
-        self._reading: Reading = policy.read(state["question"], self.language)
+    def __init__(self, toolbox: Toolbox, schema: PathSchema, state: State, context: Context) -> None:
+        super().__init__(toolbox, state, context)
+        self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
+        self._reading: Reading = schema.read(state["question"], self.language)
 
     def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
         reading, mentions = self._reading, self._reading.mentions
         if mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
@@ -135,7 +134,7 @@ class _Agenda(Agenda):
         """The best few paths of a mention to each type that may be asked for."""
         found: dict[str, list[Path]] = {}
         for node in mention.nodes:
-            for path in self._policy.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
+            for path in self._schema.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
@@ -155,7 +154,7 @@ class _Agenda(Agenda):
             yield [(FINISH, "This is their number.", {"nodes": [], "answer": str(total)})]
         if total <= len(found):
             return
-        listed = self._query(paths, limit=self._policy.listed)
+        listed = self._query(paths, limit=self._schema.listed)
         nodes = (yield from self._nodes([(QUERY, "Listing them.", {"query": listed})])) or found
         if nodes:
             some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
@@ -176,7 +175,7 @@ class _Agenda(Agenda):
         if not kind or self.question.kind != "values" or not (total or compares):
             return
         quantity, order = self.question.measure or ("", "DESC")
-        asked = f"SELECT ?field (COUNT(*) AS ?number) WHERE {{ ?x a type:{self._policy.types[kind]} ; ?field ?value . "
+        asked = f"SELECT ?field (COUNT(*) AS ?number) WHERE {{ ?x a type:{self._schema.types[kind]} ; ?field ?value . "
         asked += f"{_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = yield from self._rows(asked, "What do these have that can be compared?")
         text = " ".join([quantity, *(known.adjectives.get(word, word) for word in free)])
@@ -190,14 +189,14 @@ class _Agenda(Agenda):
             body += f"?x <{field}> ?value . {_COMPARABLE}"
             number = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)"
         elif not quantity and not total and (step := self._counted_links(kind, paths, free)):
-            linked = f"{self._pattern('?x', step, '?y')} ?y a type:{self._policy.types[step.target]} ."
+            linked = f"{self._pattern('?x', step, '?y')} ?y a type:{self._schema.types[step.target]} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
             number = "COUNT(DISTINCT ?y)"
         else:
             return
         query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
         if not total:
-            query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._policy.listed}"
+            query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
         rows = yield from self._rows(query, "This compares them all.")
         found = [(row[0], row[-1].value) for row in rows or () if row[0] and row[-1]]
         if not found:
@@ -216,14 +215,14 @@ class _Agenda(Agenda):
         """The type whose nodes are compared: that asked for, as by "who"; else the first, as in "mean age of ships"."""
         reading = self._reading
         if not reading.asked and self.question.asks:
-            return next((one for one in self._policy.types if one.casefold() == self.question.asks), "")
+            return next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
         return reading.asked or next((one.name for one in reading.types), "")
 
     def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
         kinds = {word.name for word in self._reading.types}
         followed = {step.relation for path in paths for step in path.steps}
-        steps = [step for step in self._policy.paths.steps(kind) if step.relation not in followed]
+        steps = [step for step in self._schema.paths.steps(kind) if step.relation not in followed]
         stems = tuple(stem for word in free if len(stem := singular(word)) >= _STEM)
         scores = [
             2 * any(word.startswith(stems) for word in name_words(step.relation)) + (step.target in kinds)
@@ -347,7 +346,7 @@ class _Agenda(Agenda):
 
     def _body(self, paths: Sequence[Path], among: Sequence[str] = (), *, outside: bool, kind: str = "") -> str:
         """The patterns of ``?x``, of ``kind`` without paths; ``outside``: not the nodes that the paths begin at."""
-        types = self._policy.types
+        types = self._schema.types
         lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
         target = paths[0].target if paths else kind or self._reading.asked
         if target:
@@ -368,7 +367,7 @@ class _Agenda(Agenda):
     def _pattern(self, subject: str, step: Step, end: str) -> str:
         if not step.relation:
             return f"{{ {subject} ?any {end} }} UNION {{ {end} ?any {subject} }}"
-        relation = f"rel:{self._policy.relations[step.relation]}"
+        relation = f"rel:{self._schema.relations[step.relation]}"
         if step.direction == "both":
             return f"{subject} {relation}|^{relation} {end} ."
         return f"{subject} {relation} {end} ." if step.direction == "out" else f"{end} {relation} {subject} ."

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.state import start
 from kbnav.agents.offline.observations import Evidence, read_entry, read_neighbors, read_search
-from kbnav.agents.offline.question import read_question
-from kbnav.agents.offline.wikidata import OfflinePolicy
 from kbnav.agents.spinach import build_spinach
+from kbnav.answers.parsing import read_question
 from kbnav.knowledge.base import Edge as KbEdge
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.open import open_kb
@@ -150,7 +149,7 @@ def test_a_question_in_another_language_that_leads_to_nothing_ends_with_a_hint(
 def test_the_same_state_gives_the_same_calls(agent: Agent) -> None:
     state = start("Who discovered polonium?", [], agent.settings.budget)
     context = agent.context(state["question"], "en").tool_context
-    one, two = agent.policy(state, context), OfflinePolicy(agent.toolbox)(state, context)
+    one, two = agent.policy(state, context), build_spinach(agent.kb, agent.settings).policy(state, context)
     assert one == two
     assert [call.arguments["query"] for call in one.calls] == ["discovered polonium"]
     assert [call.id for call in one.calls] == ["call-1-1"]

@@ -10,8 +10,8 @@ import pytest
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.offline.endpoint import read, words_apart
 from kbnav.agents.offline.observations import Search, read_search
-from kbnav.agents.offline.question import read_question
 from kbnav.agents.spinach import build_spinach
+from kbnav.answers.parsing import read_question
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
