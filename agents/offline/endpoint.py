@@ -34,7 +34,7 @@ _CALLED = frozenset(
 )
 _QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
 """Words that names of numbers have, for words of a question that they do not share."""
-_TO_THINGS = {
+_TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
     3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
@@ -43,7 +43,7 @@ _TO_THINGS = {
     6: (2, "{0} ?p ?x . ?answer ?q ?x . FILTER(?answer != {0})"),
 }
 """Number of properties and pattern of each way between ?answer and a thing; below, and a value."""
-_TO_VALUES = {
+_TO_VALUE = {
     7: (1, "?answer ?p ?v . {0}"),
     8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
     9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
@@ -65,9 +65,8 @@ class Anchor(NamedTuple):
         """Number of properties and pattern of each way between ?answer and it."""
         text = re.sub(r'["\\\s]+', " ", self.text.casefold())
         value = f'FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
-        things = {way: (length, pattern.format(self.id)) for way, (length, pattern) in _TO_THINGS.items() if self.id}
-        values = {way: (length, pattern.format(value)) for way, (length, pattern) in _TO_VALUES.items()}
-        return things if self.exact else things | values
+        wanted = [*([(_TO_THING, self.id)] if self.id else []), *([] if self.exact else [(_TO_VALUE, value)])]
+        return {way: (hops, form.format(what)) for ways, what in wanted for way, (hops, form) in ways.items()}
 
 
 class Link(NamedTuple):
@@ -118,11 +117,11 @@ def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> li
     """Words to be searched one by one: those of phrases that are no names, and of which nothing has the whole name."""
     found = []
     for phrase in phrases:
-        search, said = searches.get(phrase.text), phrase.text.split()
-        if search and len(said) > 1 and not phrase.named and not search.first("class"):
+        search, text = searches.get(phrase.text), phrase.text.split()
+        if search and len(text) > 1 and not phrase.named and not search.first("class"):
             thing = search.first("thing")
             if thing is None or _stems(_name(thing)) != _stems(phrase.text):
-                apart = [(place, word) for place, word in enumerate(said) if len(word) > 3]
+                apart = [(place, word) for place, word in enumerate(text) if len(word) > 3]
                 found += [Phrase(word, noun=phrase.noun and not place) for place, word in apart]
     return found
 

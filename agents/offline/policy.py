@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -80,32 +80,29 @@ def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str,
     return tuple(dict.fromkeys(word for word in read if words(fold(word)) and not known(word)))
 
 
-def leaves_too_much(
-    question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool, vague: bool = False
-) -> bool:
+def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
     """Whether so much of the question is left out that the rows of a query are hardly its answer.
 
-    That is a name; several words that say something, fewer where the query is ``vague``; or one such word, where the
-    rows are many or ``all_needed`` says so.
+    That is a name; several words that say something; or one, where the rows are many or ``all_needed`` says so.
     """
     telling = [word for word in unused if fold(word) not in lexicon(language).light and not word.isdigit()]
     names = {word for phrase in question.phrases if phrase.named for word in phrase.text.split() if word[:1].isupper()}
-    too_many = len(telling) > _MOST_UNUSED - vague or rows > _MANY or all_needed
+    too_many = len(telling) > _MOST_UNUSED or rows > _MANY or all_needed
     return bool(telling) and (too_many or not names.isdisjoint(telling))
 
 
+@dataclass(frozen=True)
 class SeveralPolicy:
     """Asks the policy of the first knowledge base; where that gives up, the next. An answer is that of one of them."""
 
-    def __init__(self, policies: Mapping[str, Policy]) -> None:
-        """``policies`` by the names of the knowledge bases, in the order in which they are asked."""
-        self._policies = policies
+    policies: Mapping[str, Policy]
+    """By the names of the knowledge bases, in the order in which they are asked."""
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The next calls of the first policy that has not given up; the end names the knowledge base that answered."""
         turn = next_turn(state)
         reply = Reply()
-        for name, policy in self._policies.items():
+        for name, policy in self.policies.items():
             path, discarded = (
                 [alone(step, name) for step in steps if step.call.arguments.get("kb") == name]
                 for steps in (state["path"], state["discarded"])

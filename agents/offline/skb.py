@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations, product
-from typing import Any
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
@@ -32,7 +31,6 @@ _ROOM = 11
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
 _SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
-_ARROWS = {"out": "→ {} →", "in": "← {} ←", "both": "— {} —"}
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _SUMMED = {
     **dict.fromkeys(("total", "sum", "combined", "summe", "somme", "suma"), "SUM"),
@@ -146,7 +144,7 @@ class SkbAgenda(Agenda):
         counted = self.question.kind == "count"
         if not counted and found and all(len(step.nodes) < ANSWERS // 2 for step in self.steps):
             return  # no step was cut; parallel edges make one node of several rows
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths, outside=True)}\n}}"
+        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         rows = yield from self._rows(query, "How many are there in all?")
         total = int(rows[0][0].value) if rows and rows[0][0] else 0
         if counted and rows:
@@ -184,7 +182,7 @@ class SkbAgenda(Agenda):
         fields = [field.value for field, _ in rows if field]
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
         fit, field = max(zip(relevance(text, names), fields, strict=True), key=lambda pair: pair[0], default=(0.0, ""))
-        body = f"{self._body(paths, kind=kind, outside=True)}\n  "
+        body = f"{self._body(paths, kind=kind)}\n  "
         if fit > 0 or (len(fields) == 1 and quantity in _YEARS and not total):
             body += f"?x <{field}> ?value . {_COMPARABLE}"
             number = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)"
@@ -239,14 +237,12 @@ class SkbAgenda(Agenda):
             for path in paths:
                 ends.append((yield from self._walk(path, leftover(self._reading, paths))))
             return self._of_type([node for node in ends[0] if all(node in other for other in ends[1:])], kind)
-        thought = f"{self._arrows(paths)}: asking for what is at the end of {'all' if len(paths) > 1 else 'it'}."
-        found = yield from self._nodes([(QUERY, thought, {"query": self._query(paths)})])
-        starts = {self._skb.id(path.node) for path in paths}
-        return [node for node in self._of_type(found, kind) if node not in starts]
+        thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
+        return self._of_type((yield from self._nodes([(QUERY, thought, {"query": self._query(paths)})])), kind)
 
     def _walk(self, path: Path, text: str) -> Generator[Calls, None, list[str]]:
         """Follow a path from node to node; from the second step on, from the first few nodes found."""
-        ends, thought = [self._skb.id(path.node)], f"{self._arrows([path])}: following it."
+        ends, thought = [self._skb.id(path.node)], f"{self._worded([path])}: following it."
         for number, step in enumerate(path.steps, 1):
             given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
             given["direction"] = step.direction
@@ -271,10 +267,8 @@ class SkbAgenda(Agenda):
         """What a question without a usable name describes."""
         text, asked = self._reading.text(self._reading.words), self._reading.asked
         thought = "No path leads to an answer; looking for what the question describes."
-        call: tuple[str, str, dict[str, Any]] = (_SEARCH, thought, {"query": text})
-        if _DESCRIBED in self._tools:
-            call = (_DESCRIBED, thought, {"text": text, "node_type": asked, "limit": ANSWERS})
-        shown = (yield from self._nodes([call], last=True)) if text else []
+        described = {"text": text, "node_type": asked, "limit": ANSWERS}
+        shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
         if found := self._of_type(shown, asked):
             yield self._end("These fit the words of the question best.", found, self._reading.mentions, ())
 
@@ -301,16 +295,20 @@ class SkbAgenda(Agenda):
             says = fold(token.low) in document or relevance(token.low, [document])[0] > 0
             if place not in used and token.low not in light and not says:
                 places[place] = token.text
+        return Understood(
+            self._worded(paths) or reading.asked.replace("_", " "),
+            tuple(dict.fromkeys(text for _, text in sorted(places.items()))),
+        )
+
+    def _worded(self, paths: Sequence[Path]) -> str:
+        """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""
         ways = []
         for path in paths:
             parts = [self._skb.nodes.label(path.node)]
             for step in path.steps:
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
-        return Understood(
-            "; ".join(ways) or reading.asked.replace("_", " "),
-            tuple(dict.fromkeys(text for _, text in sorted(places.items()))),
-        )
+        return "; ".join(ways)
 
     def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
         """Words left out that look like names, and that neither a name nor a document here has."""
@@ -341,11 +339,11 @@ class SkbAgenda(Agenda):
 
     def _query(self, paths: Sequence[Path], among: Sequence[str] = (), limit: int = ANSWERS) -> str:
         """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first."""
-        body = self._body(paths, among, outside=limit > ANSWERS)
+        body = self._body(paths, among)
         return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {limit}"
 
-    def _body(self, paths: Sequence[Path], among: Sequence[str] = (), *, outside: bool, kind: str = "") -> str:
-        """The patterns of ``?x``, of ``kind`` without paths; ``outside``: not the nodes that the paths begin at."""
+    def _body(self, paths: Sequence[Path], among: Sequence[str] = (), kind: str = "") -> str:
+        """The patterns of ``?x``, of ``kind`` without paths; it is none of the nodes that the paths begin at."""
         types = self._schema.types
         lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
         target = paths[0].target if paths else kind or self._reading.asked
@@ -359,9 +357,9 @@ class SkbAgenda(Agenda):
                 if end != "?x":
                     lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
-        if outside:
+        if paths:
             starts = ", ".join(f"node:{local_name(self._skb.id(path.node))}" for path in paths)
-            lines += [f"FILTER(?x NOT IN ({starts}))"] if starts else []
+            lines.append(f"FILTER(?x NOT IN ({starts}))")
         return "\n".join(f"  {line}" for line in lines)
 
     def _pattern(self, subject: str, step: Step, end: str) -> str:
@@ -371,11 +369,3 @@ class SkbAgenda(Agenda):
         if step.direction == "both":
             return f"{subject} {relation}|^{relation} {end} ."
         return f"{subject} {relation} {end} ." if step.direction == "out" else f"{end} {relation} {subject} ."
-
-    def _arrows(self, paths: Sequence[Path]) -> str:
-        parts = []
-        for path in paths:
-            hops = [(_ARROWS[step.direction].format(step.relation or "anything"), step) for step in path.steps]
-            steps = " ".join(f"{arrow} {step.target or 'node'}" for arrow, step in hops)
-            parts.append(f"{self._skb.nodes.label(path.node)} {steps}")
-        return ", and ".join(parts)

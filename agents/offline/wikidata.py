@@ -10,7 +10,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
@@ -46,8 +46,6 @@ _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _PLACES = (1.0, 0.75, 0.55, 0.4)
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
-_UNSAID = frozenset({"external-id", "commonsMedia", "url", "math", "globe-coordinate"})
-"""Datatypes whose values a question in words hardly asks for, unless a label says so."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
 _OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
@@ -79,8 +77,8 @@ class Segment:
         if self.named:
             score += 2.0
         else:
-            relations = [one for one in self.properties if one.datatype not in _UNSAID]
-            score -= 1.5 if any(fold(one.label) == wanted for one in relations[:1]) else 1.0 * bool(relations)
+            exact = any(fold(found.label) == wanted for found in self.properties[:1])
+            score -= 1.5 if exact else 1.0 * bool(self.properties)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
 
 
@@ -135,25 +133,16 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
     Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
     beginning.
     """
-    said, known = phrase.text.split(), lexicon(language)
+    text, known = phrase.text.split(), lexicon(language)
     if search is None or search.rung == "exact":
         return []
     if search.rung in ("none", "fulltext"):
-        if known.inflected and len(said[-1]) > 3:
+        if known.inflected and len(text[-1]) > 3:
             return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
-        return [Phrase(said[-1], phrase.named)] * (len(said) > 1)
-    matched = {word for part in search.matched for word in fold(part).split()}
-    runs: list[list[str]] = [[]]
-    for word in said:
-        if any(fold(word).startswith(other) for other in matched):
-            runs.append([])
-        elif word not in known.joins or runs[-1]:
-            runs[-1].append(word)
-    heads = [Phrase(part, noun=True) for part in search.matched if fold(phrase.text).startswith(fold(part))]
-    rest = [" ".join(run) for run in runs if run]
-    return [head for head in heads if phrase.noun and searched_as(head) != head.text] + [
-        Phrase(text, text[:1].isupper() and phrase.named) for text in rest if len(text) > 1 or not text.isascii()
-    ]
+        return [Phrase(text[-1], phrase.named)] * (len(text) > 1)
+    matched = tuple(word for part in search.matched for word in fold(part).split())
+    runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
+    return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
 
 
 def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
@@ -183,8 +172,6 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
     for segment in cut:
         for place, one in enumerate(segment.properties):
             exact = fold(one.label) == fold(segment.text)
-            if one.datatype in _UNSAID and not exact:
-                continue
             score = _RUNGS[segment.rung] * _PLACES[min(place, len(_PLACES) - 1)] + 0.5 * exact
             score *= 0.6 if segment.noun and not exact else 1.0
             if one.id not in hits or hits[one.id].score < score:
@@ -209,12 +196,10 @@ class Reading:
     ) -> Reading:
         """Link the phrases, and a pronoun to what the last turn was about."""
         cut = segments(phrases, seen)
-        classes = {item.id for one in cut if one.noun for item in one.items[:1]}
-        unique: dict[str, Segment] = {}
-        for one in sorted((one for one in cut if one.items and not one.noun), key=lambda one: -one.score):
-            if one.best not in classes:
-                unique.setdefault(one.best, one)
-        names = list(unique.values())
+        classes = {segment.best for segment in cut if segment.noun and segment.items}
+        named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
+        unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
+        names = sorted(unique.values(), key=lambda segment: -segment.score)
         last = history[-1] if history else None
         if last and question.pronoun and (before := _referents(last, question.pronoun, words)):
             names.insert(0, Segment(before[0].label, named=True, items=before))
@@ -229,13 +214,11 @@ class Reading:
     @cached_property
     def kind(self) -> str:
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
-        if not self.words.each((INSTANCE_OF, OCCUPATION)):
-            return ""
-        for one in self.segments:
-            if one.noun and one.rung != "fulltext":
-                for item in one.items:
-                    label, wanted = fold(item.label), fold(one.text)
-                    if label == wanted or not label.startswith(wanted):  # else its label only begins with the words
+        if self.words.each((INSTANCE_OF, OCCUPATION)):
+            for segment in self.segments:
+                text = fold(segment.text)
+                for item in segment.items if segment.noun and segment.rung != "fulltext" else ():
+                    if fold(item.label) == text or not fold(item.label).startswith(text):  # not only its beginning
                         return item.id
         return ""
 
@@ -296,25 +279,25 @@ class Reading:
         values are of the kind asked for.
         """
         question, cut = self.question, self.besides(focus)
-        hits, what_it_is = property_hits(cut), self.words.each((INSTANCE_OF, SUBCLASS_OF))
+        hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
         groups: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
             groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
-        for one, hit in hits.items():
-            if (one, "out") not in groups and (one, "in") not in groups and hit.found.datatype == "wikibase-item":
-                groups[one, "in"] = []
+        for name, hit in hits.items():
+            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.found.datatype == "wikibase-item":
+                groups[name, "in"] = []
         labels = [edges[0].fact.label if edges else hits[key[0]].found.label for key, edges in groups.items()]
         fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
-        for ((one, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
-            datatype = hits[one].found.datatype if one in hits else ""
-            relation = Relation(focus.best, one, label, direction, tuple(edges), datatype)
-            score += hits[one].score if one in hits else 0.0
-            dated = "time" in relation.kinds
-            if score > 0 or (question.asks == "time" and dated):
-                if wanted := _KINDS.get(question.asks, ""):
+        for ((name, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
+            datatype, found = (hits[name].found.datatype, hits[name].score) if name in hits else ("", 0.0)
+            relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
+            dated = wanted == "time" and "time" in relation.kinds
+            score += found
+            if score > 0 or dated:
+                if wanted:
                     score += 0.4 if wanted in relation.kinds else -0.4
-                score -= 0.6 * (not edges) + 0.5 * (one in what_it_is) + 0.8 * ("category" in label)
-                answers = question.asks != "time" or question.kind == "yes-no" or not edges or dated
+                score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
+                answers = wanted != "time" or question.kind == "yes-no" or not edges or dated
                 if score >= _ENOUGH and answers:
                     yield replace(relation, score=score)
 
@@ -498,13 +481,11 @@ def _years(variable: str, question: Question) -> str:
 
 def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
-    kinds = {"time": ("time",), "person": ("item",)}.get(question.asks)
-    if kinds:
-        return next((one for one in edge.qualifiers if one.kind in kinds), None)
-    wanted = [one for one in edge.qualifiers if one.kind not in ("time", "")]
-    fits = fit(left, [one.label for one in wanted])
-    best = max(zip(fits, range(len(wanted)), strict=True), default=(0.0, 0))
-    return wanted[best[1]] if best[0] > 0 else None
+    if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
+        return next((fact for fact in edge.qualifiers if fact.kind == wanted), None)
+    facts = [fact for fact in edge.qualifiers if fact.kind not in ("time", "")]
+    score, place = max(zip(fit(left, [fact.label for fact in facts]), range(len(facts)), strict=True), default=(0.0, 0))
+    return facts[place] if score > 0 else None
 
 
 class WikidataAgenda(Agenda):
@@ -538,34 +519,36 @@ class WikidataAgenda(Agenda):
         wanted = dict.fromkeys([*question.phrases, *extra])
         first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
-        second = [rest for one in first for rest in leftovers(one, seen.searches.get(searched_as(one)), self.language)]
-        second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
+        found = (leftovers(phrase, seen.searches.get(searched_as(phrase)), self.language) for phrase in first)
+        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
         again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(one)}) for one in second]
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
         text = " ".join(phrase.text for phrase in question.phrases)
         ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
         reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
         tried: set[str] = set()
-        for focus in _targets(reading):
+        sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
+        # Two sure names together, else the surest; then the next; then none.
+        for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
             if length < ROOM:
-                yield [lookup for place, one in enumerate(focus) for lookup in _lookups(one, reading)[: 2 - place]]
-            for one in reading.hypotheses(focus):
-                if one.probe in tried:
+                yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
+            for probe, thought, counted in reading.hypotheses(focus):
+                if probe in tried:
                     continue
-                tried.add(one.probe)
-                if one.probe not in seen.rows:
+                tried.add(probe)
+                if probe not in seen.rows:
                     if length >= ROOM or len(seen.rows) >= _QUERIES:
                         return refused
-                    yield [(QUERY, one.thought, {"query": one.probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in one.probe}
-                rows = seen.rows.get(one.probe, 0)
-                if not rows or (rows == 1 and about.intersection(seen.results[one.probe])):  # it is its own answer
+                    yield [(QUERY, thought, {"query": probe})]
+                about = {name.best for name in focus if f"wd:{name.best} " in probe}
+                rows = seen.rows.get(probe, 0)
+                if not rows or (rows == 1 and about.intersection(seen.results[probe])):  # it is its own answer
                     continue
-                read = Understood(unused=reading.unused(one.probe, self.language))
-                if self._leaves_too_much(one.probe, read.unused):
+                read = Understood(unused=reading.unused(probe, self.language))
+                if self._leaves_too_much(probe, read.unused):
                     refused = refused or read
                     continue
-                self.understood, final = read, one.final or one.probe
+                self.understood, final = read, counted or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if seen.last_query == final:
                     yield [(FINISH, FITS, {})]
@@ -574,13 +557,9 @@ class WikidataAgenda(Agenda):
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """That a statement is there may be said whatever is left out."""
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        rows, all_needed = self.seen.rows.get(query, 0), of_class or not reads(self.language)
         return self.seen.cells.get(query) != [["true"]] and leaves_too_much(
-            self.question,
-            unused,
-            self.language,
-            rows=self.seen.rows.get(query, 0),
-            all_needed=of_class or not reads(self.language),
-            vague="?link" in query,
+            self.question, unused, self.language, rows=rows, all_needed=all_needed
         )
 
 
@@ -592,10 +571,3 @@ def _lookups(focus: Segment, reading: Reading) -> Calls:
         ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
         ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
     ]
-
-
-def _targets(reading: Reading) -> list[list[Segment]]:
-    """Entities to look at, in order: two sure names together, else the surest; then the next; then none."""
-    first = [one for one in reading.names[:2] if one.score >= _SURE] or reading.names[:1]
-    groups = (first, reading.names[len(first) :][:1])
-    return [*(list(group) for group in groups if group), []]
