@@ -43,7 +43,6 @@ _ENOUGH = 0.35
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
-_PLACES = (1.0, 0.75, 0.55, 0.4)
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -80,14 +79,6 @@ class Segment:
             exact = any(fold(found.label) == wanted for found in self.properties[:1])
             score -= 1.5 if exact else 1.0 * bool(self.properties)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
-
-
-class Hit(NamedTuple):
-    """A property that the search for a segment found; ``score`` is at most 1.5."""
-
-    found: SearchHit
-    score: float
-    segment: Segment
 
 
 @dataclass(frozen=True)
@@ -166,17 +157,17 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
     return list(cut.values())
 
 
-def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
-    """Properties by id, each with its best segment, the likeliest first."""
-    hits: dict[str, Hit] = {}
+def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[SearchHit, float]]:
+    """Properties by id with a score of at most 1.5, the likeliest first."""
+    hits: dict[str, tuple[SearchHit, float]] = {}
     for segment in cut:
-        for place, one in enumerate(segment.properties):
-            exact = fold(one.label) == fold(segment.text)
-            score = _RUNGS[segment.rung] * _PLACES[min(place, len(_PLACES) - 1)] + 0.5 * exact
+        for place, found in enumerate(segment.properties):
+            exact = fold(found.label) == fold(segment.text)
+            score = _RUNGS[segment.rung] / (1 + 0.4 * place) + 0.5 * exact
             score *= 0.6 if segment.noun and not exact else 1.0
-            if one.id not in hits or hits[one.id].score < score:
-                hits[one.id] = Hit(one, score, segment)
-    return dict(sorted(hits.items(), key=lambda hit: -hit[1].score))
+            if found.id not in hits or hits[found.id][1] < score:
+                hits[found.id] = (found, score)
+    return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
 
 
 @dataclass(frozen=True)
@@ -283,13 +274,13 @@ class Reading:
         groups: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
             groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
-        for name, hit in hits.items():
-            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.found.datatype == "wikibase-item":
+        for name, (hit, _) in hits.items():
+            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
                 groups[name, "in"] = []
-        labels = [edges[0].fact.label if edges else hits[key[0]].found.label for key, edges in groups.items()]
+        labels = [edges[0].fact.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
         fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
         for ((name, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
-            datatype, found = (hits[name].found.datatype, hits[name].score) if name in hits else ("", 0.0)
+            datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
             relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
             dated = wanted == "time" and "time" in relation.kinds
             score += found
@@ -321,7 +312,7 @@ class Reading:
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
                 continue  # it names the first
             # A class asked for ("which country") leads on only where it is a property by name.
-            fits = [found for found, score, _ in hits.values() if score >= 0.6]
+            fits = [found for found, score in hits.values() if score >= 0.6]
             fits = [found for found in fits if not segment.noun or fold(found.label) == fold(segment.text)]
             path += [fits] if fits else []
         for length in range(len(path), 0, -1) if first.edges else ():
@@ -372,10 +363,10 @@ class Reading:
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
-        for hit in property_hits(self.besides(name)).values():
-            if fold(name.items[0].label) != fold(name.text) and hit.found.datatype == "string" and hit.score >= 0.7:
-                thought = f"{name.text} may be a value of {hit.found.label} ({hit.found.id})."
-                yield self._values(f"?answer wdt:{hit.found.id} {text_literal(name.text)} .", thought)
+        for hit, score in property_hits(self.besides(name)).values():
+            if fold(name.items[0].label) != fold(name.text) and hit.datatype == "string" and score >= 0.7:
+                thought = f"{name.text} may be a value of {hit.label} ({hit.id})."
+                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", thought)
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
@@ -409,7 +400,7 @@ class Reading:
         own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
         others = [segment for segment in self.segments if segment not in own and not segment.noun]
         hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
-        return [hit.found.id for hit in hits if hit.found.datatype in kinds and hit.score >= 0.5]
+        return [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5]
 
     def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
         """The member of a class with the most or the least of a quantity."""
