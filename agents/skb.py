@@ -93,7 +93,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
     from kbnav.agents.offline.policy import keyless
-    from kbnav.agents.offline.skb import PathSchema, SkbAgenda
+    from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     return Agent(
@@ -101,7 +101,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         model=OFFLINE,
         kb=kb,
         settings=settings,
-        policy=keyless(partial(SkbAgenda, toolbox, PathSchema(kb, LISTED))),
+        policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
         toolbox=toolbox,
         ending=RankingEnding(write_plainly, kb.entities),
         prune=pruner(settings, None, SHOWN),

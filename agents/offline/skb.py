@@ -46,7 +46,7 @@ _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
-class PathSchema:
+class PreparedSkb:
     """What is known of an SKB before any question: its paths, and names that SPARQL has for its types and relations."""
 
     def __init__(self, kb: SkbKB, listed: int) -> None:
@@ -61,7 +61,7 @@ class PathSchema:
 class SkbAgenda(Agenda):
     """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
 
-    def __init__(self, toolbox: Toolbox, schema: PathSchema, state: State, context: Context) -> None:
+    def __init__(self, toolbox: Toolbox, schema: PreparedSkb, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
         self._reading: Reading = schema.read(state["question"], self.language)
