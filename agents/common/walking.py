@@ -110,11 +110,11 @@ def question_in_chat(state: State) -> str:
     return f"{state['question']} (asked after: {before.question} → {before.outcome.text or before.outcome.note})"
 
 
-Wanted = tuple[str, str, Mapping[str, Any]]
+CallSpec = tuple[str, str, Mapping[str, Any]]
 """Tool, thought and arguments of a call that a program makes."""
 
 
-def call_for(state: State, toolbox: Toolbox, wanted: Sequence[Wanted], usage: Usage = FREE) -> Reply:
+def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage = FREE) -> Reply:
     """A turn of these calls; ``usage`` is what choosing them cost."""
     turn = next_turn(state)
     calls = []

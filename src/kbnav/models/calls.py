@@ -259,7 +259,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     settings.check_key()
-    replies = kept or (Replies(settings.kept(FILE)) if settings.cache_age > 0 else None)
+    replies = kept or (Replies(settings.shared_path(FILE)) if settings.cache_age > 0 else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,

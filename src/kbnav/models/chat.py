@@ -107,7 +107,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
             if cancellation is None:
                 reply = model.invoke(prompt)
             else:
-                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _stream(model, prompt))
             tell(tokens(usage_of(reply)))
             return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -148,7 +148,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         ) from error
 
 
-async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
+async def _stream(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
     import openai
 

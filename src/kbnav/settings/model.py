@@ -385,7 +385,7 @@ class Settings(BaseSettings):
         """The temperature of calls that are neither the policy's nor samples; None: none is sent, by no call."""
         return None if self.temperature is None else 0.0
 
-    def kept(self, name: str) -> Path | str:
+    def shared_path(self, name: str) -> Path | str:
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
         return self.database.get_secret_value() or self.home / name
 

@@ -117,7 +117,7 @@ def test_a_run_that_ends_stops_its_query(one: QueryPool):
     cancellation = Cancellation()
     threading.Timer(0.5, cancellation.stop).start()
     began = time.monotonic()
-    assert cancellation.within(lambda: failing(one, HEAVY)).reason == "stopped"
+    assert cancellation.run_here(lambda: failing(one, HEAVY)).reason == "stopped"
     assert time.monotonic() - began < 10
     assert one.query(QUICK).body
 
