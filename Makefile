@@ -50,6 +50,8 @@ kill-test: $(READY)  ## the same 1,000 times; about 40 minutes
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training $(ONLY)
+	.venv-train/bin/python -m pytest -q -m slow tests/test_fidelity_mutants.py
+	.venv-train/bin/python -m pytest -q -o filterwarnings=default -m slow tests/programs/test_agent_retriever.py -k cluster
 
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train
@@ -141,7 +143,7 @@ release: $(READY)  ## build, from the tag that is checked out (or TAG), what is 
 	$(BIN)/python .ci/release.py build "$(TAG)"
 
 # All but train: torch is large, and which build of it is wanted depends on the machine.
-EXTRAS := e5 eval lance mcp pandas parquet postgres programs vectors
+EXTRAS := e5 eval lance mcp pandas postgres programs tables vectors
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock

@@ -109,9 +109,9 @@ def gog_with(
     first = (find_relations,) if skb else (search_entities,)
     read = (read_document,) if skb and options.documents == "shown" else ()
     tools = (*first, walking.search_neighbors, *read, generating.generate, finish)
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
+    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
-    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools)
     demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = ChatPolicy(
         model,

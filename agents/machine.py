@@ -33,7 +33,7 @@ from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trace import span
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage
+from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage
 from kbnav.settings.model import Budget, Price
 from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox
@@ -381,7 +381,7 @@ def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Conte
     earlier = tuple(turn.question for turn in state["history"])
     contexts = []
     for call in calls:
-        result += call.tool == QUERY
+        result += call.tool in RUN_QUERIES
         contexts.append(replace(tools, seen="\n".join(seen), number=result, ran=ran, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts
@@ -411,6 +411,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         nodes=seen.nodes,
         facts=seen.facts,
         lost=seen.lost,
-        result=seen.result or (context.number if call.tool == QUERY and seen.rows else 0),
+        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows else 0),
+        ran=seen.ran,
     )
     return step, seen.usage, error

@@ -68,9 +68,9 @@ def pasemiqa_with(
     read = () if options.preset == "paper" else (read_document,)
     tools = (walking.search_neighbors, find_relations, query.vector_query, *read, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
-    told = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
+    told = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools, also=also)
     told = offered(told, kb)
-    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
     demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(

@@ -66,7 +66,7 @@ def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: SkbKB, settings: Settings) -> Agent:
     """The SKB agent on any LangChain chat model; without a ``writer_model`` entries are ranked and answers plain."""
-    toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
+    toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     policy = ChatPolicy(
         policy_model,
         offered(toolbox, kb),
@@ -95,7 +95,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     from kbnav.agents.offline.policy import keyless
     from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda
 
-    toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
+    toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     return Agent(
         name=NAME,
         model=OFFLINE,

@@ -23,8 +23,9 @@ from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.prune import prune_whole, pruner
+from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.show import search_text
-from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -221,7 +222,7 @@ class _Parts:
             tools, prompt = several_tools(kb), "several"
         elif kind == "sparql":
             tools, prompt = ENDPOINT_TOOLS, "endpoint"
-        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
+        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
         shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
         if paper:
             settings = paper_settings(settings, published=options.going_back == "published")

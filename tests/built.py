@@ -1,7 +1,5 @@
 """SKBs that tests read, kept between runs by the hash of the code and the input that made them."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """A server that answers byte by byte."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

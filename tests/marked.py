@@ -3,8 +3,6 @@
 Whatever a test gives as a secret is left nowhere: at the end of a run of tests all that it leaves is searched.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import sqlite3

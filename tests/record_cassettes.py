@@ -4,8 +4,6 @@ Serves the bundled mirror and, on the port next to it, the scripts of the tests'
 request's model names the script), and runs the recorded tests in rewriting mode.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

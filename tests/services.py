@@ -1,7 +1,5 @@
 """Services of others that are started for tests and demonstrations, and end with them."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """The page on where things are names what is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """No recording holds a credential, and every one belongs to a test."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No circle between files: what one imports, at whatever distance, does not import it. Layers are in pyproject.toml."""
 
-from __future__ import annotations
-
 from graphlib import CycleError, TopologicalSorter
 
 import grimp

@@ -1,7 +1,5 @@
 """The links of an editable install and the mapping of the wheel must say the same."""
 
-from __future__ import annotations
-
 import tomllib
 
 from tests.conftest import ROOT

@@ -1,7 +1,5 @@
 """No test reaches beyond this machine."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

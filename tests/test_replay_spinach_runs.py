@@ -1,7 +1,5 @@
 """All 387 published SPINACH runs go through the state machine with their recorded observations."""
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.cost import spent
 from benchmarks.replay_spinach_runs import count, recorded_runs

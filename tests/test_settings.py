@@ -1,7 +1,5 @@
 """Settings: where they come from, which wins, and what is saved of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import UsageError

@@ -1,7 +1,5 @@
 """Saved runs: written whole, read back the same, refused where they are something else."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The way of a question, from a traced run, as docs/architecture.md has it: ``python -m tests.way_of_a_question``."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

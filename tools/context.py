@@ -67,7 +67,7 @@ class Observation:
 
     ``rows`` is set where a query ran, and ``result`` where its result has a number; ``usage`` where the tool asked a
     model itself; ``nodes`` are the ids of an SKB's nodes in the text, in its order, and ``facts`` the links in it.
-    ``lost``: the look-up was not answered in time.
+    ``lost``: the look-up was not answered in time. ``ran`` is the query that ran, where that is not the call's own.
     """
 
     text: str
@@ -78,6 +78,7 @@ class Observation:
     facts: tuple[Fact, ...] = ()
     lost: bool = False
     result: int = 0
+    ran: str = ""
 
     @classmethod
     def of_error(cls, error: KbnavError) -> Observation:

@@ -25,7 +25,7 @@ from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
+from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
 from kbnav.tools.wikidata import named_columns
@@ -108,7 +108,7 @@ class QueryEnding:
 
         That there is no answer may be said once a query has run. Whether a result that is named exists says the tool.
         """
-        queries = [step for step in path if step.call.tool == QUERY]
+        queries = [step for step in path if step.call.tool in RUN_QUERIES]
         if finish.arguments.get("no_answer"):
             return all(step.rows is None for step in queries)
         if finish.arguments.get("result"):
@@ -131,7 +131,7 @@ class QueryEnding:
                 )
             if self.last_executed:
                 return next(
-                    (step for step in reversed(path) if step.call.tool == QUERY and step.rows is not None), None
+                    (step for step in reversed(path) if step.call.tool in RUN_QUERIES and step.rows is not None), None
                 )
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
@@ -143,7 +143,7 @@ class QueryEnding:
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
         if table is None and outcome.status == "no answer":
-            queries = (step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None)
+            queries = (step.query for step in state["path"] if step.call.tool in RUN_QUERIES and step.rows is not None)
             ran = [one for one in queries if not _explores(one)]
             query = ran[-1] if ran else ""
             table = context.tables.get(query)
@@ -160,7 +160,7 @@ class QueryEnding:
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
             return (replace(outcome, status="no answer") if given_up else outcome), Usage()
-        query = step.call.query
+        query = step.query
         known = context.tables.get(query)
         if outcome.stop in LIMITS and known:
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
@@ -203,7 +203,7 @@ def _explores(query: str) -> bool:
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:
     """The last query with rows; one that only looks at the triples of things (CONSTRUCT) where there is no other."""
-    queries = [step for step in steps if step.call.tool == QUERY and step.rows]
+    queries = [step for step in steps if step.call.tool in RUN_QUERIES and step.rows]
     tables = [step for step in queries if not _LOOKS.search(str(step.call.arguments.get("query", "")))]
     return max(tables or queries, key=lambda step: step.number, default=None)
 

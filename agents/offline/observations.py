@@ -17,6 +17,7 @@ _FOUND = re.compile(
 )
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
 _SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
+_NEAR = '"; near:\n'
 _FULLTEXT = "these mention its words"
 _STATEMENT = re.compile(
     r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
@@ -151,6 +152,8 @@ def read_search(query: str, text: str) -> Search:
     if not hits:
         meant = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=meant[1] if meant else "")
+    if _NEAR in text and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
+        return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
     items = [hit for hit in hits if hit.kind != "property"]
     low = query.casefold()
     named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]

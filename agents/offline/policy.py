@@ -17,14 +17,14 @@ from kbnav.answers.parsing import Question, read_question
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
-from kbnav.tools.toolbox import Toolbox, alone, within
+from kbnav.tools.several import alone, within
+from kbnav.tools.toolbox import Toolbox
 
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
-TOO_MUCH_LEFT = "Too many words of the question are left over for an answer."
 _MOST_UNUSED, _MANY = 2, 50
 
 

@@ -17,7 +17,7 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, TOO_MUCH_LEFT, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.parsing import Phrase, Question
@@ -491,7 +491,7 @@ class WikidataAgenda(Agenda):
         refused = yield from self._tried()
         if refused:
             self.understood = refused
-            why = TOO_MUCH_LEFT if reads(self.language) else self.note
+            why = lexicon(self.language).left_over if reads(self.language) else self.note
             yield [(FINISH, why, {"no_answer": True})]
             return
         lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")

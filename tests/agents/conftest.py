@@ -1,7 +1,5 @@
 """A small SKB for the agents that walk along links: who owns which house, and where it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

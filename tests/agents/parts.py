@@ -1,7 +1,5 @@
 """A machine on three small tools, so that what is tested is the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Few-shot demonstrations from a file, in the prompts of the agents, and never the question."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -65,11 +63,6 @@ def test_tog_has_them_where_it_scores_and_judges(village, tmp_path, file):
 def test_the_question_that_is_asked_is_not_its_own_example(village, file):
     held = read_demonstrations(file)
     assert [one.question for one in held.of("what does  BOB LISK own")] == [SECOND["question"]]
-
-
-def test_a_toml_file_reads_the_same(village, tmp_path, file):
-    (tmp_path / "shots.toml").write_text(TOML)
-    assert read_demonstrations(str(tmp_path / "shots.toml")).pool == read_demonstrations(file).pool[:1]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """An endpoint that goes down in the middle of a question, and one that repeats the credentials it was sent."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Iterator
@@ -19,7 +17,6 @@ from kbnav.sessions.session import ask
 from kbnav.settings.model import Limits, Settings, SparqlSource
 from tests.agents.test_several import PLACES
 from tests.apps.parts import Cli
-from tests.conftest import SECRET_HEADERS
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import Served, serving
 
@@ -115,7 +112,3 @@ def test_credentials_that_an_endpoint_repeats_are_in_no_run_log_error_or_file(
         assert form not in caplog.text + shown.out + shown.err
         assert all(form.encode() not in one for one in written)
     assert own[0] not in secrets_of(settings).hidden(f"log: {own[0]}")
-
-
-def test_recordings_leave_the_header_of_credentials_out():
-    assert "authorization" in SECRET_HEADERS

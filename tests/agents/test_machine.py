@@ -1,7 +1,5 @@
 """The state machine: budgets, rollback, escalation, several calls a turn, stops."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter
@@ -168,12 +166,6 @@ def test_what_cannot_be_run_becomes_an_observation(tmp_path, reply, told):
     assert run.outcome.status == "answered"
 
 
-def test_a_thought_in_the_message_text_is_accepted(tmp_path):
-    reply = AIMessage("I look first.", tool_calls=[{"name": "look", "args": {"at": "a"}, "id": "1"}])
-    run = asked([reply, runs(1), finishes()], tmp_path)
-    assert (run.path[0].call.thought, run.path[0].observation) == ("I look first.", "seen: a")
-
-
 def test_a_reply_in_words_alone_is_asked_for_again_at_no_cost_and_counts_as_the_finish_the_second_time(tmp_path):
     words = AIMessage("There are two.")
     agent = agent_of([runs(2), words, AIMessage("There are two, as I said.")], tmp_path, steps=2, actions=2)
@@ -288,31 +280,6 @@ def test_a_saved_run_replays_to_the_same_path(tmp_path):
     assert [step.call.key for step in again.path] == [step.call.key for step in first.path]
     assert [step.number for step in again.discarded] == [step.number for step in first.discarded]
     assert again.outcome.table == first.outcome.table
-
-
-def test_calls_of_one_turn_run_side_by_side(tmp_path):
-    both = threading.Barrier(2, timeout=20)
-
-    def meet(context: Context, thought: str, name: str) -> Observation:
-        """Wait for the other call.
-
-        Args:
-            thought: Why.
-            name: Which of the two.
-        """
-        both.wait()
-        return Observation("met")
-
-    agent = agent_of([says(("meet", {"name": "a"}), ("meet", {"name": "b"}))], tmp_path)
-    toolbox = Toolbox([meet, finish], agent.kb.capabilities)
-    policy = ChatPolicy(
-        ScriptedModel(replies=[says(("meet", {"name": "a"}), ("meet", {"name": "b"}))]),
-        toolbox,
-        "spinach/policy.md",
-        agent.settings.budget,
-    )
-    run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
-    assert [step.observation for step in run.path[:2]] == ["met", "met"]
 
 
 def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):

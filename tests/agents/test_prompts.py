@@ -1,7 +1,5 @@
 """What an agent's prompt says is true of that agent: it names its own tools only, and no plan where there is none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

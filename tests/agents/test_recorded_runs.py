@@ -5,8 +5,6 @@ knowledge base is the bundled mirror. Requests are matched with their bodies, so
 shown breaks these tests; ``make cassettes`` records them again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """ToG and GoG on Wikidata over recorded HTTP: see test_recorded_runs.py for how the recordings are made."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

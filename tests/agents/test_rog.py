@@ -1,14 +1,11 @@
 """RoG: the plan's paths followed, their instances cut without breaking one, the answer from them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
@@ -120,29 +117,6 @@ def test_what_is_kept_is_whole_fits_and_takes_turns(lists, budget):
     assert sum(map(tokens, kept)) <= max(budget, 0)
     firsts = [one[0] for one in lists if one]
     assert kept[: len(firsts)] == firsts[: len(kept)]
-
-
-def test_it_needs_a_model_and_an_skb(village, mini_kb, tmp_path):
-    with pytest.raises(UsageError, match="the system rog needs a model"):
-        build_agent(village, settings(tmp_path).model_copy(update={"model": "offline"}), "rog")
-    with pytest.raises(UsageError, match="the system rog needs an SKB"):
-        build_agent(mini_kb, settings(tmp_path), "rog")
-
-
-def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
-    offline = settings(tmp_path, k=7).model_copy(update={"model": "offline"})
-    run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
-    assert run.settings["options"] == {
-        "planner": "none", "trained": "", "matching": "hybrid", "k": 7, "rounds": 10,
-        "query": "fused", "demonstrations": "", "short": 0, "preset": "kbnav",
-    }  # fmt: skip
-    with pytest.raises(
-        UsageError,
-        match="rog has no option 'width'; there are: preset, documents, planner, trained, matching, paths, tokens",
-    ):
-        build_agent(village, settings(tmp_path, width=3), "rog")
-    with pytest.raises(UsageError, match="no agent 'frog'; did you mean 'rog'"):
-        build_agent(village, settings(tmp_path), "frog")
 
 
 def test_in_the_papers_preset_no_text_is_retrieved(village, tmp_path):

@@ -1,7 +1,5 @@
 """Several knowledge bases in one question: looked in one, then the other, joined by SERVICE, and named throughout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +106,60 @@ def test_one_query_text_on_two_is_two_results_and_finish_takes_the_one_named(bot
     assert run.outcome.table.rows[0][0].value in run.path[2].observation
 
 
+CAPITALS = """SELECT ?s ?c { ?land <http://www.w3.org/2000/01/rdf-schema#label> ?l ; geo:capital ?c .
+FILTER(STR(?l) = ?country) }"""
+
+
+def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
+    countries = "SELECT ?s ?country { ?s a shop:Supplier ; shop:country ?country }"
+    run, _ = scripted(
+        both,
+        settings,
+        says(("execute_query", {"query": countries, "kb": "company"})),
+        says(("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 1, "kb": "places"})),
+        says(("join_results", {"query": CAPITALS, "result": 7, "kb": "places"})),
+        says(("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})),
+        says(("finish", {"answer": "Paris and others."})),
+    )
+    no_column, no_result, joined = (step for step in run.path if step.call.tool == "join_results")
+    assert not no_column.ok
+    assert "?s, ?country" in no_column.observation
+    assert not no_result.ok
+    assert joined.result == 2
+    note = "?s, ?country are of result 1, from company; the rest is from places."
+    assert note in joined.observation
+    assert run.outcome.note == note
+    known = {"France": "paris", "Germany": "berlin", "Spain": "madrid"}
+    rows = both.execute_query(f"# kb: company\n{countries}").rows
+    expected = {(s.value, f"http://places.example/{known[name.value]}") for s, name in rows if name.value in known}
+    assert {(s.value, c.value) for s, c in run.outcome.table.rows} == expected
+    assert len(expected) > 1
+    assert both.execute_query(run.outcome.query).rows == run.outcome.table.rows  # it says all by itself
+
+
+def test_many_rows_are_taken_up_in_batches(settings, tmp_path):
+    items = "".join(f'<http://s.example/{n}> <http://s.example/number> "{n}" .\n' for n in range(1_200))
+    prices = "".join(f'<http://p.example/{n}> <http://p.example/of> "{n}" .\n' for n in range(0, 2_400, 2))
+    with serving(items) as one, serving(prices) as other:
+        settings = Settings(
+            kb=["one", "other"], sparql={"one": {"url": one.url}, "other": {"url": other.url}}, home=tmp_path
+        )
+        numbers = "SELECT ?n { ?s <http://s.example/number> ?n }"
+        priced = "SELECT DISTINCT ?n { ?p <http://p.example/of> ?n }"
+        counted = "SELECT (COUNT(?p) AS ?many) { ?p <http://p.example/of> ?n }"
+        with open_kb(settings) as kb:
+            run, _ = scripted(
+                kb,
+                settings,
+                says(("execute_query", {"query": numbers, "kb": "one"})),
+                says(("join_results", {"query": counted, "result": 1, "kb": "other"})),
+                says(("join_results", {"query": priced, "result": 1, "kb": "other"})),
+                says(("finish", {"answer": "Half."})),
+            )
+    assert "1200 rows, too many to be taken up by a query with COUNT" in run.path[1].observation
+    assert {int(n.value) for (n,) in run.outcome.table.rows} == set(range(0, 1_200, 2))
+
+
 def test_a_query_joins_the_two_by_service(both, settings):
     url = settings.sparql["places"].url
     query = (
@@ -136,21 +188,6 @@ def test_a_query_needs_a_name_and_a_wrong_one_is_told_with_those_there_are(both,
     assert "'company' or 'places'" in seen[1]
 
 
-def test_the_tools_are_offered_with_the_names_as_an_enum(both, settings):
-    model = ScriptedModel(replies=[])
-    schemas = {
-        one["function"]["name"]: one["function"] for one in spinach_with(model, None, both, settings).toolbox.schemas
-    }
-    looked_up = schemas["get_entry"]["parameters"]
-    queried = schemas["execute_query"]["parameters"]
-    assert looked_up["properties"]["kb"]["enum"] == ["all", "company", "places"]
-    assert "kb" not in looked_up["required"]
-    assert queried["properties"]["kb"]["enum"] == ["company", "places"]
-    assert "kb" in queried["required"]
-    assert "kb" not in schemas["finish"]["parameters"]["properties"]
-    assert "kb" not in schemas["show_rows"]["parameters"]["properties"]
-
-
 def test_the_rules_answer_from_the_first_that_knows_and_say_which_it_was(settings):
     for question, answer, kb in [
         ("Which suppliers are in France?", "Lumen & Söhne", "company"),
@@ -170,22 +207,6 @@ def test_entries_say_where_they_are_from_in_python_too(settings):
         assert {one.source for one in kb.search("France")} == {"places"}
         assert kb.entry("at:fr").entity.source == "places"
         assert isinstance(kb.base, Joint)
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["company", "company"], "company is named twice"),
-        (["company", "comapny"], "no knowledge base 'comapny'.*company"),
-        (["company", ""], "a name is missing"),
-        (["company", "demo"], "demo: nodes of an SKB are ranked"),
-    ],
-)
-def test_what_cannot_be_asked_together_is_one_clear_line(settings, demo_home, names, said):
-    wrong = settings.model_copy(update={"kb": " + ".join(names), "home": demo_home})
-    with pytest.raises(UsageError, match=said) as caught, open_kb(wrong) as kb:
-        build_agent(kb, wrong)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mini_home):

@@ -1,20 +1,12 @@
 """Agents that walk along links, with scripted models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from langchain_core.messages import AIMessage
-
-from kbnav.agents.common.walking import asker
-from kbnav.models.calls import ModelCalls
-from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from kbnav.tools.walking import Ask
 
 
 @dataclass
@@ -34,11 +26,6 @@ class Script:
         self.temperatures.append(temperature)
         place = len(self.prompts) - 1
         return (self.replies[place] if place < len(self.replies) else ""), Usage(prompt=10, completion=1, calls=1)
-
-
-def by_calls(*replies: str) -> Ask:
-    """As in production: through ``ModelCalls``."""
-    return asker(ModelCalls(ScriptedModel(replies=[AIMessage(text) for text in replies]), "scripted"))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The command line in a home of the test's own, with the bundled mirror already unpacked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line, run as a person would, within the process of a test."""
 
-from __future__ import annotations
-
 import io
 import sys
 

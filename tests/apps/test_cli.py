@@ -1,7 +1,5 @@
 """The command line as a person or a script uses it: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -113,12 +111,6 @@ def test_a_failing_service_is_exit_code_3_and_the_run_is_saved(kbnav, home, repl
     assert said in error
     assert error.count("\n") == 1
     assert len(list((home / "runs").glob("*.json"))) == 1
-
-
-def test_live_wikidata_without_a_contact_says_what_to_set(kbnav):
-    code, _, error = kbnav("ask", "--kb", "wikidata", QUESTION)
-    assert code == 3
-    assert "KBNAV_CONTACT" in error
 
 
 def test_a_model_without_a_key_says_what_to_set(kbnav):

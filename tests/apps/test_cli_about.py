@@ -1,7 +1,5 @@
 """What kbnav says of itself: settings and where they come from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """kbnav check: what works, what it costs, what to set, and its exit codes."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """``kbnav eval`` as a person uses it, on the mini mirror, killed and interrupted on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What is seen while a run goes on."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """``kbnav retrieve``, and retrieval systems in ``kbnav eval``, from the command line to the files they leave."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,9 +8,7 @@ from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
 from kbnav.errors import UsageError
-from kbnav.retrieval.rrf import RRFOptions
 from kbnav.runs.trajectory import find_run, load_run
-from kbnav.settings.systems import Options, parse_set, read_options
 
 QUERY = "What did the ship Patience carry?"
 
@@ -29,7 +25,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def test_the_run_is_saved_and_shown(home: Path):
+def test_the_run_is_saved_and_shown(home):
     chosen = ("--set", "candidates=ship", "--set", "name_weight=2")
     printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", *chosen, QUERY)
     assert "1. Patience (ship, ship:patience)" in printed
@@ -44,7 +40,7 @@ def test_the_run_is_saved_and_shown(home: Path):
     )
 
 
-def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
+def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path):
     queries = {"q1": QUERY, "q2": "straight, light and white wood", "q3": "made by Prudence Sark"}
     lines = [json.dumps({"id": name, "question": text}) for name, text in queries.items()]
     (tmp_path / "queries.jsonl").write_text("\n".join(lines))
@@ -56,34 +52,7 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
     assert all(record["run"]["outcome"]["ranking"]["nodes"] for record in records)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--system", "bm26"), "no retriever .bm26.; did you mean .bm25."),
-        (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
-        (("--system", "kar", "--set", "without=rollback"), "kar: without"),
-        (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said: str):
-    asked = ["retrieve", "--kb", "demo", *arguments, QUERY]
-    with pytest.raises(UsageError, match="(?s)" + said.replace("'", ".")):
-        CliRunner().invoke(app, asked, catch_exceptions=False)
-
-
-def test_pairs_become_options():
-    pairs = ["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"]
-    given = parse_set([*pairs, "budget.steps=9", "with_tools=a,b:c", "temperature=1"], {"temperature"})
-    assert given.settings == {"budget": {"steps": "9"}, "with_tools": ["a", "b:c"]}
-    assert given.options.pop("temperature") == "1"
-    options = read_options(RRFOptions, given.options, "rrf")
-    assert (options.of, options.weights, options.depth) == (("bm25", "vss"), (1.0, 0.5), 7)
-    assert options.stages == {"bm25": {"relations": "true", "candidates": "a"}}
-    with pytest.raises(UsageError, match="spinach has no option 'x'; there are: none"):
-        read_options(Options, {"x": 1}, "spinach")
-
-
-def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path: Path):
+def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path):
     questions = [
         ("q1", "a log boat with otters under her deck", ["ship:patience"]),
         ("q2", "straight, light and white wood", ["material:hartsworth-spruce"]),

@@ -1,7 +1,5 @@
 """Chats, follow-ups and saved runs, as a person meets them on the command line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

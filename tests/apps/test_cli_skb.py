@@ -1,7 +1,5 @@
 """``kbnav skb`` and asking an SKB, as a person or a script does it: what is printed, and the exit codes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -15,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from kbnav.apps.cli.terminal import StageProgress as Progress
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -54,60 +50,12 @@ def built(kbnav: Cli, *more: str) -> str:
     return error
 
 
-def test_build_prints_what_was_built_stage_by_stage_and_what_was_dropped(kbnav):
-    arguments = ["--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--out", "v.skb", "--encoder", "none"]
-    code, out, error = kbnav("skb", "build", *arguments)
-    assert (code, out) == (0, "v.skb: 4 nodes, 3 edges\n")
-    lines = error.splitlines()
-    begins = [" ".join(line.split()[:2]) for line in lines]
-    assert [begin for begin in begins if begin != "rdf: 7"][:4] == ["nodes: 4", "edges: 4", "text: 4", "names: 4"]
-    assert begins.count("rdf: 7") == 1  # beside the others; 4 nodes and 3 edges
-    assert lines[-1] == "edge to a node that does not exist: 1 (p2 owns nowhere)"
-
-
-def test_info_lists_types_relations_and_what_there_is(kbnav):
-    built(kbnav, "--no-text")
-    code, out, _ = kbnav("skb", "info", "v.skb")
-    lines = out.splitlines()
-    assert code == 0
-    assert lines[0] == "v: 4 nodes, 3 edges, from records: nodes.jsonl, edges.tsv"
-    assert "vectors: none; SPARQL: yes" in lines
-    assert "  house: 2" in lines
-    assert "  person -- owns --> house: 3" in lines
-    assert not any(line.startswith("  text:") for line in lines)
-    stored = sum(file.stat().st_size for file in Path().glob("v.skb/data-*/graph/*"))
-    assert f"  graph: {stored} bytes" in lines
-    assert lines[-2:] == [
-        "left out or changed by the build",
-        "  edge to a node that does not exist: 1 (p2 owns nowhere)",
-    ]
-    assert {"indexed: names and all fields", "words of the documents: not counted"} <= set(lines)
-
-
 def test_an_skb_built_from_rdf_is_asked(kbnav):
     code, out, _ = kbnav("skb", "build", "--from", "rdf", "lakes.ttl", "--out", "l.skb", "--encoder", "none")
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
     code, out, _ = kbnav("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
     assert code == 0
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
-
-
-def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_path):
-    built(kbnav)
-    gone = [{"id": "h1", "deleted": True}, {"id": "p9", "deleted": True}, {"id": "p1", "name": "Ann Reed-Lisk"}]
-    (tmp_path / "gone.jsonl").write_text("\n".join(map(json.dumps, gone)))
-    (tmp_path / "gone.tsv").write_text("source\trelation\ttarget\tdeleted\np2\towns\th2\ttrue\np1\towns\th1\ttrue\n")
-    code, out, error = kbnav("skb", "update", "v.skb", "--nodes", "gone.jsonl", "--edges", "gone.tsv")
-    assert (code, out) == (0, "v.skb: 3 nodes, 1 edge\n")
-    assert error.splitlines()[-3:] == [
-        "deletion of a node that does not exist: 1 (p9)",
-        "edge deleted: 2 (p2 owns h2, p1 owns h1)",
-        "node deleted: 1 (h1)",
-    ]
-    out = kbnav("skb", "info", "v.skb")[1]
-    assert {"  person: 2", "  house: 1", "  person -- owns --> house: 1"} <= set(out.splitlines())
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--csv", "Which houses does Ann Reed-Lisk own?")
-    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["h2"]
 
 
 @pytest.mark.parametrize(
@@ -151,18 +99,6 @@ def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
     assert "- owns: person --> house 3" in sent["messages"][0]["content"]
     assert "Q42" not in json.dumps(sent)
     assert "Wikidata" not in json.dumps(sent)
-
-
-def test_progress_where_nobody_watches_has_one_line_a_stage_whatever_the_triples_report_meanwhile():
-    out = io.StringIO()
-    with Progress(Console(file=out, width=120)) as progress:
-        progress("text", 10, 40)
-        progress("rdf", 5, 20)
-        progress("text", 20, 40)
-        progress("rdf", 20, 20)
-        progress("text", 40, 40)
-        progress("vectors", 40, 40)
-    assert [line.split(" in ")[0] for line in out.getvalue().splitlines()] == ["rdf: 20", "text: 40", "vectors: 40"]
 
 
 def test_vectors_of_an_endpoint_are_asked_of_it_again_with_the_settings_own_key(kbnav, embeddings, monkeypatch):

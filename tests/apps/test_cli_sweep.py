@@ -1,7 +1,5 @@
 """``kbnav eval sweep``: every value's own numbers, options of one value, repeats, and costs on a warm cache."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import fmean, stdev

@@ -1,7 +1,5 @@
 """--system and --set on the command line: what runs, what is refused with one line, and the sweep."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -19,15 +17,6 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     monkeypatch.chdir(tmp_path)
 
     return Cli(monkeypatch, capfd)
-
-
-def test_pasemiqa_answers_offline_without_a_plan_and_show_prints_it(kbnav):
-    code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", QUESTION)
-    assert code == 0
-    assert "Keeper" in out
-    code, shown, _ = kbnav("show", "last")
-    assert code == 0
-    assert "pasemiqa with offline on demo" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The command line, the page, the bot's replies and MCP on a SPARQL endpoint."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The command line, chats, evaluations and the page on several knowledge bases that are asked together."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Disks that are small, full or cannot be written."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

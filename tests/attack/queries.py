@@ -1,7 +1,5 @@
 """Queries that would change data, or reach out of the knowledge base, each written to slip past a reader of text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Rows of the page's database that somebody else has changed, and every door of the page that shows them."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A saved run with something in every field, and copies of it in which one field was tampered with."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator, Mapping

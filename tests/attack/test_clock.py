@@ -1,7 +1,5 @@
 """A clock that jumps: by a year ahead and back again, nothing waits for ever and nothing old is taken for new."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 import uuid

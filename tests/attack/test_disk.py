@@ -1,7 +1,5 @@
 """A disk that is full at any write, or that may only be read: what was found is told, what was kept stays."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Instructions inside labels and documents: they are shown as data, and what is called comes from the model alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

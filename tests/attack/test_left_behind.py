@@ -1,7 +1,5 @@
 """Folders that killed builds of mirrors left behind, and a mirror that one of them had taken away."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

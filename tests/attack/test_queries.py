@@ -1,7 +1,5 @@
 """No query that changes data or reaches out runs, through whichever door it comes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
@@ -14,9 +12,11 @@ import pytest
 import requests
 
 from kbnav.agents.common.agent import build_agent
+from kbnav.answers.tables import Term
 from kbnav.errors import QueryRefused, QuerySyntaxError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_mirror, open_kb
+from kbnav.knowledge.sparql.evidence import written
+from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.sessions.session import use
 from kbnav.settings.model import Settings
@@ -108,7 +108,7 @@ def _by_http(url: str) -> Door:
     "door",
     [*(f"{way}, {kb}" for way in ("library", "tool", "page") for kb in ("mini", "demo")), "a mirror's own endpoint"],
 )
-def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[str]], door: str, tmp_path: Path):
+def test_no_door_lets_any_through(doors, trap, door, tmp_path):
     place, seen = trap
     slipped = [query for query in hostile(place) if doors[door](query) != "refused"]
     assert slipped == []
@@ -118,7 +118,7 @@ def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[
 
 
 @pytest.mark.slow
-def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
+def test_none_passes_over_mcp(mini_kb, tmp_path, trap):
     place, seen = trap
     queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
     with served(Settings(home=tmp_path), mini_kb) as url:
@@ -126,3 +126,23 @@ def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tupl
     assert [text for wrong, text in told[: -len(HARMLESS)] if not wrong] == []
     assert [text for wrong, text in told[-len(HARMLESS) :] if wrong] == []
     assert seen == []
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Term("uri", "http://x> . ?s ?p ?o } #"),
+        Term("uri", "http://x\n"),
+        Term("literal", "1", "http://x> . ?s ?p ?o"),
+        Term("literal", "one", None, 'en"@de . ?s ?p ?o'),
+        Term("bnode", "b"),
+    ],
+)
+def test_a_cell_of_a_hostile_endpoint_writes_no_query(cell):
+    assert written(cell) == "UNDEF"
+
+
+def test_a_text_is_written_as_one_literal():
+    hostile = 'a" } DELETE WHERE { ?s ?p ?o } #\\\n'
+    (token,) = tokenize(written(Term("literal", hostile)))
+    assert token.kind == "string"

@@ -5,8 +5,6 @@
 No test framework is there, and none is used: what fails ends the program.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -102,7 +100,7 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
     told.append(said("serve", "--port", "0", code=2))
     del os.environ["KBNAV_DATABASE"]
     told.append(said("mcp", code=2))
-    extras = ("pandas", "eval", "vectors", "parquet", "train", "postgres", "mcp")
+    extras = ("pandas", "eval", "vectors", "tables", "train", "postgres", "mcp")
     for text, extra in zip(told, extras, strict=True):
         form = rf"needs [\w, ]+, which (is|are) not installed: pip install 'kbnav\[{extra}\]'"
         assert re.search(form, " ".join(text.split())), f"{extra}: {text}"

@@ -1,7 +1,5 @@
 """nginx with the configuration of deploy/, for servers on this machine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

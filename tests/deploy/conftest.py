@@ -1,7 +1,5 @@
 """What these tests share: the page's homes and PostgreSQL, a Ray cluster, and an evaluation's questions."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An evaluation of four questions, and the machines that it is given to."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

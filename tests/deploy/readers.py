@@ -1,7 +1,5 @@
 """Readers of a page behind a balancer, who come again where a server is gone."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

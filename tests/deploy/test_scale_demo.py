@@ -1,7 +1,5 @@
 """``make scale-demo`` in its small form: nothing is lost, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An OpenAI-compatible endpoint of embeddings on the loopback address."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """SPARQL engines as processes on free ports, each with its data in a temporary folder."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

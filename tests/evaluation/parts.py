@@ -1,7 +1,5 @@
 """Systems that say what they are told to, and the mini mirror's questions as a dataset."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What a query is made of, beside RDFLib's parser and counts made by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from kbnav.evaluation.dataset_stats import Triple, query_shape

@@ -1,7 +1,5 @@
 """The TEXT2SPARQL challenge: its files, and its scores beside kbnav's own."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term

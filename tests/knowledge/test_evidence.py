@@ -1,9 +1,6 @@
 """Which statements make an answer's rows true: on the bundled mirror, with statements made for the purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -139,12 +136,6 @@ def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
     assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))
 
 
-def test_rows_are_chosen_and_those_beyond_the_last_left_out(atlantis):
-    query = "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people"
-    told = provenance(atlantis, query, atlantis.execute_query(query), [1, 7])
-    assert [[one.value.value for one in row] for row in told.rows] == [["12"]]
-
-
 def test_at_most_two_queries_are_sent(atlantis):
     query = "SELECT ?people { wd:Q1 wdt:P1082 ?people ; wdt:P36 ?c ; wdt:P30 ?d }"
     table = atlantis.execute_query(query)
@@ -174,7 +165,7 @@ def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
     assert (told.rows, told.failed) == ((), "the service is down")
 
 
-def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path: Path):
+def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
     with open_kb(Settings(kb="demo", home=tmp_path)) as demo:
         query = "SELECT ?x ?t { ?x a ?t } LIMIT 2"
         told = found(demo, query)

@@ -1,7 +1,5 @@
 """From a name to a knowledge base."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.errors import ServiceError, UsageError

@@ -4,8 +4,6 @@
 process is forked from this one, which has the modules loaded and did nothing else.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

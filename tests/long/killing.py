@@ -4,8 +4,6 @@
 work came to its end. Each process is forked from this one, which has the modules loaded and does nothing else.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

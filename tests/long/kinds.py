@@ -1,7 +1,5 @@
 """The kinds of work that are killed, and what must hold of each after every kill."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """How often each kind of work is killed: ``KBNAV_KILLS`` in all (60), at moments that ``KBNAV_SEED`` draws."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

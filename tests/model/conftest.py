@@ -1,7 +1,5 @@
 """One server of the small model for all tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A small language model (SmolLM2, 135M parameters) behind llama.cpp's server on the loopback address."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.request

@@ -1,7 +1,5 @@
 """The stand-in answers the prompts as they are rendered, from what stands in them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.models.scripted import answer, names

@@ -7,8 +7,6 @@ dA --binds---> g1, dA --blocks--> g1
 g1 --ppi--> g2 and g2 --ppi--> g1: stored both ways
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

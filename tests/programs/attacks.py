@@ -4,8 +4,6 @@ A program has succeeded if it gets hold of what its sandbox keeps from it (``CAN
 behind a socket, files of the machine), if it goes on after its limits, or if it brings down the process that runs it.
 """
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import dataclass
 

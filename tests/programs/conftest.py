@@ -1,7 +1,5 @@
 """A sandbox and an API over the demo SKB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A writer that gives programs from a list, and a bench where a program is one line that says how it ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ The p-values are worked out by hand: of n queries that differ, all better by the
 far from 0 as what was seen, so that p is 2 / 2**n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
@@ -37,7 +35,7 @@ def compared(new: Sequence[float], best: Sequence[float], failed: int = 0) -> Co
         ([1 / 3] * 120, [0.333333] * 120, False),  # as a journal keeps it: no query is better by a hair
     ],
 )
-def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new: list[float], best: list[float], accepted: bool):
+def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new, best, accepted):
     assert compared(new, best).accepted is accepted
 
 

@@ -1,7 +1,5 @@
 """No hostile program gets hold of anything, goes on after its limits, or keeps the next one from running."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

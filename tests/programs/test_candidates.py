@@ -1,7 +1,5 @@
 """The first stage of programs."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.programs.first_stage import SIZE, open_parts, oracle_recall

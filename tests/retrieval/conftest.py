@@ -1,7 +1,5 @@
 """The guitars of the expansions' tests, built with documents that have their relations as well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

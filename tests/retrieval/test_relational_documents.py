@@ -1,10 +1,7 @@
 """Documents with their relations: built where asked for, kept through an update, and only what changed embedded."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -13,7 +10,7 @@ from kbnav.knowledge.skb.store import SKB
 from tests.retrieval.expand.conftest import CountingEncoder, KeywordEncoder
 
 
-def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path: Path, tmp_path: Path):
+def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path, tmp_path):
     skb_path = tmp_path / "copy.skb"
     shutil.copytree(related_path, skb_path)
     (tmp_path / "e.jsonl").write_text(json.dumps({"source": "wren", "relation": "mended by", "target": "bob"}))

@@ -1,7 +1,5 @@
 """The context of a tool on the bundled mirror."""
 
-from __future__ import annotations
-
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase

@@ -1,7 +1,5 @@
 """Entries cut to what matters, by ranking or by a model."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage
 

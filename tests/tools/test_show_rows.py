@@ -1,7 +1,5 @@
 """Results that were cut, looked at further."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from kbnav.knowledge.base import KnowledgeBase

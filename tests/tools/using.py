@@ -1,7 +1,5 @@
 """A tool called as a run calls it, and tables for it."""
 
-from __future__ import annotations
-
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox

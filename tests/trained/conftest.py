@@ -1,7 +1,5 @@
 """The shop and the halls, built once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rooms with doors of three colours, and a thing behind each: all have the same words, only the graph tells."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

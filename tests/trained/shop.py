@@ -4,8 +4,6 @@ Thirty themes have words of documents and words of questions. Two goods are of e
 them is noise. Only what has learned which words go together finds the answers.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import random

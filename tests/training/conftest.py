@@ -1,7 +1,5 @@
 """The shop again, and a base that knows nothing, made here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of several trainings ask in the same way."""
 
-from __future__ import annotations
-
 import csv
 import os
 import subprocess

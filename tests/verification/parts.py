@@ -1,7 +1,5 @@
 """A Wikibase in which lengths are in two units, and some statements are hidden."""
 
-from __future__ import annotations
-
 
 def statement(number: int, unit: str, *, direct: bool) -> list[str]:
     """A length of an item, in a unit, that the direct predicate may not reach."""

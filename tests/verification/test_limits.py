@@ -1,7 +1,5 @@
 """Time and money of one question: the best so far when they end."""
 
-from __future__ import annotations
-
 import threading
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Amounts that are compared as plain numbers although they are in different units, or several of one thing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -214,7 +214,7 @@ class Rates:
 
 
 def rating_rates(ratings: Sequence[Rating]) -> list[Rates]:
-    """The rates of each dataset over people, of whom the last rating counts, and behind several their average."""
+    """The rates of each dataset, each person's last rating counted; after several datasets, their average."""
     last = {(one.dataset, one.by): one for one in ratings}
     rows = []
     for dataset in dict.fromkeys(one.dataset for one in ratings):

@@ -31,7 +31,7 @@ LABELS = "labels.json"
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What was run: everything that must be the same for a run to be gone on with, and its date.
+    """What was run: everything that must stay the same for a run to continue, and its date.
 
     ``questions`` are the ids of all questions of the run, in order, answered or not. ``dataset_sha256`` is that of the
     dataset's files and ``gold_sha256`` that of the gold file given, empty where the gold was collected by the run.

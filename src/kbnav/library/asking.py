@@ -29,12 +29,13 @@ from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
-from kbnav.settings.plugins import needs, reference
+from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     import pandas
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
 
 
 class KB:
@@ -286,7 +287,7 @@ class AskOptions(TypedDict, total=False):
     language: str | None
     base_url: str | None
     options: Mapping[str, Any] | None
-    tools: Sequence[Callable[..., Any] | str]
+    tools: Sequence[Callable[..., Any] | BaseTool | str]
     settings: Settings | None
 
 
@@ -328,8 +329,7 @@ class How:
         }
         settings = (self._settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
         if tools := options.get("tools"):
-            named = (tool if isinstance(tool, str) else reference(tool) for tool in tools)
-            settings = settings.model_copy(update={"with_tools": (*settings.with_tools, *named)})
+            settings = settings.offering(tools)
         if (model := options.get("model")) is not None:
             settings = settings.asking(model)
         return build_agent(kb.base, settings, options.get("system", ""))
@@ -355,7 +355,7 @@ def ask(
         language: language code of labels and answer; None: that of the question.
         base_url: an OpenAI-compatible endpoint; None: that of the settings, or OpenAI's.
         options: options of the system, as ``--set`` gives them.
-        tools: tools of your own that are offered besides: functions of a module, or their names (docs/new-agent.md).
+        tools: tools of your own that are offered besides: functions (docs/new-agent.md), LangChain tools, or names.
         on_step: called with every step when it is done, and once more where it is taken back (``dropped`` is set).
         after: the answer that this question follows up.
         config: LangChain's: callbacks, tags and metadata, for the run and for every call of a model in it.

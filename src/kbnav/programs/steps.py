@@ -64,11 +64,15 @@ class TrialRunner:
         self,
         first: Callable[[str], Sequence[str]],
         run: Callable[[Program, str, Sequence[str]], Outcome],
+        at_once: int = SIDE_BY_SIDE,
     ) -> None:
-        """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox."""
+        """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox.
+
+        ``at_once`` is how many queries a program is run on side by side.
+        """
         self.candidates: Callable[[str], Sequence[str]] = cache(first)
         """What the first stage finds for a query, best first."""
-        self._run = run
+        self._run, self._at_once = run, at_once
 
     def baseline(self, queries: Sequence[TrainingQuery]) -> list[Trial]:
         """The first stage by itself."""
@@ -85,7 +89,7 @@ class TrialRunner:
             outcome = self._run(program, query.text, candidates)
             return self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome)
 
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        with ThreadPoolExecutor(self._at_once) as threads:
             return list(threads.map(lambda query: copy_context().run(trial, query), queries))
 
     def oracle(self, queries: Sequence[TrainingQuery]) -> float:
@@ -117,7 +121,7 @@ SIGNIFICANCE = 0.1
 CEILING = 0.9
 """The MRR from which the best so far is near the ceiling, where few queries are left to win a test by."""
 RULE = 4
-"""Goes up where steps would be accepted otherwise: a training is gone on with by the rule that it began with."""
+"""Goes up where steps would be accepted otherwise: a training continues by the rule that it began with."""
 _DIGITS = 6
 """As scores are kept in the journal: a score that was written and read again is the same."""
 _SAME = 1e-9

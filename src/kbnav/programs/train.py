@@ -1,6 +1,6 @@
 """A whole training: groups, the loop for each, and the frozen folder. Killed at any moment, the same call goes on.
 
-The folder holds ``training.json`` (what is trained on, so that nothing else is gone on with), ``groups.json``,
+The folder holds ``training.json`` (what is trained on; a training with other data is refused), ``groups.json``,
 ``steps/GROUP.jsonl`` with a line for each step, and in the end what ``kbnav.programs.retriever`` describes.
 """
 
@@ -10,8 +10,13 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -24,11 +29,12 @@ from kbnav.knowledge.skb.questions import read
 from kbnav.models.prices import cost_of, price_of
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
-from kbnav.programs.program import Problem, Program
+from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import (
     RULE,
+    SIDE_BY_SIDE,
     History,
     Step,
     Trial,
@@ -37,6 +43,7 @@ from kbnav.programs.steps import (
     means,
     scores_of,
 )
+from kbnav.programs.workers import Where, open_bench
 from kbnav.programs.writer import (
     Brief,
     ContrastText,
@@ -64,7 +71,7 @@ TRAINING = "training.json"
 GROUPS = "groups.json"
 STEPS = "steps"
 STOPPED = "the training was stopped; the same command goes on"
-_FREE = frozenset({"steps", "cost", "seconds", "limit"})
+_FREE = frozenset({"steps", "cost", "seconds", "limit", "at_once", "on", "workers"})
 """Options that may change between the parts of a training."""
 Ended = Literal["steps", "perfect", "cost", "time", "stopped"]
 Listener = Callable[[Group, Step], object]
@@ -93,6 +100,12 @@ class ProgramsOptions(Options):
     """The first questions of --dataset that are learned from; without it, all."""
     seed: int = 0
     """Of all that is drawn."""
+    at_once: int = Field(default=1, ge=1)
+    """Groups that are trained side by side."""
+    on: Where = "here"
+    """Where programs run: here, in processes of their own, or on the ray cluster of RAY_ADDRESS."""
+    workers: int | None = Field(default=None, ge=1)
+    """Processes that programs run in; without it, as many as there are processors."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +296,8 @@ def train(
 ) -> Trained:
     """Train, or go on with, what is in ``folder``, and freeze it. Raises UsageError where it holds another training.
 
-    A limit of cost or time freezes what is best until then; Stopped is raised where a person stopped it.
+    Groups know nothing of one another, so that it does not matter how many are trained at once, but for a limit of cost
+    or time, which freezes what is best until then. Stopped is raised where a person stopped it.
     """
     check_questions(order)
     _begin(folder, order)
@@ -298,19 +312,30 @@ def train(
     )
     ended: dict[str, str] = {}
     tasks = {group.id: _task(group, order, context) for group in grouped.groups}
-    for group in grouped.groups:
-        with open_journal(_journal(folder, group)) as journal:
+    failed, lock, asked = Event(), Lock(), context.stopped
+    together = replace(context, stopped=lambda: failed.is_set() or asked())
 
-            def record(step: Step, group: Group = group) -> None:
-                journal.append(step)
+    def train_one(group: Group) -> None:
+        def record(step: Step) -> None:
+            journal.append(step)
+            with lock:
                 spent[group.id] += step.cost
                 listener(group, step)
 
-            histories[group.id], ended[group.id] = train_group(
-                tasks[group.id], histories[group.id], order.options, context, record
-            )
-        if ended[group.id] == "stopped":
-            raise Stopped(STOPPED)
+        try:
+            with open_journal(_journal(folder, group)) as journal:
+                found = train_group(tasks[group.id], histories[group.id], order.options, together, record)
+                histories[group.id], ended[group.id] = found
+        except BaseException:
+            failed.set()  # the others end behind the step that they are at
+            raise
+
+    with ThreadPoolExecutor(order.options.at_once) as threads:
+        running = [threads.submit(copy_context().run, train_one, group) for group in grouped.groups]
+    for one in running:
+        one.result()
+    if "stopped" in ended.values():
+        raise Stopped(STOPPED)
     _freeze(folder, order, grouped, tasks, histories, context)
     steps = {name: history.steps for name, history in histories.items()}
     return Trained(grouped.groups, steps, ended, context.spent())
@@ -476,15 +501,20 @@ def train_programs(
             most=options.most,
             smallest=options.smallest,
             seed=options.seed,
+            kinds=lambda node: kb.skb.type_name(kb.skb.number(node)),
         )
         return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, price) or 0.0)
 
-    with Sandbox() as sandbox:
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox())
+        first: Callable[[str], Sequence[str]] = lambda query: parts.first(query, None)  # noqa: E731
+        run: Callable[[Program, str, Sequence[str]], Outcome] = partial(sandbox.run, api=parts.api)
+        at_once = SIDE_BY_SIDE
+        if options.on != "here":
+            bench = stack.enter_context(open_bench(options.on, settings, options.api_model, options.workers))
+            first, run, at_once = bench.first, bench.run, bench.count
         context = TrainingContext(
-            TrialRunner(
-                lambda query: parts.first(query, None),
-                lambda program, query, nodes: sandbox.run(program, query, nodes, parts.api),
-            ),
+            TrialRunner(first, run, at_once),
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),

@@ -275,7 +275,7 @@ def program_in(reply: str) -> str:
 REWRITES = 2
 """Times within a step that the writer is given back a source that is wrong before it runs."""
 REPAIRS = 3
-"""In a row; then the best program is gone on with."""
+"""In a row; then the training continues with the best program."""
 
 
 def write_program(

@@ -227,11 +227,11 @@ class AGR(RAR):
         drafts = self._write("generate", query, trace, analysis=analysis)
         joined = list(dict.fromkeys(join(query, [draft]) for draft in drafts))
         found = self._first(joined or [query], trace)
-        drafts = self._write("again", query, trace, analysis=analysis, documents=found) or drafts
+        drafts = self._write("again", query, trace, documents=found) or drafts
         if not drafts or self._options.samples == 1:
             return drafts
         lines = list(dict.fromkeys(" ".join(draft.split()) for draft in drafts))
-        refined = self._ask("refine", query, trace, analysis=analysis, documents=lines)
+        refined = self._ask("refine", query, trace, documents=lines)
         return [refined] if refined else drafts
 
     def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:

@@ -59,7 +59,7 @@ def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
 def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
     """Make tables one server after another: at the same time, PostgreSQL would refuse one of them.
 
-    The lock is tried and not waited for, because an index that is built beside other work waits for whoever waits.
+    The lock is tried again and again, not waited for: PostgreSQL builds an index only when no other session waits.
     """
     with pool.connection() as connection:
         while not connection.execute("SELECT pg_try_advisory_lock(%s)", (_TABLES,)).fetchone()[0]:

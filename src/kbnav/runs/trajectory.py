@@ -112,6 +112,9 @@ KBState = Annotated[Mapping[str, Any], AfterValidator(_valid_state)]
 
 FORMAT = 1
 QUERY = "execute_query"
+JOIN = "join_results"
+RUN_QUERIES = (QUERY, JOIN)
+"""The tools whose results have rows."""
 """The tool that runs SPARQL."""
 FINISH = "finish"
 """The tool by which an agent ends a run."""
@@ -217,6 +220,7 @@ class Step:
     says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
     ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
     says nothing of what is there. ``result`` is the number of its result, those of a run from 1; 0 where it has none.
+    ``ran`` is the query as it ran, where that is not the call's own.
     """
 
     number: int
@@ -230,10 +234,16 @@ class Step:
     facts: tuple[Fact, ...] = ()
     lost: bool = False
     result: int = 0
+    ran: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back
         object.__setattr__(self, "facts", tuple(Fact(*fact) for fact in self.facts))
+
+    @property
+    def query(self) -> str:
+        """The query that ran, which says for which knowledge base it was where several are asked."""
+        return self.ran or self.call.query
 
     def drop(self, reason: Dropped) -> Step:
         """The same step, off the path."""
@@ -242,7 +252,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Understood:
-    """What rules in place of a language model made of a question, for who must judge their answer.
+    """How the rules that stand in for a language model read a question, so that a person can judge their answer.
 
     ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
     part of it; ``instead`` are questions that can be asked in its place.
@@ -263,7 +273,7 @@ class Outcome:
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
     why it failed). ``absence`` says, where the answer is no, 0 or empty, which kind of nothing that is. ``error`` is
-    what a service said where something beside the answer failed: for who runs kbnav, and never for a public page.
+    what a service said where something beside the answer failed: for the operator, never for a public page.
     ``doubts`` are what speaks against the answer.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -33,7 +33,7 @@ from pydantic_settings import (
 )
 
 from kbnav.errors import CredentialsError, UsageError
-from kbnav.settings.plugins import did_you_mean
+from kbnav.settings.plugins import did_you_mean, name_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -142,7 +142,7 @@ class Budget(Strict):
     seconds: float = Field(default=0.0, ge=0)
     """Seconds that a question may take, after which the best so far is the answer; 0: as long as it takes."""
     dollars: float = Field(default=0.0, ge=0)
-    """US dollars that a question may cost, so too; needs the model's price. 0: what it takes."""
+    """US dollars that a question may cost; then the best so far is the answer. Needs the model's price. 0: no limit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -197,7 +197,7 @@ class Web(Strict):
     proxy_header: str = ""
     """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
     proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses of that proxy; its header is believed from nowhere else."""
+    """Addresses of that proxy, or networks such as ``10.0.0.0/8``; its header is believed from nowhere else."""
     workers: int = Field(default=1, ge=1)
     """Processes; more than one needs ``database``."""
     runs: int = Field(default=8, ge=1)
@@ -352,11 +352,25 @@ class Settings(BaseSettings):
     replies and limits; empty: all of it is under ``home``, and evaluations in their folders."""
 
     _chat: Any = PrivateAttr(default=None)
+    _tools: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def chat(self) -> BaseChatModel | None:
         """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
         return self._chat  # type: ignore[no-any-return]
+
+    @property
+    def own_tools(self) -> tuple[Any, ...]:
+        """The tools of ``with_tools``: their names, or objects made elsewhere."""
+        return tuple(self._tools.get(name, name) for name in self.with_tools)
+
+    def offering(self, tools: Sequence[Any]) -> Settings:
+        """The same settings with more tools: their names, functions, or LangChain tools."""
+        objects = {name_of(one): one for one in tools if not isinstance(one, str)}
+        names = (one if isinstance(one, str) else name_of(one) for one in tools)
+        changed = self.model_copy(update={"with_tools": (*self.with_tools, *names)})
+        changed._tools = {**self._tools, **objects}
+        return changed
 
     def asking(self, model: str | BaseChatModel) -> Settings:
         """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""

@@ -7,7 +7,7 @@ module of one's own is named on the command line, as ``module:attribute``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -73,13 +73,14 @@ def load(reference: str) -> Any:
     return found
 
 
-def reference(function: Callable[..., Any]) -> str:
-    """The name by which ``load`` finds a function. Raises UsageError where it stands in no module."""
-    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+def name_of(tool: Any) -> str:
+    """The name by which ``load`` finds a function; of other objects the name that they go by."""
+    own = str(getattr(tool, "name", "") or getattr(tool, "__name__", "") or type(tool).__name__)
+    name = f"{getattr(tool, '__module__', '')}:{getattr(tool, '__qualname__', '')}"
     with suppress(UsageError):
-        if load(name) is function:
+        if load(name) is tool:
             return name
-    raise UsageError(f"{function!r} cannot be found by name: define it by def at the top of a module")
+    return own
 
 
 def named(name: str, group: str) -> Any:

@@ -1,7 +1,5 @@
 """A wiki for all tests of the bot, and bots on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bots with scripted answers, on the wiki of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replies as wikitext: what is in them, and that nothing in them can act."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
-from kbnav.apps.evidence import phrases
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 
@@ -80,16 +77,3 @@ def test_a_summary_links_to_nothing_but_the_task(section, task):
     assert summary.count("/*") == summary.count("*/") <= 1
     assert "{" not in summary
     assert "\n" not in summary
-
-
-def test_every_language_has_every_phrase_with_what_is_put_in_and_no_wikitext():
-    english = vars(phrases("bot", "en"))
-    for language in ("de", "fr", "es"):
-        words = vars(phrases("bot", language))
-        for name, phrase in english.items():
-            assert re.findall(r"{\w+}", words[name]) == re.findall(r"{\w+}", phrase), (language, name)
-            plain = re.sub(r"{\w+}", "", words[name])
-            assert plain.strip(), (language, name)
-            assert not re.search(r"[\[\]{}|<>#*=~_&]|\'\'|^\'|\'$|//", plain), (language, name)
-    assert phrases("bot", "de-AT") is phrases("bot", "de") is not phrases("bot", "en")
-    assert phrases("bot", "eo") is phrases("bot", "") is phrases("bot", "en")

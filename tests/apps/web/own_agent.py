@@ -1,7 +1,5 @@
 """An agent of somebody's own, named to a server as a module and a function."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from kbnav.agents.common.agent import Agent

@@ -1,7 +1,5 @@
 """The server in this process or behind a socket, its clients, and a model that says what its conversation calls for."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,18 +1,14 @@
 """Fair turns, work that hangs, and the circuit breaker of a knowledge base."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbnav.apps.web import limiter
 from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
-from kbnav.errors import DamagedKB, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
+from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 
 
 def everybody(line: FairQueue) -> list[str]:
@@ -24,18 +20,6 @@ def everybody(line: FairQueue) -> list[str]:
     return begun
 
 
-def test_a_user_who_asks_for_much_waits_behind_one_who_asks_for_little():
-    line = FairQueue(2, of_owner=2, of_kb=2)
-    places = [line.join("much") for _ in range(4)] + [line.join("little")]
-    assert line.before(places[4]) == 1
-    first = line.begin()
-    assert first is places[0]
-    assert [line.before(place) for place in places] == [0, 1, 2, 3, 0]
-    second = line.begin()
-    assert second is places[4]
-    assert line.begin() is None
-
-
 def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
     line = FairQueue(4, of_owner=2, of_kb=3)
     assert [line.join("a", "x") and line.begin() is not None for _ in range(3)] == [True, True, False]
@@ -44,16 +28,6 @@ def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
     begun = line.begin()
     assert begun is not None
     assert (begun.owner, begun.kb) == ("b", "y")
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 4), st.integers(1, 4))
-def test_everybody_has_a_turn_and_nobody_twice(owners, size, share):
-    line = FairQueue(size, of_owner=share, of_kb=9)
-    places = [line.join(owner) for owner in owners]
-    before = sorted(line.before(place) for place in places)
-    assert before == list(range(len(places)))
-    assert sorted(everybody(line)) == sorted(owners)
-    assert line.begin() is None
 
 
 def simulated(kbs: int, seconds: float) -> list[float]:
@@ -79,27 +53,10 @@ def simulated(kbs: int, seconds: float) -> list[float]:
 
 
 @pytest.mark.parametrize("kbs", [1, 2, 5])
-def test_nobody_waits_longer_than_another_runs_whoever_asks_much(kbs: int):
+def test_nobody_waits_longer_than_another_runs_whoever_asks_much(kbs):
     waits = simulated(kbs, 3600)
     assert len(waits) >= 118
     assert max(waits) <= 60
-
-
-def test_among_those_who_take_turns_the_one_who_has_had_least_comes_first_and_it_is_forgotten():
-    now = 0.0
-    line = FairQueue(1, of_owner=1, of_kb=1, clock=lambda: now)
-    first, *_ = [line.join("greedy") for _ in range(3)]
-    assert line.begin() is first
-    now = 60.0
-    line.join("light")
-    line.leave(first)
-    second = line.begin()
-    assert second is not None
-    assert second.owner == "light"
-    line.leave(second)
-    now = 120_000.0
-    third = line.join("newcomer")
-    assert line.before(third) == 1  # behind the first of the greedy one, whose minute is long forgotten
 
 
 def test_a_line_has_an_end():
@@ -117,27 +74,6 @@ async def never() -> bool:
 
 def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seconds: float = 30):
     return asyncio.create_task(pool.run(owner, "kb", call, gone=gone, seconds=seconds, name=name))
-
-
-def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
-    async def all_of_it() -> None:
-        pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
-        with pytest.raises(Overdue):
-            await running(pool, "a", go_on.wait, seconds=0.1)
-        second = running(pool, "b", lambda: 7, name="mine")
-        await asyncio.sleep(0.05)
-        assert pool.before("b", "mine") == 0
-        with pytest.raises(NotOffered):
-            pool.before("a", "mine")
-        pool.wait = 0.1
-        with pytest.raises(LimitReached, match="the server is too busy"):
-            await running(pool, "c", lambda: 8)
-        go_on.set()
-        assert await second == 7
-        with pytest.raises(NotOffered):
-            pool.stop("b", "mine")
-
-    asyncio.run(all_of_it())
 
 
 def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():

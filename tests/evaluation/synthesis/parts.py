@@ -1,7 +1,5 @@
 """Small SKBs, and what follows a path through an edge list without the package."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A company's small graph behind an endpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

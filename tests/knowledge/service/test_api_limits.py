@@ -1,14 +1,11 @@
 """The action API's limits: requests a minute over all wikis, a token that raises them, a budget for each question."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError
-from kbnav.knowledge.base import Meter, metered
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.open import open_kb
@@ -87,13 +84,6 @@ def test_the_token_of_the_settings_is_used_and_no_run_holds_it(mini_home, tmp_pa
     assert "very-nevertobeleft" not in to_json(run)
 
 
-def test_a_run_says_how_many_requests_it_cost(mini_kb, mini_home):
-    run = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
-    assert set(run.requests) == {"api", "sparql"}
-    again = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
-    assert again.requests == run.requests  # each run counts its own
-
-
 def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini_home):
     settings = Settings(home=mini_home, budget=Budget(requests=1))
     run = attempt(build_agent(mini_kb, settings), "Who discovered polonium?").run
@@ -101,9 +91,3 @@ def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini
     assert refused
     assert not any(step.ok for step in refused)
     assert run.outcome.table is None
-
-
-def test_names_are_asked_for_fifty_at_a_time(mini_kb):
-    meter = Meter()
-    metered(mini_kb, meter).labels([f"Q{number}" for number in range(1, 121)])
-    assert meter.sent == {"api": 3}

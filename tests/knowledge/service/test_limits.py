@@ -1,7 +1,5 @@
 """The client-side twin of a service's limits."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sqlite3
 from pathlib import Path
@@ -9,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.http import GRACE
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
-from tests.knowledge.wikidata.serving import ROWS, Answer, client, serving
 
 
 class Clock:
@@ -64,17 +60,6 @@ def fail(limits: Throttle) -> None:
         raise ZeroDivisionError
 
 
-def test_an_error_counts_whether_it_is_said_or_raised(tmp_path):
-    clock = Clock()
-    limits = throttle(tmp_path, clock)
-    with limits.slot("a", Rules(errors=2)) as slot:
-        slot.failed = True
-    with pytest.raises(ZeroDivisionError):
-        fail(limits)
-    with limits.slot("a", Rules(errors=2)):
-        assert clock.now >= 1060
-
-
 def _use(path: str, times: int) -> None:
     limits = Throttle(Path(path))
     for _ in range(times):
@@ -109,22 +94,6 @@ def test_a_request_whose_process_died_is_forgotten(tmp_path):
     with limits.slot("a", Rules(seconds=0.1)):
         assert clock.now == 1131
     dead.__exit__(None, None, None)
-
-
-def test_a_query_counts_no_longer_than_its_time_limit(tmp_path):
-    clock = Clock()
-    limits = throttle(tmp_path, clock)
-
-    def under_way(_):
-        database = sqlite3.connect(tmp_path / "limits.sqlite")
-        ended.extend(database.execute("SELECT ended - started FROM request"))
-        database.close()
-        return Answer({"head": {"vars": []}, "results": {"bindings": []}}, type=ROWS)
-
-    ended: list[tuple[float]] = []
-    with serving(under_way) as served, client(served.url, throttle=limits, query_timeout=20) as opened:
-        opened.kb.execute_query("SELECT * { ?s ?p ?o }")
-    assert ended == [(20 + GRACE,)]
 
 
 @pytest.mark.parametrize("make", [Throttle, lambda path: HttpCache(path, age=1)])

@@ -1,7 +1,5 @@
 """SKBs built once from the shared real data: graph and documents only, for tests that need no index."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

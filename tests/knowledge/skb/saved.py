@@ -1,7 +1,5 @@
 """Files as STaRK saves them, made without PyTorch: ``torch.save``'s zip with a pickle and raw storages."""
 
-from __future__ import annotations
-
 import pickle
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Tables to build small SKBs from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

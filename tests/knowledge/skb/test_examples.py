@@ -1,7 +1,5 @@
 """The scripts under examples/ turn real formats into records that build."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -21,32 +19,6 @@ ADJECTIVE = """\
 00000004 00 s 01 fine(p) 0 001 & 00000005 a 0000 | of good quality
 00000005 00 a 02 good 0 sound 0 002 ! 00000006 a 0101 ! 00000006 a 0202 | not bad; "good"; "it is sound
 00000006 00 a 02 bad 0 unsound 0 000 | not good
-"""
-CONTROL = """\
-Package: mutt
-Version: 2.2
-Section: mail
-Depends: libc6 (>= 2.36), default-mta | mail-transport-agent
-Provides: mail-reader
-Tag: works-with::mail,
- use::viewing
-Description: text-based mail reader
-Description-md5: 14
-
-Package: libc6
-Source: glibc (2.36-9)
-Version: 2.36-9
-Description: C library
- the text of an index that has it
-
-Package: mutt
-Version: 1.0
-Depends: libc5
-
-Package: mutt
-Description-md5: 14
-Description-en: text-based mail reader
- supporting MIME
 """
 
 
@@ -72,7 +44,7 @@ def wordnet(folder: Path) -> Path:
     return folder
 
 
-def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path: Path) -> None:
+def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path):
     with built(wordnet(tmp_path)) as skb:
         made = skb.number("n00000001")
         assert (skb.nodes.names[made], skb.nodes.aliases(made)) == ("made thing", ("artefact",))
@@ -90,28 +62,3 @@ def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path: Path) -
             ("a00000005", "antonym", "a00000006"),
         }
         assert skb.meta.dropped == {}
-
-
-def test_the_package_index(tmp_path: Path) -> None:
-    script = [sys.executable, str(EXAMPLES / "debian_packages.py"), str(tmp_path)]
-    subprocess.run(script, check=True, input=CONTROL, text=True)
-    with built(tmp_path) as skb:
-        mutt = skb.number("mutt")
-        assert skb.documents[mutt] == {
-            "summary": "text-based mail reader",
-            "description": "supporting MIME",
-            "version": "2.2",
-        }
-        assert edges(skb) == {
-            ("mutt", "in section", "section:mail"),
-            ("mutt", "built from", "source:mutt"),
-            ("mutt", "tagged", "tag:works-with::mail"),
-            ("mutt", "tagged", "tag:use::viewing"),
-            ("mutt", "depends on", "libc6"),
-            ("mutt", "provides", "mail-reader"),
-            ("libc6", "built from", "source:glibc"),
-        }
-        assert skb.type_name(skb.number("mail-reader")) == "virtual package"
-        assert skb.documents[skb.number("libc6")]["description"] == "the text of an index that has it"
-        missing = skb.meta.dropped["edge to a node that does not exist"]
-        assert {case.split()[-1] for case in missing.examples} == {"default-mta", "mail-transport-agent"}

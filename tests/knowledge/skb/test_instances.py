@@ -1,7 +1,5 @@
 """The ways to follow a relation path, against all walks of a small graph found by trying every pair of edges."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Amazon's raw files, written by hand in the published formats."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -12,10 +10,14 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource
-from kbnav.knowledge.skb.importers.files import Grouped
+from kbnav.knowledge.skb.importers.files import Format
+from kbnav.knowledge.skb.importers.recipe import Recipe
+from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES
 from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB
 
+from .saved import save_stark
 from .sources import BARE
 
 META: list[dict[str, Any]] = [
@@ -64,7 +66,7 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-def test_products_with_reviews_and_their_brands_categories_and_colours_become_nodes(raw: Path, tmp_path: Path) -> None:
+def test_products_with_reviews_and_their_brands_categories_and_colours_become_nodes(raw, tmp_path):
     meta = build(AmazonSource(raw), tmp_path / "a.skb", BARE)
     assert {one.name: one.count for one in meta.types} == {"product": 23, "brand": 2, "category": 2, "color": 1}
     assert {reason: one.count for reason, one in meta.dropped.items()} == {
@@ -100,9 +102,7 @@ def test_products_with_reviews_and_their_brands_categories_and_colours_become_no
         )
 
 
-def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_the_edges(
-    raw: Path, tmp_path: Path
-) -> None:
+def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_the_edges(raw, tmp_path):
     (raw / "category_list.json").write_text(json.dumps(["kettles"]))
     source = AmazonSource(raw)
     whole = build(source, tmp_path / "a.skb", BARE)
@@ -112,7 +112,34 @@ def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_t
     assert sum(len(part[0]) for part in kept) == whole.edges
 
 
-def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("saved", [False, True])
+def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_own(saved, raw, tmp_path):
+    folder, form = raw, Format.amazon
+    nodes = [{"title": "Kettle"}, {"title": "Mug"}, {"brand_name": "Acme"}, {"category_name": "home"}]
+    edges = [(0, 0, 1), (1, 1, 0), (0, 2, 2), (0, 3, 3), (1, 3, 3)]
+    if saved:
+        folder, form = tmp_path / "saved", Format.stark
+        save_stark(
+            folder, nodes, [0, 0, 1, 2], edges, (dict(enumerate(AMAZON_TYPES)), dict(enumerate(AMAZON_RELATIONS)))
+        )
+    recipe = Recipe(format=form, sources=(folder,), types=("product", "brand"))
+    meta = build(recipe.source(), tmp_path / "a.skb", BARE)
+    products, brands = (2, 1) if saved else (23, 2)
+    assert {one.name: one.count for one in meta.types} == {"product": products, "brand": brands}
+    counts = {"also_buy": 1, "also_view": 1, "has_brand": 1} if saved else {
+        "also_buy": 1, "also_view": 2, "has_brand": 2,
+    }  # fmt: skip
+    assert {one.name: one.count for one in meta.relations} == counts
+    lost = {"node of a type that was not asked for": 1, "edge of a type that was not asked for": 2} if saved else {}
+    assert lost.items() <= {reason: one.count for reason, one in meta.dropped.items()}.items()
+    with SKB.open(tmp_path / "a.skb") as skb:
+        brand = skb.number("2" if saved else "23")
+        assert (skb.nodes.label(brand), skb.graph.row(brand, "in").nodes.tolist()) == ("Acme", [skb.number("0")])
+    again = [[part.tolist() for part in one] for one in recipe.source().edges(Losses())]  # as after a kill
+    assert sum(len(source) for source, _, _ in again) == meta.edges
+
+
+def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw, tmp_path):
     with pytest.raises(UsageError, match=r"no meta_NAME\.json\.gz here"):
         AmazonSource(tmp_path)
     packed(raw / "qa_Home_and_Kitchen.json.gz", ["{'asin': 'B1'}", "__import__('os').system('true')"])
@@ -125,12 +152,3 @@ def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw: Path, tmp_pa
     (raw / "Home_and_Kitchen.json.gz").unlink()
     with pytest.raises(UsageError, match=r"Home_and_Kitchen\.json\.gz: missing beside meta_Home"):
         AmazonSource(raw)
-
-
-@pytest.mark.parametrize(("groups", "parts"), [(1, 8), (7, 3), (8, 8), (100, 7)])
-def test_lines_come_back_by_their_group(groups: int, parts: int) -> None:
-    lines = [(place * 37 % groups, b"%d x" % place) for place in range(200)]
-    with Grouped(groups, parts) as grouped:
-        for group, line in lines:
-            grouped.add(group, line)
-        assert list(grouped) == [[line for group, line in lines if group == wanted] for wanted in range(groups)]

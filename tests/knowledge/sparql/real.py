@@ -1,7 +1,5 @@
 """Real queries, read once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

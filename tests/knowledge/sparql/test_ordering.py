@@ -1,7 +1,5 @@
 """Queries whose joins are put in order give the same rows, and begin where there is least to look through."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Prefixes, ids, limits, labels as comments, links and tokens."""
 
-from __future__ import annotations
-
 from urllib.parse import unquote
 
 import pytest
@@ -13,25 +11,16 @@ from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.presentation import comment_labels, query_link
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.tokens import tokenize, tokenize_all
-from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes, entity_ids
+from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
 
-def test_only_missing_standard_prefixes_in_use_are_added_in_front() -> None:
+def test_only_missing_standard_prefixes_in_use_are_added_in_front():
     query = 'PREFIX p: <http://a.b/>\nSELECT ?x { ?x wdt:P31/p:x wd:Q5, "ps:P1", my:x } # pq:P2'
     added = add_prefixes(query)
     assert added.endswith(query)
     assert set(declared_prefixes(tokenize(added))) == {"p", "wdt", "wd"}
     assert added.count("\n") == query.count("\n")
     assert add_prefixes(added) == added
-
-
-def test_ids_come_in_order_once_and_from_code_only() -> None:
-    query = """PREFIX e: <http://www.wikidata.org/entity/> # wd:Q1
-    SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q5 ; p:P39 [ ps:P39 e:Q30 ; pq:P580 ?s ; prov:wasDerivedFrom/pr:P248 wd:Q5 ] .
-      ?x rdfs:label "wd:Q2" , 'wd:Q3' ; ?y <http://www.wikidata.org/entity/Q42> ; wdno:P40 wds:Q7-1 ; ?z wd:L99-F1 ,
-      <http://www.wikidata.org/prop/statement/value/P569> , <http://www.wikidata.org/entity/Q8#a> , wd:Qx }"""
-    ids = ["P31", "P279", "Q5", "P39", "Q30", "P580", "P248", "Q42", "P40", "L99-F1", "P569"]
-    assert entity_ids(query) == ids
 
 
 BODY = "SELECT ?x { { SELECT ?x { ?x ?p 'LIMIT 3' } LIMIT 5 } # LIMIT 7\n ?x ?p ?y }"
@@ -49,7 +38,7 @@ BODY = "SELECT ?x { { SELECT ?x { ?x ?p 'LIMIT 3' } LIMIT 5 } # LIMIT 7\n ?x ?p 
         (BODY + " LIMIT 10", "Name a chemical element", BODY),
     ],
 )
-def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> None:
+def test_a_probing_limit_is_taken_off(query, question, left):
     assert drop_probe_limit(query, question) == left
     assert parse_error(left) is None
 
@@ -71,11 +60,11 @@ def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> N
         ("CONSTRUCT { ?x ?y ?z } { ?x ?y ?z } LIMIT 10", "Which?"),
     ],
 )
-def test_a_limit_that_belongs_to_the_answer_stays(query: str, question: str) -> None:
+def test_a_limit_that_belongs_to_the_answer_stays(query, question):
     assert drop_probe_limit(query, question) == query
 
 
-def test_labels_stand_above_the_query_in_the_order_of_first_use() -> None:
+def test_labels_stand_above_the_query_in_the_order_of_first_use():
     query = 'SELECT ?x {\n  ?x wdt:P61 wd:Q7186 . # known\n  ?x rdfs:label """a\nb""", wd:Q7186 ; wdt:P31 wd:Q5 }'
     labels = {"P61": "discoverer or inventor", "Q5": "human", "Q7186": "Marie Curie"}
     labelled = comment_labels(query, labels)
@@ -84,7 +73,7 @@ def test_labels_stand_above_the_query_in_the_order_of_first_use() -> None:
 
 
 @given(st.text(), st.text(), st.sampled_from(["\n", "\r\n", "\r"]))
-def test_no_label_can_change_the_query(first: str, second: str, newline: str) -> None:
+def test_no_label_can_change_the_query(first, second, newline):
     query = newline.join(["SELECT ?x {", "?x wdt:P31 wd:Q5 . # c", "?x ?p '''", "'''@en, wd:Q42", "}"])
     commented = comment_labels(query, {"Q5": first, "Q42": second, "P31": r"\u000a } DROP ALL"})
     assert [token.text for token in tokenize(commented)] == [token.text for token in tokenize(query)]
@@ -92,7 +81,7 @@ def test_no_label_can_change_the_query(first: str, second: str, newline: str) ->
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_a_link_gives_the_query_back(query: str) -> None:
+def test_a_link_gives_the_query_back(query):
     page = "https://query.wikidata.org/#"
     link = query_link(query, page)
     assert unquote(link.removeprefix(page)) == query
@@ -101,7 +90,7 @@ def test_a_link_gives_the_query_back(query: str) -> None:
 
 
 @given(st.text(alphabet="?x:a.1'\"\\#<> \n@-{}", max_size=40))
-def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text: str) -> None:
+def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text):
     try:
         tokens = tokenize_all(text)
     except QuerySyntaxError:

@@ -1,7 +1,5 @@
 """The mini data as another Wikibase has it: under its own IRIs, with its own property numbers."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback that answers as a test says, and a client of it that never sleeps."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Entity documents into entries: every real one, and the forms of values worked out by hand."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter
@@ -18,7 +16,6 @@ from kbnav.errors import BadResponse, UnknownId
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from kbnav.knowledge.wikidata.entities import (
-    coordinate_text,
     entity_of,
     languages,
     parse,
@@ -215,12 +212,6 @@ def test_dates_are_shown_as_precisely_as_they_are_known(time, precision, text):
 )
 def test_quantities_have_units_and_bounds(value, text):
     assert quantity_text(value, {"Q11573": "metre"}.get) == text
-
-
-def test_coordinates_have_the_digits_that_their_precision_supports():
-    assert coordinate_text(48.856613, 2.352222, 1 / 3600) == "48.8566, 2.3522"
-    assert coordinate_text(48.856613, 2.352222, 1) == "49, 2"
-    assert coordinate_text(-33.5, 151) == "-33.500000, 151.000000"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """A Wikibase that is not Wikidata: its own IRIs, its own property numbers; and the same questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,6 @@ import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
@@ -18,7 +15,6 @@ from kbnav.knowledge.sparql.presentation import page_for
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn_by_http, siteinfo
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
@@ -71,14 +67,6 @@ def test_queries_need_no_prefixes_and_results_have_labels(kb):
     assert table.labels == {"Q1128": "radium", "Q979": "polonium"}
     grouped = kb.execute_query("SELECT (GROUP_CONCAT(STR(?e)) AS ?all) { ?e wdt:P5 wd:Q7186 }")
     assert grouped.labels == {"Q1128": "radium", "Q979": "polonium"}
-
-
-def test_an_iri_of_wikidata_is_no_entity_of_its_own(kb):
-    assert kb.execute_query("SELECT ?x { VALUES ?x { <http://www.wikidata.org/entity/Q7186> } }").labels == {}
-    with pytest.raises(UnknownId):
-        kb.get_entry("http://www.wikidata.org/entity/Q7186")
-    assert kb.get_entry("https://kb.example/entity/Q7186").entity.label == "Marie Curie"
-    assert kb.get_entry("https://kb.example/wiki/Property:P5").entity.label == "discoverer or inventor"
 
 
 def test_results_are_shown_with_its_own_prefixes_and_labels_and_iris_of_others_whole(kb):
@@ -143,11 +131,6 @@ def test_settings_go_before_what_is_found_out(mirror, tmp_path):
     with open_kb(Settings(kb=str(mirror), home=tmp_path, wikibase=own)) as kb:
         assert vocabulary_of(kb).each(["P31", "P57", "P279"]) == ("P166", "P7", "P2")
         assert ids(kb.execute_query("SELECT ?x { kb:Q979 wdt:P5 ?x }")) == ["Q37463", "Q7186"]
-
-
-def test_a_served_copy_is_another_wikibase_by_its_url_too(mirror, tmp_path):
-    with MirrorServer(mirror) as server, open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
-        assert vocabulary_of(kb).of("P31") == "P1"
 
 
 def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):

@@ -1,7 +1,5 @@
 """Profiles say how properties and classes are used, with counts that other queries confirm."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.settings.model import Endpoints
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import class_text, incoming_text, property_text
+from kbnav.tools.show import class_text, property_text
 from kbnav.tools.wikidata import get_property_examples
 
 
@@ -71,13 +69,6 @@ def test_a_class_has_its_members_counted_with_and_without_those_of_classes_below
     counts = [share.count for share in profile.properties]
     assert counts == sorted(counts, reverse=True)
     assert class_text(mini_kb.class_profile("Q7186")) == ""
-
-
-def test_edges_that_come_in_are_counted_by_property(mini_kb):
-    shares = {share.entity.id: share.count for share in mini_kb.incoming("Q7186")}
-    assert shares["P61"] == number(mini_kb, "?s wdt:P61 wd:Q7186")
-    assert "discoverer or inventor (P61) ×" in incoming_text(mini_kb.incoming("Q7186"))
-    assert incoming_text(()) == ""
 
 
 def test_the_model_reads_counts_shares_and_statements_with_qualifiers(mini_kb):

@@ -1,14 +1,9 @@
 """Every recorded body and error is read, or refused with the one error that it stands for."""
 
-from __future__ import annotations
-
 import json
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kbnav.errors import (
     Banned,
@@ -20,9 +15,8 @@ from kbnav.errors import (
     ServiceError,
     UnknownId,
 )
-from kbnav.knowledge.base import Entry
 from kbnav.knowledge.replies import Lagged
-from tests.knowledge.wikidata.serving import JSON, ROWS, Answer, client, in_turn, serving
+from tests.knowledge.wikidata.serving import JSON, Answer, client, serving
 
 EXPECTED: Mapping[str, type[KbnavError]] = {
     "wdqs_timeout_200_truncated": QueryTimeout,
@@ -78,18 +72,6 @@ def test_every_recorded_error_has_its_own_kind(shared_data):
         assert len(str(found)) < 500, kind
 
 
-@pytest.mark.parametrize(("kind", "seconds"), [("wdqs_429_throttled", 9.0), ("wdqs_429_retry_0", 1.0)])
-def test_a_429_is_waited_for_as_its_page_says(shared_data, kind, seconds):
-    record = errors(shared_data)[kind]
-    good = Answer({"head": {"vars": ["s"]}, "results": {"bindings": []}}, type=ROWS)
-    with (
-        serving(in_turn(Answer(record["body"], 429, "text/html"), good)) as served,
-        client(served.url) as opened,
-    ):
-        assert opened.kb.execute_query("SELECT * WHERE { ?s ?p ?o }").columns == ("s",)
-        assert opened.slept == [seconds]
-
-
 def bodies(folder: Path) -> dict[str, str]:
     """Every recorded JSON body of the collections, by where it is from."""
     found = {}
@@ -106,19 +88,3 @@ def bodies(folder: Path) -> dict[str, str]:
 def search_body(record: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a recorded search; of some only a hit was kept."""
     return record["body"] if "body" in record else {"search": [record["hit"]], "success": 1}
-
-
-def test_every_recorded_body_is_read_or_refused(shared_data):
-    kinds: Counter[str] = Counter()
-    for name, body in bodies(shared_data / "api-payloads").items():
-        document = json.loads(body)
-        ids = [one for one in document.get("entities") or {} if one.startswith(("Q", "P", "L"))]
-        found = outcome(Answer(body), entity=ids[0] if ids else "Q42")
-        kinds[type(found).__name__] += 1
-        if isinstance(found, Entry):
-            assert found.entity.id, name
-        else:
-            assert isinstance(found, KbnavError), name
-            assert "\n" not in str(found), name
-    assert kinds["Entry"] >= 7  # a lexeme is refused
-    assert kinds["UnknownId"] >= 5

@@ -1,7 +1,5 @@
 """Texts that are values of statements and qualifiers: over a mirror, and over a wiki whose replies are written here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

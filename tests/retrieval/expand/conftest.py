@@ -1,7 +1,5 @@
 """An SKB of nine nodes whose similarities are worked out by hand, a scripted model, a retriever that listens."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import typer
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.importers.files import Duplicates, Format
+from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,11 +29,16 @@ _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
 
 Nodes = Annotated[
-    list[Path] | None,
-    typer.Option("--nodes", metavar="FILE", help="Node records: .jsonl, .csv, .tsv, .parquet, also .gz; repeatable."),
+    list[str] | None,
+    typer.Option(
+        "--nodes",
+        metavar="TABLE",
+        help="Table of nodes: a file (.csv, .jsonl, .parquet …), one of a file (shop.xlsx#products), or of "
+        "postgresql://user@host/database#table; repeatable.",
+    ),
 ]
 Edges = Annotated[
-    list[Path] | None, typer.Option("--edges", metavar="FILE", help="Edge records, as for nodes; repeatable.")
+    list[str] | None, typer.Option("--edges", metavar="TABLE", help="Table of edges, as for nodes; repeatable.")
 ]
 Tables = Annotated[
     Path | None,
@@ -83,6 +88,11 @@ class Builders:
 
 
 def build(
+    by: Builders,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="SOURCE", help="With --from rdf or graph the files, else the folder that they are in."),
+    ] = None,
     out: Annotated[
         str,
         typer.Option(
@@ -90,16 +100,15 @@ def build(
             metavar="PLACE",
             help="Folder of the SKB; an old one is replaced when the new is whole.",
         ),
-    ],
-    by: Builders,
-    sources: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="SOURCE", help="With --from rdf the files, else the folder that they are in."),
-    ] = None,
+    ] = "",
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="NAME", help="Only nodes of this type, and edges between them; repeatable."),
+    ] = None,
     duplicates: Repeated = Duplicates.first,
     bad: BadLines = "stop",
     encoder: Annotated[
@@ -151,17 +160,20 @@ def build(
     recipe = Recipe(
         format=source_format,
         sources=tuple(sources or ()),
-        nodes=tuple(nodes or ()),
-        edges=tuple(edges or ()),
+        nodes=origins(nodes),
+        edges=origins(edges),
         tables=tables,
         language=language or "en",
         labels=tuple(label_property or ()),
+        types=tuple(types or ()),
         duplicates=duplicates,
         bad=_rejected(Path(out), bad),
     )
     if dry_run:
         _print_columns(recipe, as_json)
         return
+    if not out:
+        raise UsageError("say with --out where the SKB is to be")
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
@@ -188,7 +200,7 @@ def _print_columns(recipe: Recipe, as_json: bool) -> None:
 
 
 def _rejected(out: Path, bad: Bad) -> Path | None:
-    return out.with_name(f"{out.name}.bad.jsonl") if bad == "skip" else None
+    return Path(f"{out}.bad.jsonl") if bad == "skip" else None
 
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
@@ -292,8 +304,8 @@ def update(
     records = None
     if nodes or edges or tables:
         records = Recipe(
-            nodes=tuple(nodes or ()),
-            edges=tuple(edges or ()),
+            nodes=origins(nodes),
+            edges=origins(edges),
             tables=tables,
             duplicates=Duplicates.last,
             bad=_rejected(skb, bad),

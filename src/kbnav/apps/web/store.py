@@ -346,6 +346,12 @@ class Store:
         """The questions of a session, oldest first."""
         return list(self._runs("session = ? ORDER BY made", session_id))
 
+    def asked_before(self, owners: tuple[str, str], question: str) -> Run | None:
+        """The last run in which one of two owners asked this outside a session."""
+        where = "owner IN (?, ?) AND question = ? AND session = '' ORDER BY made DESC LIMIT 1"
+        run = next(self._runs(where, *owners, question), None)
+        return self.saved(run.answer.get("run") or "") if run and run.answer else None
+
     def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
         for row in self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values):
             run = StoredRun(*row)

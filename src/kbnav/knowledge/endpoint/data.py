@@ -371,7 +371,23 @@ class Data:
             f"SELECT DISTINCT ?p WHERE {{ VALUES ?p {{ {iris_list(candidates)} }} FILTER EXISTS {{ ?s ?p ?o }} }}"
         )
         used = {row[0].value for row in table.rows if row[0]}
-        return Labels(self._select, tuple(one for one in candidates if one in used))
+        return Labels(self._select, tuple(one for one in candidates if one in used) or self._like_labels())
+
+    def _like_labels(self) -> tuple[str, ...]:
+        """The predicate whose texts look like names: short, one a thing, different for most, for the most things."""
+        sample = "SELECT ?s ?p ?o WHERE { ?s a ?c ; ?p ?o . FILTER(isLITERAL(?o) && !isNUMERIC(?o)) } LIMIT 5000"
+        query = (
+            f"SELECT ?p (COUNT(DISTINCT ?s) AS ?things) (COUNT(DISTINCT ?o) AS ?texts) (COUNT(*) AS ?all) "
+            f"(AVG(STRLEN(STR(?o))) AS ?length) (SAMPLE(?o) AS ?one) WHERE {{ {{ {sample} }} }} GROUP BY ?p"
+        )
+        found = []
+        with suppress(*_FAILED):
+            for predicate, *numbers, text in self._select(query).rows:
+                things, texts, rows, length = (float(one.value) if one else 0.0 for one in numbers)
+                plain = text is not None and text.datatype in (None, f"{_RDF}langString")
+                if predicate and plain and rows <= 1.2 * things and texts >= 0.8 * things and 2 < length < 80:
+                    found.append((things, predicate.value))
+        return tuple(iri for _, iri in sorted(found, reverse=True)[:1])
 
     def _find_prefixes(self) -> Prefixes:
         query = (

@@ -58,7 +58,7 @@ def collect(
 ) -> int:
     """Page the names of all things that have one into the file ``out``, and give how many names there are.
 
-    An earlier call that was stopped is gone on with; a finished file is replaced when the new one is whole. Raises
+    A call that was stopped earlier is continued; a finished file is replaced when the new one is whole. Raises
     UsageError where the file is something else or cannot be written, or nothing has a label, QueryTimeout where even a
     small page takes too long.
     """

@@ -154,7 +154,7 @@ def build(
             job = _Job(source, options, out / WORK, state, previous, progress)
             try:
                 job.run()
-            except DataError as error:
+            except UsageError as error:
                 if GRAPH not in state.done and not isinstance(error.__cause__, (OSError, MemoryError)):
                     forget(out, made=made)  # the input must be mended, and is another one then
                 raise
@@ -408,7 +408,7 @@ class _NodeWriter:
         except UnicodeEncodeError:  # halves of characters, which JSON may hold
             reason = "node whose id is no text"
         if reason or not record.id:
-            losses.add(reason or "node without an id", f"{record.id} {record.name}".strip())
+            losses.add(reason or "node without an id", f"{record.id} {record.name}".strip() or str(record.fields))
             self._kind.append(-1)
             self._index.append(-1)
             return

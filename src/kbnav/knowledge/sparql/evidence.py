@@ -7,6 +7,7 @@ fall away: the rows are known, and what was counted is listed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, Terms, Vocabulary, 
 
 _HINTS = "http://www.bigdata.com/"
 _STEM = "kbnav_"
+_IRI = re.compile(r"[^<>\"{}|^`\\\x00-\x20]*")
+_LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*")
 """What the variables that are added begin with."""
 
 
@@ -93,7 +96,7 @@ def evidence_query(
     keys = [name for name in writer.keys if name[1:] in columns]
     given_to = [name for name in keys if name not in writer.bound]
     places = [columns.index(name[1:]) for name in given_to]
-    given = dict.fromkeys("(" + " ".join(_written(row[place]) for place in places) + ")" for row in rows)
+    given = dict.fromkeys("(" + " ".join(written(row[place]) for place in places) + ")" for row in rows)
     values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given_to and given else ""
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
     text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
@@ -280,10 +283,17 @@ class _Writer:
         return f"?{_STEM}{self._made}"
 
 
-def _written(cell: Cell) -> str:
-    if cell is None or cell.type == "bnode":
+def written(cell: Cell) -> str:
+    """A cell as queries write it: UNDEF for a blank node, and for an IRI, datatype or language that cannot be one."""
+    if (
+        cell is None
+        or cell.type == "bnode"
+        or not _IRI.fullmatch(cell.value if cell.type == "uri" else cell.datatype or "")
+    ):
         return "UNDEF"
     if cell.type == "uri":
         return f"<{cell.value}>"
+    if cell.language and not _LANGUAGE.fullmatch(cell.language):
+        return "UNDEF"
     ending = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
     return text_literal(cell.value) + ending

@@ -1,4 +1,4 @@
-"""What a query may not do, whoever wrote it: change data, or reach out to services that are not allowed.
+"""What no query may do: change data, or reach out to services that are not allowed.
 
 The guard reads text, before any parser or service sees the query, and must agree with all of them on what is a keyword.
 Where parsers are known to read the same characters differently, the query is refused and the text says how to write it.

@@ -51,7 +51,7 @@ class OutOfCalls(KbnavError):
 
 
 class Feedback:
-    """What a program tells whoever improves it."""
+    """What a program tells the model or person that improves it."""
 
     def __init__(self, limit: int) -> None:
         """Keeps so many characters."""
@@ -59,7 +59,7 @@ class Feedback:
         self._kept: list[str] = []
 
     def debug(self, *values: object) -> None:
-        """Tell values to whoever improves the program; they come back with the run, cut where they are long."""
+        """Show values to the one that improves the program; they come back with the run, long ones cut."""
         self.tell(" ".join(short_text(value) for value in values))
 
     def tell(self, text: str) -> None:

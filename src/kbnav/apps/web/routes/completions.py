@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, so that chat front ends can connect; a model there is a choice of all three here."""
+"""OpenAI's chat completions and responses, so that chat front ends can connect; a model there is a choice here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import checked_question
+from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
@@ -23,6 +24,7 @@ from kbnav.runs.trajectory import Outcome, Turn
 
 SHOWN_ROWS = 20
 MOST_TURNS = 20
+_RESPONSE = "resp-"
 _ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
 _LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
@@ -59,7 +61,17 @@ class Message(BaseModel):
     def text(self) -> str:
         """What it says."""
         parts = self.content if isinstance(self.content, list) else [Part(type="text", text=self.content or "")]
-        return "\n".join(part.text for part in parts if part.type == "text")
+        return "\n".join(part.text for part in parts if part.type in ("text", "input_text", "output_text"))
+
+
+class Asked(BaseModel):
+    """What both ways of asking take; settings of sampling are the operator's here, and are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = Field(max_length=600)
+    stream: bool = False
+    tools: list[Any] | None = None
 
 
 class StreamOptions(BaseModel):
@@ -70,17 +82,12 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Conversation(BaseModel):
-    """A request for a completion; settings of sampling are the operator's here, and are ignored."""
+class Conversation(Asked):
+    """A request for a completion."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    model: str = Field(max_length=600)
     messages: list[Message] = Field(min_length=1, max_length=1000)
-    stream: bool = False
     stream_options: StreamOptions | None = None
     n: int | None = None
-    tools: list[Any] | None = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
@@ -91,6 +98,24 @@ class Conversation(BaseModel):
         text_only = (self.response_format or {}).get("type", "text") == "text"
         served = {"n": self.n in (None, 1), "response_format": text_only}
         served |= {name: not getattr(self, name) for name in ("tools", "functions", "logprobs")}
+        return [name for name, fine in served.items() if not fine]
+
+
+class ResponseAsked(Asked):
+    """A request for a response; ``previous_response_id`` is the answer that the question follows up."""
+
+    input: str | list[Message] = Field(min_length=1, max_length=10_000)
+    previous_response_id: str | None = Field(default=None, max_length=200)
+    text: dict[str, Any] | None = None
+    background: bool | None = None
+    conversation: Any = None
+
+    @property
+    def unserved(self) -> list[str]:
+        """Parameters that ask for what an answer here cannot be."""
+        text_only = ((self.text or {}).get("format") or {}).get("type", "text") == "text"
+        served = {"text.format": text_only}
+        served |= {name: not getattr(self, name) for name in ("tools", "background", "conversation")}
         return [name for name, fine in served.items() if not fine]
 
 
@@ -109,13 +134,7 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
 
     In a stream, the steps come as ``reasoning_content``, then the answer. Hanging up stops the run.
     """
-    if asked.unserved:
-        raise HTTPException(400, f"not served here: {', '.join(asked.unserved)}; an answer is one text")
-    question, history = _conversation(asked.messages)
-    choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
-    if choice is None:
-        raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
-    run = await asyncio.to_thread(parts.queue.ask, visitor.owner, question, choice, history=history)
+    run = await asyncio.to_thread(_ask, asked, asked.messages, (), parts, visitor.owner)
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)
         return sse(_stream(asked.model, run, parts, usage))
@@ -129,6 +148,51 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
     return Response(json.dumps(document, ensure_ascii=False), media_type="application/json")
 
 
+@router.post("/responses", responses={400: {"model": Failure, "description": "The last message asks nothing."}})
+async def respond(asked: ResponseAsked, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
+    """As a completion, in the form of OpenAI's responses; ``previous_response_id`` brings what went before."""
+    messages = [Message(role="user", content=asked.input)] if isinstance(asked.input, str) else asked.input
+    before = await asyncio.to_thread(_answered, asked.previous_response_id, parts, visitor.owner)
+    run = await asyncio.to_thread(_ask, asked, messages, before, parts, visitor.owner)
+    if asked.stream:
+        return sse(_response_stream(asked, run, parts))
+    answer = await finished(parts.queue, run, request)
+    document = _response(asked, run, await asyncio.to_thread(_markdown, answer, parts), answer)
+    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json")
+
+
+def _ask(
+    asked: Conversation | ResponseAsked,
+    messages: Sequence[Message],
+    before: Sequence[Turn],
+    parts: ChatParts,
+    owner: str,
+) -> StoredRun:
+    """Put the question that a request asks into the queue. Raises HTTPException."""
+    if asked.unserved:
+        raise HTTPException(400, f"not served here: {', '.join(asked.unserved)}; an answer is one text")
+    question, history = _conversation(messages, parts, owner)
+    choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
+    if choice is None:
+        raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
+    return parts.queue.ask(owner, question, choice, history=[*before, *history][-MOST_TURNS:])
+
+
+def _answered(response: str | None, parts: ChatParts, owner: str) -> Sequence[Turn]:
+    """The questions up to an earlier response of the same owner. Raises HTTPException where there is none."""
+    if not response:
+        return ()
+    run = parts.store.run(response.removeprefix(_RESPONSE))
+    if run is None or run.owner not in (owner, NOBODY.owner) or not run.answer:  # the first reply sets a cookie
+        raise HTTPException(404, "there is no such previous_response_id, or no more")
+    saved = parts.store.saved(run.answer.get("run") or "")
+    return saved.turns if saved else (_said(run.question, str(run.answer.get("text", ""))),)
+
+
+def _said(question: str, text: str) -> Turn:
+    return Turn(question, (), Outcome("answered", "finish", text=text))
+
+
 def _choices(parts: ChatParts) -> list[tuple[str, str, str]]:
     return [
         (kb.key, system.name, model)
@@ -139,8 +203,11 @@ def _choices(parts: ChatParts) -> list[tuple[str, str, str]]:
     ]
 
 
-def _conversation(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
-    """The question, and the earlier ones with what was answered. Raises HTTPException."""
+def _conversation(messages: Sequence[Message], parts: ChatParts, owner: str) -> tuple[str, list[Turn]]:
+    """The question, and the earlier ones with what was answered: all that was found, where it was answered here.
+
+    Raises HTTPException.
+    """
     spoken = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise HTTPException(400, "the last message must be the user's question")
@@ -151,9 +218,11 @@ def _conversation(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
             asked = message.text
         elif asked:
             try:
-                turns.append(Turn(checked_question(asked), (), Outcome("answered", "finish", text=message.text)))
+                before = parts.store.asked_before((owner, NOBODY.owner), checked_question(asked))
             except UsageError as error:
                 raise HTTPException(400, str(error)) from error
+            same = before and message.text.strip().startswith(_sentences(before.outcome.text).strip())
+            turns.append(before.turns[-1] if before and same else _said(asked, message.text))
             asked = ""
     return spoken[-1].text, turns[-MOST_TURNS:]
 
@@ -190,6 +259,70 @@ async def _stream(model: str, run: StoredRun, parts: ChatParts, usage: bool) -> 
                     yield sse_event("[DONE]")
                 elif said := _reasoning(event.data):
                     yield chunk({"reasoning_content": said})
+    finally:
+        parts.queue.stop_soon(run)
+
+
+def _response(asked: ResponseAsked, run: StoredRun, text: str, answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A response; one whose answer is still to come has no text."""
+    tokens = _usage(answer or {})
+    usage = {
+        "input_tokens": tokens["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": tokens["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens["total_tokens"],
+    }
+    return {
+        "id": _RESPONSE + run.id,
+        "object": "response",
+        "created_at": int(run.made),
+        "status": "completed" if answer else "in_progress",
+        "model": asked.model,
+        "previous_response_id": asked.previous_response_id,
+        "output": [_output(run, text)] if answer else [],
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+        "usage": usage if answer else None,
+    }
+
+
+def _output(run: StoredRun, text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": f"msg-{run.id}", "role": "assistant", "status": "completed", "content": content}
+
+
+async def _response_stream(asked: ResponseAsked, run: StoredRun, parts: ChatParts) -> AsyncIterator[str]:
+    """The events of a response; a client that hangs up closes this generator, which stops the run."""
+    sent = 0
+
+    def event(kind: str, **data: Any) -> str:
+        nonlocal sent
+        sent += 1
+        return f"event: {kind}\n{sse_event({'type': kind, 'sequence_number': sent, **data})}"
+
+    part = {"item_id": f"msg-{run.id}", "output_index": 0, "content_index": 0}
+    try:
+        yield event("response.created", response=_response(asked, run, "", None))
+        async with aclosing(parts.queue.follow(run.id)) as events:
+            async for one in events:
+                if one is None or one.data["kind"] != "end":
+                    yield ": waiting\n\n"
+                    continue
+                answer = one.data["answer"]
+                text = await asyncio.to_thread(_markdown, answer, parts)
+                item, empty = _output(run, text), {"type": "output_text", "text": "", "annotations": []}
+                begun = {**item, "status": "in_progress", "content": []}
+                yield event("response.output_item.added", output_index=0, item=begun)
+                yield event("response.content_part.added", **part, part=empty)
+                yield event("response.output_text.delta", **part, delta=text, logprobs=[])
+                yield event("response.output_text.done", **part, text=text, logprobs=[])
+                yield event("response.content_part.done", **part, part=item["content"][0])
+                yield event("response.output_item.done", output_index=0, item=item)
+                yield event("response.completed", response=_response(asked, run, text, answer))
     finally:
         parts.queue.stop_soon(run)
 

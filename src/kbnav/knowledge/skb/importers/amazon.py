@@ -27,8 +27,9 @@ import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Grouped
+from kbnav.knowledge.skb.importers.readers import objects
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, stark_node
-from kbnav.knowledge.skb.importers.tables import files_fingerprint, objects
+from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, Losses, NodeRecord, Style
 
 CATEGORIES = "category_list.json"

@@ -1,26 +1,41 @@
-"""Text files as people have them: UTF-8, packed or not; CSV with the delimiter that its first line has most of."""
+"""Where tables are; and text files as people have them: UTF-8, packed or not, CSV with the delimiter of its header."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import os
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, Annotated, Any
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from kbnav.errors import DataError, UsageError
 
 DELIMITED = (".csv", ".tsv", ".tab")
-FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
+JSON = (".jsonl", ".ndjson", ".json")
+SQLITE = (".sqlite", ".sqlite3", ".db")
+EXCEL = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+GRAPHS = (".graphml", ".gexf", ".gml")
+"""Formats that networkx reads."""
+MANY = (*SQLITE, *EXCEL, *GRAPHS, ".duckdb")
+"""Formats with several tables in a file."""
+FORMATS = (*JSON, *DELIMITED, ".parquet", *MANY)
+NODES, EDGES = "nodes", "edges"
+"""The two tables of a graph."""
 _DELIMITERS = ",;\t|"
 """Those of CSV files; of equally many the first."""
-_PARSED = 32
+PARSED = 32
 """How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
 _GZIP = b"\x1f\x8b"
 
@@ -34,6 +49,7 @@ class Format(StrEnum):
     records = "records"
     stark = "stark"
     rdf = "rdf"
+    graph = "graph"
     primekg = "primekg"
     ogbn_mag = "ogbn-mag"
     amazon = "amazon"
@@ -48,17 +64,105 @@ class Duplicates(StrEnum):
     stop = "stop"
 
 
-def suffix_of(path: Path) -> str:
-    """The suffix that says a file's format, without ``.gz``. Raises UsageError where it says none."""
-    suffix = Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{path}: the format must show in the name: {', '.join(FORMATS)}, or one of these with .gz")
-    return suffix
+@dataclass(frozen=True)
+class Origin:
+    """A file, or a table of one or of a database: ``shop.csv``, ``shop.xlsx#products``, ``postgresql://host/shop#products``.
+
+    A password of an address is in none of its texts.
+    """
+
+    place: str
+    """Path of the file, or the address."""
+    table: str = ""
+    password: str = field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, given: str | Path | Origin) -> Origin:
+        """Raises UsageError for an address of something else, or one that is not well formed."""
+        if isinstance(given, Origin):
+            return given
+        text = os.fspath(given)
+        before, mark, table = text.rpartition("#")
+        if not (address := re.match(r"(\w{2,}):/", text)):
+            suffix = Path(before).suffix.lower()
+            several = suffix in MANY or (suffix in FORMATS and table in (NODES, EDGES))
+            return cls(before, table) if mark and several else cls(text)
+        if address[1] not in ("postgres", "postgresql"):
+            raise UsageError(
+                f"{address[1]}://… is no address that is read: files are, and postgresql://host/database#table"
+            )
+        text, _, table = text.partition("#")
+        try:
+            parts = urlsplit(text)
+            wrong = parts.port == 0 or (not parts.netloc and "@" in text)
+        except ValueError:
+            wrong = True
+        if wrong or "@" in parts.path + parts.query + table or "password" in parts.query:
+            raise UsageError(
+                f"{address[1]}://… is no address such as postgresql://user@host/database#table: give the password in "
+                "PGPASSWORD, or write its marks as %23 for #, %2F for / and %40 for @"
+            )
+        user, at_host, host = parts.netloc.rpartition("@")
+        place = parts._replace(netloc=user.partition(":")[0] + at_host + host).geturl()
+        return cls(place, table, unquote(parts.password or ""))
+
+    def __str__(self) -> str:
+        return self.place + (f"#{self.table}" if self.table else "")
+
+    @property
+    def path(self) -> Path:
+        """Of a file."""
+        return Path(self.place)
+
+    @property
+    def name(self) -> str:
+        """The last part of the place, with the table."""
+        return str(self).rpartition("/")[2]
+
+    @property
+    def address(self) -> bool:
+        """Whether it is a database elsewhere."""
+        return "://" in self.place
+
+    @property
+    def secret(self) -> str:
+        """The address with its password."""
+        start, _, rest = self.place.partition("@")
+        return f"{start}:{quote(self.password, safe='')}@{rest}" if self.password else self.place
+
+    @property
+    def suffix(self) -> str:
+        """What says the format, without ``.gz``. Raises UsageError where nothing does."""
+        if self.address:
+            return "PostgreSQL"
+        suffix = Path(self.path.stem if self.path.suffix.lower() == ".gz" else self.path).suffix.lower()
+        if suffix not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise UsageError(f"{self}: the format must show in the name: {known}, or one of a text with .gz")
+        return suffix
+
+    @property
+    def of_graph(self) -> bool:
+        """Whether its rows are the nodes or the edges of a graph."""
+        return self.suffix in GRAPHS or (self.suffix not in MANY and self.table in (NODES, EDGES))
+
+    def moved(self, start: Path, end: Path) -> Origin:
+        """The same, with a path that is relative to the folder ``start`` made relative to ``end``."""
+        return self if self.address else Origin(os.path.relpath(start / self.place, end), self.table)
+
+
+def origins(given: Iterable[str] | None) -> tuple[Origin, ...]:
+    """What options name. Raises as ``Origin.parse``."""
+    return tuple(map(Origin.parse, given or ()))
+
+
+Given = Annotated[Origin, BeforeValidator(Origin.parse), PlainSerializer(str)]
+"""An origin in a settings file or a recipe: a text without its password."""
 
 
 def at(path: Path, number: int) -> str:
-    """Where in a file a record is, as errors say it."""
-    return f"{path}, {'row' if path.suffix.lower() == '.parquet' else 'line'} {number}"
+    """Where in a text file a record is, as errors say it."""
+    return f"{path}, line {number}"
 
 
 @contextmanager
@@ -85,7 +189,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
 
 def bounded_lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
     """The lines of a file. Raises DataError at one that is too long to be read."""
-    longest = memory // _PARSED
+    longest = memory // PARSED
     for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), 1):
         if len(line) > longest:
             raise DataError(f"{at(path, number)}: longer than {longest / (1 << 20):.3g} MiB")
@@ -98,11 +202,11 @@ def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tup
     Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it; the lines that an open
     quotation mark drew into it are read again.
     """
-    csv.field_size_limit(memory // _PARSED)  # a cell may have many lines
+    csv.field_size_limit(memory // PARSED)  # a cell may have many lines
     with opened(path) as file:
         lines = bounded_lines(path, file, memory)
         header = next(lines, "")
-        if suffix_of(path) == ".tsv":
+        if path.name.lower().removesuffix(".gz").endswith(".tsv"):
             style: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
         else:
             unquoted = "".join(header.split('"')[::2])
@@ -127,7 +231,7 @@ def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tup
             if line and len(line) != width:
                 wrong = f"{len(line)} columns where the header has {width}"
             if wrong:
-                problem = DataError(f"{at(path, number)}: {wrong}")
+                problem = DataError(f"{at(path, number - len(taken) + 1)}: {wrong}")
                 if not reject or not width:
                     raise problem
                 reject(problem, taken[0])

@@ -4,19 +4,89 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from kbnav.errors import UsageError
-from kbnav.knowledge.skb.importers.files import Duplicates, Format
-from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file
-from kbnav.knowledge.skb.schema import Source
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
+from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
+from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 
 _MEMORY = 2 << 30
 """Bytes that one record, pickle or tensor may take while an SKB is built."""
+
+
+_OTHER_EDGE = "edge of a type that was not asked for"
+
+
+class OfTypes:
+    """The nodes of some types of a source, with the edges between them; ids stay as they are.
+
+    So of Amazon ``product`` and ``brand``, with three relations, are the knowledge base of Agent Retriever (A.2.3).
+    """
+
+    def __init__(self, source: Source, types: Sequence[str]) -> None:
+        self._source, self._wanted, self._left = source, frozenset(types), set[str]()
+        self.description = f"{source.description}; of it {', '.join(types)}"
+        self.fingerprint = sha256("\n".join([source.fingerprint, *types]).encode()).hexdigest()
+        self.style, self.alias_fields = source.style, source.alias_fields
+        self.types: Sequence[str] = [kind for kind in source.types if kind in self._wanted]
+        self._kept = np.zeros(0, bool)
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """See ``Source``."""
+        kept = bytearray()
+        for record in self._source.nodes(losses):
+            kept.append(record.type in self._wanted)
+            if kept[-1]:
+                yield record
+            else:
+                self._left.add(record.id)
+                losses.add("node of a type that was not asked for", record.id)
+        self._kept = np.frombuffer(kept, bool)
+
+    @cached_property
+    def relations(self) -> Sequence[str]:
+        """Those that lead from one of the types to another; the edges are read for it."""
+        arrays = (item for item in self._source.edges(Losses()) if isinstance(item, EdgeArrays))
+        used = {int(one) for item in arrays for one in np.unique(item.relation[self._inside(item)])}
+        return [name for number, name in enumerate(self._source.relations) if number in used]
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """See ``Source``."""
+        names, places = self._source.relations, np.cumsum(self._flags()) - 1
+        new = np.array([self.relations.index(one) if one in self.relations else -1 for one in names], np.int64)
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeArrays):
+                both = self._inside(item)
+                if not both.all():
+                    losses.add(_OTHER_EDGE, str(item.source[~both][0]), int((~both).sum()))
+                yield EdgeArrays(places[item.source[both]], new[item.relation[both]], places[item.target[both]])
+            elif {item.source, item.target} & self._left:
+                losses.add(_OTHER_EDGE, item.source)
+            else:
+                yield item
+
+    def _flags(self) -> npt.NDArray[np.bool_]:
+        if not len(self._kept):  # a build that goes on has its nodes already
+            for _ in self.nodes(Losses()):
+                pass
+        return self._kept
+
+    def _inside(self, item: EdgeArrays) -> npt.NDArray[np.bool_]:
+        """Which edges have both ends among the nodes kept."""
+        kept, ends = self._flags(), np.stack([item.source, item.target])
+        if ends.min(initial=0) < 0 or ends.max(initial=-1) >= len(kept):
+            raise DataError(f"{self.description}: its edges name nodes that it does not have")
+        both: npt.NDArray[np.bool_] = kept[item.source] & kept[item.target]
+        return both
 
 
 class Recipe(BaseModel):
@@ -25,14 +95,16 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: Format = Format.records
     sources: tuple[Path, ...] = ()
-    nodes: tuple[Path, ...] = ()
-    edges: tuple[Path, ...] = ()
+    nodes: tuple[Given, ...] = ()
+    edges: tuple[Given, ...] = ()
     tables: Path | None = None
     """TOML file that maps tables; it is read again as well."""
     language: str = "en"
     labels: tuple[str, ...] = ()
     """IRIs of RDF's properties of names."""
     duplicates: Duplicates = Duplicates.first
+    types: tuple[str, ...] = ()
+    """Of all nodes only those of these types, with the edges between them; empty: all."""
     bad: Path | None = None
     """File for lines that cannot be read; None: such a line ends the build."""
     updates: tuple[Recipe, ...] = ()
@@ -44,21 +116,27 @@ class Recipe(BaseModel):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        paths = {name: tuple(map(move, getattr(self, name))) for name in ("sources", "nodes", "edges")}
+        paths = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in ("nodes", "edges")}
+        paths["sources"] = tuple(map(move, self.sources))
         single = {name: move(getattr(self, name)) for name in ("tables", "bad")}
         updates = tuple(one.moved(start, end) for one in self.updates)
         return self.model_copy(update={**paths, **single, "updates": updates})
 
     def source(self) -> Source:
         """What to build from, but for the updates. Raises UsageError, and DataError for a bad TOML file."""
+        return OfTypes(self._whole(), self.types) if self.types else self._whole()
+
+    def _whole(self) -> Source:
         from kbnav.knowledge.skb.importers.amazon import AmazonSource
         from kbnav.knowledge.skb.importers.mag import MagSource
         from kbnav.knowledge.skb.importers.rdf import RdfSource
         from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
 
-        for path in (*self.sources, *self.nodes, *self.edges, *filter(None, [self.tables])):
+        for path in (*self.sources, *filter(None, [self.tables])):
             if address := re.match(r"\w{2,}:/", str(path)):  # what follows may hold a password
-                raise UsageError(f"{address[0]}… is an address, and an SKB is built from files: export it to one")
+                raise UsageError(
+                    f"{address[0]}… is an address: give it to --nodes and --edges, or name it in your TOML file"
+                )
         if self.format is Format.records:
             if self.sources or not (self.nodes or self.edges or self.tables):
                 others = ", ".join(other for other in Format if other is not Format.records)
@@ -68,6 +146,8 @@ class Recipe(BaseModel):
             if self.tables:
                 return mapped_from_file(self.tables, _MEMORY, self.duplicates, self.bad)
             return TableSource(self.nodes, self.edges, memory=_MEMORY, duplicates=self.duplicates, bad=self.bad)
+        if self.format is Format.graph and self.sources and not (self.nodes or self.edges or self.tables or self.bad):
+            return of_graphs(self.sources, _MEMORY, self.duplicates)
         if self.nodes or self.edges or self.tables or self.bad or self.duplicates is not Duplicates.first:
             given = "--nodes, --edges, --tables, --duplicates and --bad"
             raise UsageError(f"{given} do not go with --from {self.format}")

@@ -17,7 +17,8 @@ from typing import Any
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import at, cells
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
-from kbnav.knowledge.skb.importers.tables import files_fingerprint, records
+from kbnav.knowledge.skb.importers.readers import records
+from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, EdgeRecord, Losses, NodeRecord, Style, refuse_unbounded
 
 NODES = "node_info.pkl"

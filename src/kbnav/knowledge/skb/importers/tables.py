@@ -1,9 +1,9 @@
-"""Nodes and edges from tables: JSON lines, CSV, TSV (each also gzipped) and Parquet.
+"""Nodes and edges from tables: of JSON, CSV and TSV (each also gzipped), databases, workbooks and graphs.
 
-A file of nodes has the columns ``id``, ``name`` and ``type`` (or ``kind``), unless a ``Table`` says otherwise; every
-other column belongs to a node's document. A file of edges has ``source``, ``relation`` (or ``metaedge``, ``predicate``,
-``type``) and ``target``, unless ``Links`` say otherwise. Either may say ``deleted``: true, by which an update takes a
-node or an edge away.
+A table of nodes has the columns ``id``, ``name`` and ``type`` (or ``kind``), unless a ``Table`` says otherwise; every
+other column belongs to a node's document. A table of edges has ``source``, ``relation`` (or ``metaedge``,
+``predicate``, ``type``) and ``target``, unless ``Links`` say otherwise. Either may say ``deleted``: true, by which an
+update takes a node or an edge away.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -23,28 +23,18 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import (
-    DELIMITED,
-    Duplicates,
-    Reject,
-    at,
-    bounded_lines,
-    cells,
-    opened,
-    suffix_of,
-)
+from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
+from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
 from kbnav.knowledge.skb.importers.values import Column, column_of
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
-    DEEPEST,
     MEMORY,
     EdgeRecord,
     Losses,
     NodeRecord,
     Style,
-    refuse_unbounded,
 )
-from kbnav.settings.plugins import did_you_mean, needs
+from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
@@ -80,7 +70,7 @@ class EdgeColumn(NamedTuple):
 
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-    file: Path
+    file: Given
 
     @model_validator(mode="after")
     def _not_both(self) -> Self:
@@ -109,7 +99,7 @@ class Table(_File):
     prefix: str = ""
     """What is put before the ids, to tell them from those of another table."""
     raw: tuple[str, ...] = ()
-    """Columns of a CSV or TSV file that stay text, whatever they look like."""
+    """Columns that stay text, whatever they look like."""
 
     @property
     def named(self) -> list[str]:
@@ -137,9 +127,12 @@ class Table(_File):
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
         node_type = self.type or cell_text(record.get(kind))
-        return NodeRecord(
-            self.prefix + cell_text(record[self.id]), node_type, cell_text(record.get(name)), fields, deleted == "true"
-        )
+        return NodeRecord(self.id_of(record), node_type, cell_text(record.get(name)), fields, deleted == "true")
+
+    def id_of(self, record: Record) -> str:
+        """The id of a row's node; empty where the row has none."""
+        found = cell_text(record[self.id])
+        return found and self.prefix + found
 
     def values(self, record: Record, edge: EdgeColumn) -> list[str]:
         """The values of an edge column in a row; of a list each."""
@@ -184,10 +177,10 @@ class _Tables(BaseModel):
 
 @dataclass(frozen=True)
 class TableSource:
-    """Files of nodes and files of edges, either by their path or by a mapping of their columns."""
+    """Tables of nodes and tables of edges, either by their place or by a mapping of their columns."""
 
-    node_files: Sequence[Path | Table]
-    edge_files: Sequence[Path | Links] = ()
+    node_files: Sequence[Path | Origin | Table]
+    edge_files: Sequence[Path | Origin | Links] = ()
     alias_fields: Sequence[str] = ALIAS_FIELDS
     style: Style = "plain"
     types: Sequence[str] = ()
@@ -200,11 +193,11 @@ class TableSource:
 
     @property
     def _tables(self) -> list[Table]:
-        return [one if isinstance(one, Table) else Table(file=one) for one in self.node_files]
+        return [one if isinstance(one, Table) else Table(file=Origin.parse(one)) for one in self.node_files]
 
     @property
     def _links(self) -> list[Links]:
-        return [one if isinstance(one, Links) else Links(file=one) for one in self.edge_files]
+        return [one if isinstance(one, Links) else Links(file=Origin.parse(one)) for one in self.edge_files]
 
     @property
     def description(self) -> str:
@@ -213,10 +206,11 @@ class TableSource:
 
     @property
     def fingerprint(self) -> str:
-        """Of the files' names, sizes and times, and of the mapping."""
+        """Of the files' names, sizes and times, or the rows of a database, and of the mapping."""
         files = (*self._tables, *self._links)
         return files_fingerprint(
-            [one.file for one in files],
+            [one.file.path for one in files if not one.file.address],
+            *(contents(one.file) for one in files if one.file.address),
             *(one.model_dump_json() for one in files),
             *self.alias_fields,
             *([self.duplicates, str(self.bad)] if self.bad or self.duplicates is not Duplicates.first else []),
@@ -248,7 +242,7 @@ class TableSource:
         prefixes = self._prefixes()
         if any(table.edges for table in self._tables):
             for table, record, _ in self._taken(None):
-                source = table.prefix + cell_text(record[table.id])
+                source = table.id_of(record)
                 for edge in table.edges:
                     before = prefixes.get(edge.type, f"{edge.type}:")
                     for value in table.values(record, edge):
@@ -274,13 +268,13 @@ class TableSource:
         pairs = list(zip(self._tables, (isinstance(one, Table) for one in self.node_files), strict=True))
         counts = Counter[str]()
         if self.duplicates in (Duplicates.last, Duplicates.merge):
-            counts.update(one.prefix + cell_text(row[one.id]) for one, _ in pairs for row in self._rows(one, None))
+            counts.update(one.id_of(row) for one, _ in pairs for row in self._rows(one, None))
         seen, owners = Counter[str](), dict[str, Table]()
         for table, mapped in pairs:
             for record in self._rows(table, losses):
-                node_id = table.prefix + cell_text(record[table.id])
+                node_id = table.id_of(record)
                 seen[node_id] += bool(node_id)
-                if mapped and (owner := owners.setdefault(node_id, table)) is not table:
+                if mapped and node_id and (owner := owners.setdefault(node_id, table)) is not table:
                     both = f"{owner.file} and {table.file}"
                     raise UsageError(f"{both} both have the id {node_id}: give one of them a prefix")
                 if seen[node_id] > 1 and self.duplicates is Duplicates.stop:
@@ -294,8 +288,8 @@ class TableSource:
                     yield table, record, counts[node_id] > 1
 
     def _columns(self, table: Table) -> dict[str, Column]:
-        """How the cells of a table's documents are read; empty where the file itself says what is a number."""
-        if suffix_of(table.file) not in DELIMITED:
+        """How texts in the cells of a table's documents are read; empty where the file itself says what is a number."""
+        if table.file.suffix in JSON and not table.file.of_graph:
             return {}
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
@@ -305,7 +299,7 @@ class TableSource:
     def _first(self, table: Table | Links) -> list[Record]:
         return list(islice(self._read(table, Losses(), (lambda _error, _line: None) if self.bad else None), _SAMPLED))
 
-    def described(self) -> Iterator[tuple[Path, dict[str, tuple[str, list[Any]]]]]:
+    def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values. Raises as ``nodes``."""
         files: list[Table | Links] = [*self._tables, *self._links]
         for one in files:
@@ -315,7 +309,8 @@ class TableSource:
                 column = columns.get(name) or Column(name)
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
-                found[column.name] = column.says if column.way else " or ".join(kinds) or "text", values[:3]
+                kind = column.says if column.way else " or ".join(kinds) or ("text" if values else "empty")
+                found[column.name] = kind, values[:3]
             yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
@@ -341,7 +336,7 @@ class TableSource:
     def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
-        same = suffix_of(table.file) in (*DELIMITED, ".parquet")  # every record has the same columns
+        same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
         for number, record in records(table.file, self.memory, reject):
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
@@ -354,7 +349,7 @@ class TableSource:
             if lacking := [column for column in needed if column not in record]:
                 what = "a node" if isinstance(table, Table) else "an edge"
                 has = ", ".join(record)
-                error = DataError(f"{at(table.file, number)}: {what} without {lacking[0]}; it has {has}")
+                error = DataError(f"{table.file}, line {number}: {what} without {lacking[0]}; it has {has}")
                 if same or not reject:
                     raise error
                 reject(error, json.dumps(record, default=str))
@@ -399,8 +394,8 @@ def mapped_from_file(
         raise DataError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: {error}") from error
-    tables = [one.model_copy(update={"file": path.parent / one.file}) for one in found.table]
-    links = [one.model_copy(update={"file": path.parent / one.file}) for one in found.links]
+    tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
+    links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
     return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
 
 
@@ -416,68 +411,19 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def records(path: Path, memory: int = MEMORY, reject: Reject | None = None) -> Iterator[tuple[int, Record]]:
-    """The records of a file with their lines, by the format its name says.
-
-    Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it.
-    """
-    suffix = suffix_of(path)
-    if suffix == ".parquet":
-        yield from _parquet(path)
-    elif suffix in DELIMITED:
-        lines = cells(path, memory, reject)
-        _, header = next(lines, (0, []))
-        for number, line in lines:
-            yield number, dict(zip(header, line, strict=True))
-    else:
-        yield from objects(path, memory, reject=reject)
-
-
-def objects(
-    path: Path, memory: int, parse: Callable[[str], Any] = json.loads, reject: Reject | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file, a line each, with their line. Raises as ``records``."""
-    with opened(path) as file:
-        for number, line in enumerate(bounded_lines(path, file, memory), 1):
-            if line.isspace():
-                continue
-            try:
-                record = _object(line, at(path, number), memory, parse)
-            except DataError as error:
-                if not reject:
-                    raise
-                reject(error, line)
-                continue
-            yield number, record
-
-
-def _object(line: str, place: str, memory: int, parse: Callable[[str], Any]) -> dict[str, Any]:
-    try:
-        record = parse(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{place}, character {error.pos + 1}: {error.msg}") from error
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
-        raise DataError(f"{place}: {error}") from error
-    if not isinstance(record, dict):
-        raise DataError(f"{place}: not a JSON object")
-    if line.count("[") + line.count("{") > DEEPEST:
-        refuse_unbounded(record, memory, place)
-    return record
-
-
-def _parquet(path: Path) -> Iterator[tuple[int, Record]]:
-    with needs("parquet", "reading Parquet"):
-        import pyarrow as arrow
-        from pyarrow import parquet
-    try:
-        with parquet.ParquetFile(path) as file:
-            yield from enumerate((record for batch in file.iter_batches() for record in batch.to_pylist()), 1)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:  # ValueError: times no Python type holds
-        raise DataError(f"{path}: {error}") from error
+def of_graphs(files: Sequence[Path], memory: int = MEMORY, duplicates: Duplicates = Duplicates.first) -> TableSource:
+    """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
+    start, end = ENDS
+    return TableSource(
+        [Table(file=Origin(str(path), NODES), id="_id", name="_name", type_column="_labels") for path in files],
+        [Links(file=Origin(str(path), EDGES), source=start, target=end, relation_column="_type") for path in files],
+        memory=memory,
+        duplicates=duplicates,
+    )
 
 
 def cell_text(value: Any) -> str:
-    """An id, a name or the like as a text; empty for none."""
+    """An id, a name or the like as a text; empty for none. Whole numbers that a database has as 7.0 are as others."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return "" if value is None else str(value).strip()

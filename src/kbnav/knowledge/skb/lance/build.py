@@ -38,7 +38,7 @@ from kbnav.knowledge.skb.vectors import VectorSearch
 
 ROWS = 1_000
 """Rows that are in memory at once."""
-_KEPT = timedelta(days=7)  # for who reads an older copy
+_KEPT = timedelta(days=7)  # for readers of an older copy
 _FEWEST = 1_000  # vectors worth an approximate index
 _A_PARTITION = 1 << 20  # vectors
 _DIGEST = 16  # bytes
