@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.offline.question import read_question
 from kbnav.agents.spinach import build_spinach
+from kbnav.answers.parsing import read_question
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
 from kbnav.sessions.session import ask
