@@ -22,6 +22,7 @@ KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
 EXAMPLES = {
     "KBNAV_WEB__TOKENS": '{"alice": "alice-has-nevertobeleft"}',
     "KBNAV_WEB__HOSTS": '["ask.example.org"]',
+    "KBNAV_WEB__PROXY_ADDRESSES": '["172.30.7.0/24"]',
 }
 
 
@@ -84,6 +85,8 @@ def test_variables_that_are_set_are_settings(monkeypatch, tmp_path):
     settings = Settings()
     assert settings.database.get_secret_value() == "a-value-that-is-long"
     assert settings.web.hosts == ("ask.example.org",)
+    balancers = compose["networks"]["default"]["ipam"]["config"][0]["subnet"]
+    assert json.loads(compose["x-kbnav"]["environment"]["KBNAV_WEB__PROXY_ADDRESSES"]) == [balancers]
 
 
 def test_the_settings_in_the_manifests_are_settings(monkeypatch, tmp_path):
