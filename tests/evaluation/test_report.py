@@ -211,8 +211,11 @@ def test_a_run_of_rankings_is_reported_by_mrr():
     ranking = Ranking.from_scores([("3", 2.0), ("7", 1.0)], {"7": "seventh"})
     outcomes = [replace(answered(None), ranking=ranking), answered(None, status="no answer", stop="gave up")]
     records = [question(one.id, outcome) for one, outcome in zip(gold, outcomes, strict=True)]
-    report = build_report({"a": saved(records, gold)})
+    report = build_report({"a": saved(records, gold)}, more=["ndcg@10"])
     assert report.runs[0].metric == "mrr"
+    # q1: its second node is the second of two, (1 / log2(3)) / (1 + 1 / log2(3)); q2 has none
+    assert "| nDCG@10 |\n" in scores_table(report, "markdown")
+    assert scores_table(report, "csv").splitlines()[1].endswith(f",{100 * 0.63093 / 1.63093 / 2:.1f}")
     assert report.runs[0].means["mrr"].mean == 0.25
     assert {one.label for one in report.runs[0].kinds} == {"ranked low", "no answer"}
     page = html_report(report)
