@@ -5,16 +5,21 @@ from collections import Counter
 
 import pytest
 
+from kbnav.programs.train import ProgramsOptions
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-ROWS = [
-    [cell.strip() for cell in line.strip().strip("|").split("|")]
-    for line in PAGE[PAGE.index("\n## ") :].splitlines()
-    if line.startswith("|") and not line.startswith(("|---", "| element "))
-]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the rows of the tables in a text, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith(("|---", "|element"))]
+    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+
+
+ROWS = rows_of(PAGE[PAGE.index("\n## ") :])
 FILE = re.compile(r"`((?:agents|tools|prompts|src|tests|docs|benchmarks)/[\w./-]+?)(?:::(\w+))?`")
 LATER = "later"
 """The word that begins the third cell of a row whose element is not built yet."""
@@ -22,15 +27,18 @@ LATER = "later"
 
 def counts() -> str:
     """The table of how many rows of each paper are in which class; ``python -m tests.test_fidelity`` prints it."""
-    lines = ["| paper | rows | same | same, with a remark | different, as said | later |", "|---|---|---|---|---|---|"]
+    lines = ["|paper|rows|same|same, with a remark|different, as said|later|", "|---|---|---|---|---|---|"]
+    total: Counter[str] = Counter()
     for part in PAGE.split("\n## ")[1:]:
         found: Counter[str] = Counter()
-        for row in ROWS:
-            if f"\n| {row[0]} | {row[1]} |" in part:
-                begins = "remark" if row[3].startswith("same") else "different"
-                found["later" if row[2].startswith(LATER) else "same" if row[3] == "same" else begins] += 1
+        for row in rows_of(part):
+            begins = "remark" if row[3].startswith("same") else "different"
+            found["later" if row[2].startswith(LATER) else "same" if row[3] == "same" else begins] += 1
         numbers = [found.total(), *(found[one] for one in ("same", "remark", "different", "later"))]
-        lines.append(f"| {part.splitlines()[0].split(' (')[0]} | {' | '.join(map(str, numbers))} |")
+        total.update(found)
+        lines.append(f"|{part.splitlines()[0].split(' (')[0]}|{'|'.join(map(str, numbers))}|")
+    numbers = [total.total(), *(total[one] for one in ("same", "remark", "different", "later"))]
+    lines.append(f"|in all|{'|'.join(map(str, numbers))}|")
     return "\n".join(lines)
 
 
@@ -49,9 +57,10 @@ def test_every_row_has_five_cells_and_says_where_and_which_test():
 
 PAPERS = [  # a system, options given, what they are then; SPINACH is below
     ("pasemiqa", {}, {"k": 10, "rounds": 10}),
-    ("pasemiqa", {"preset": "paper"}, {"query": "cosine", "short": 0}),
+    ("pasemiqa", {"preset": "paper"}, {"query": "cosine", "short": 0, "hops": 2}),
     ("tog", {"preset": "paper"}, {"depth": 3, "width": 3, "exploration": 0.4, "documents": "none", "links": 0}),
     ("rog", {}, {"paths": 3, "tokens": 4000}),
+    ("rog", {"preset": "paper"}, {"hops": 2}),
     ("multi-vss", {}, {"aggregate": "max", "first": 50}),
     ("rerank", {}, {"top_v": 20}),
     ("kar", {}, {"samples": 3, "neighbours": 10, "hops": 2}),
@@ -63,6 +72,11 @@ PAPERS = [  # a system, options given, what they are then; SPINACH is below
 def test_numbers_of_the_papers_are_the_defaults(system: str, given: dict[str, str], wanted: dict[str, object]):
     options = find(system).read(given).model_dump(mode="json")
     assert {name: options[name] for name in wanted} == wanted
+
+
+def test_numbers_of_programs_are_the_defaults():
+    """Agent Retriever, section 5.4: batches of 25; 100 rounds and 12 groups are asked for with --set."""
+    assert (ProgramsOptions().batch, ProgramsOptions(steps=100, most=12).steps) == (25, 100)
 
 
 def test_numbers_of_spinach_are_the_defaults():

@@ -6,18 +6,21 @@ What a model reads of a tool is its docstring. Ids are prefixed names or IRIs be
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
     ClassShape,
     Direction,
+    Entity,
     KnowledgeBase,
     Profiled,
     PropertyProfile,
     SearchKind,
     Shaped,
     ShapeProperty,
+    Share,
 )
 from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
@@ -37,6 +40,8 @@ _NAMED = 20
 """Ids of one query that are looked up at most."""
 _SHAPED = 25
 """Properties of a class that are shown."""
+_SAMPLE, _SPAN, _NEAR = 40, 3, 0.7
+"""Characters of a sample; least, middle and greatest; share of properties from which a class is like another."""
 _UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
 """What values are called that have neither class nor datatype."""
 
@@ -168,7 +173,7 @@ def search_neighbors(
 def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:
     """What a prompt is told of an endpoint: its classes with counts, and the shapes of those that the question names.
 
-    Empty where the endpoint cannot say that soon.
+    Properties that it names, and none of these has, follow. Empty where the endpoint cannot say that soon.
     """
     if not isinstance(kb, Shaped):
         return ""
@@ -180,12 +185,31 @@ def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) ->
     told = ", ".join(entity_name(one.entity) + (f" {one.count:,}" if one.count else "") for one in few)
     more = f", and {len(classes) - len(few)} more" if len(classes) > len(few) else ""
     lines = [f"Classes, with their members: {told}{more}."] if few else []
+    shapes = list[ClassShape]()
     for one in kb.classes_named(question, language=language):
         try:
-            lines.append(shape_text(kb.class_shape(one, language=language)))
+            shape = kb.class_shape(one, language=language)
         except (TellModel, UnknownId):
             continue
+        lines.append(shape_text(shape, shapes))
+        shapes.append(shape)
+    lines += _properties_named(kb, question, language, shapes)
     return "\n\n".join(cut_lines(line, shown.whole_bytes) for line in lines)
+
+
+def _properties_named(kb: Shaped, question: str, language: str, shapes: Sequence[ClassShape]) -> list[str]:
+    """The properties that a question names and no shape has, with what they link."""
+    seen = {one.property.id for shape in shapes for one in shape.properties}
+    seen |= {share.entity.id for shape in shapes for share, _ in shape.incoming}
+    lines = []
+    try:
+        for one in kb.properties_named(question, language=language):
+            if one.id not in seen and isinstance(kb, Profiled):
+                profile = kb.property_profile(one.id, language=language)
+                lines.append(uses_text(profile, entity_name(one)).replace("\n", " "))
+    except TellModel:
+        return []
+    return ["\n".join(lines)] if lines else []
 
 
 def cut_lines(text: str, most: int) -> str:
@@ -199,34 +223,76 @@ def cut_lines(text: str, most: int) -> str:
     return "\n".join(kept)
 
 
-def shape_text(shape: ClassShape) -> str:
-    """The shape of a class: a line for each property."""
+def shape_text(shape: ClassShape, others: Sequence[ClassShape] = ()) -> str:
+    """The shape of a class: a line for each property; of one that is nearly another's, what differs."""
     members = counted(shape.members, shape.limit)
     below = f", {counted(shape.below, shape.limit)} more in subclasses" if shape.below else ""
-    of = f"; of the first {shape.sampled:,}" if shape.sampled < min(shape.members, shape.limit) else ""
-    lines = [f"{entity_name(shape.entity)} is a class with {members} direct members{below}{of}:"]
+    sampled = shape.sampled < min(shape.members or shape.below, shape.limit)
+    of = f"the first {shape.sampled:,}" if sampled else "these"
+    share = f"; properties, with the share of {of} that has each" if shape.properties else ""
+    lines = [f"{entity_name(shape.entity)} is a class with {members} direct members{below}{share}:"]
     if shape.subclasses:
         told = ", ".join(f"{entity_name(one.entity)} {one.count:,}" for one in shape.subclasses)
         lines.append(f"  subclasses: {told}")
-    lines += [_property_line(one, shape.sampled) for one in shape.properties[:_SHAPED]]
-    if len(shape.properties) > _SHAPED:
-        lines.append(f"  {len(shape.properties) - _SHAPED} more properties")
-    for share, source in shape.incoming:
-        lines.append(
-            f"  ^{entity_name(share.entity)}: comes in {times(share.count)}"
-            + (f" from {entity_name(source)}" if source else "")
-        )
+    if shape.things:
+        lines.append(f"  all of them: {'; '.join(map(entity_name, shape.things))}")
+    near = next((other for other in others if _alike(shape, other)), None)
+    properties, incoming = shape.properties, shape.incoming
+    if near:
+        known, led = {_kind(one) for one in near.properties}, {_led(one) for one in near.incoming}
+        properties = tuple(one for one in properties if _kind(one) not in known)
+        incoming = tuple(one for one in incoming if _led(one) not in led)
+        own = {one.property.id for one in shape.properties}
+        lacks = [entity_name(one.property) for one in near.properties if one.property.id not in own]
+        without = f", without {', '.join(lacks)}" if lacks else ""
+        lines.append(f"  as {entity_name(near.entity)}{without}{', but:' if properties or incoming else ''}")
+    lines += [_property_line(one, shape.sampled) for one in properties[:_SHAPED]]
+    if len(properties) > _SHAPED:
+        lines.append(f"  {len(properties) - _SHAPED} more properties")
+    both = {one.property.id for one in shape.properties if one.symmetric}
+    for one, source in incoming:
+        if one.entity.id not in both:
+            origin = entity_name(source) if source else _UNTYPED["rdfs:Resource"]
+            where = f" to {of}" if sampled else ""
+            lines.append(f"  ^{entity_name(one.entity)}: comes in {times(one.count)}{where} from {origin}")
     return "\n".join(lines)
+
+
+def _kind(one: ShapeProperty) -> tuple[str, ...]:
+    return one.property.id, *sorted(of.entity.id for of in one.ranges)
+
+
+def _led(one: tuple[Share, Entity | None]) -> tuple[str, str]:
+    return one[0].entity.id, one[1].id if one[1] else ""
+
+
+def _alike(shape: ClassShape, other: ClassShape) -> bool:
+    """Whether two classes have most properties in common, with values of the same kinds."""
+    own, theirs = {_kind(one) for one in shape.properties}, {_kind(one) for one in other.properties}
+    return len(own & theirs) >= _NEAR * max(len(own), len(theirs), 1)
 
 
 def _property_line(one: ShapeProperty, sampled: int) -> str:
     percent = f"{100 * one.have / sampled:.0f} %" if sampled else ""
     share = f"{one.have:,} of {sampled:,}" if percent in ("100 %", "0 %") else percent
     several = f", up to {one.most} each" if one.most > 1 else ""
-    ranges = " or ".join(_UNTYPED.get(of.entity.id) or entity_name(of.entity) for of in one.ranges)
-    return f"  {entity_name(one.property)}: {'all' if one.have >= sampled else share}{several}" + (
-        f"; {cut(ranges, 200)}" if ranges else ""
+    ranges = cut(" or ".join(_kind_name(of.entity) for of in one.ranges), 200)
+    both = ", both ways" if one.symmetric else ""
+    values = [cut(value.text or value.id, _SAMPLE) for value in one.values]
+    told = (
+        f" {values[0]} to {values[2]}, middle {values[1]}"
+        if len(values) == _SPAN
+        else "".join(f", as {v}" for v in values)
     )
+    return (
+        f"  {entity_name(one.property)}: {'all' if one.have >= sampled else share}{several}"
+        f"{f'; {ranges}' if ranges else ''}{both}{told}"
+    )
+
+
+def _kind_name(entity: Entity) -> str:
+    """A class or datatype; what has neither is called the same everywhere."""
+    return _UNTYPED.get(entity.id) or entity_name(entity)
 
 
 def uses_text(profile: PropertyProfile, property_id: str) -> str:
@@ -235,11 +301,14 @@ def uses_text(profile: PropertyProfile, property_id: str) -> str:
     if profile.sampled and profile.subjects and profile.sampled >= profile.direct:  # a sample cuts subjects apart
         many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
         lines.append(f"Each subject has {many} of them in the mean.")
-    kinds = [
-        listed("Subjects are", profile.subject_classes, profile.sampled),
-        listed("values are", profile.value_classes, profile.sampled),
-    ]
+
+    def shares(head: str, classes: Sequence[Share]) -> str:
+        named = [Share(Entity(_kind_name(one.entity)), one.count) for one in classes]
+        return listed(head, named, profile.sampled)
+
+    kinds = [shares("Subjects are", profile.subject_classes), shares("values are", profile.value_classes)]
     if any(kinds):
         text = "; ".join(kind for kind in kinds if kind)
-        lines.append(f"{text[0].upper()}{text[1:]}.")
+        of = f" (of the first {profile.sampled:,})" if profile.sampled < profile.direct else ""
+        lines.append(f"{text[0].upper()}{text[1:]}{of}.")
     return "\n".join(lines)

@@ -6,7 +6,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
@@ -21,7 +23,9 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
+from kbnav.knowledge.sparql.remarks import Measure, Measures, Row
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, shortened, wikibase_prefixes
+from kbnav.knowledge.wikidata.entities import date_text
 from kbnav.tools.context import Shown
 
 _COLUMNS = 20
@@ -57,10 +61,13 @@ def cut(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool = False) -> str:
+def search_text(
+    result: SearchResult, query: str, shown: Shown, *, begins: bool = False, unlabelled: bool = False
+) -> str:
     """Found entities and properties, one a line, and which rung of the search found them.
 
-    ``begins``: an exact match may be the beginning of a name only, which is told then.
+    ``begins``: an exact match may be the beginning of a name only, which is told then; ``unlabelled``: many things have
+    no label here, which is told where nothing has the name.
     """
     asked, wanted = cut(query, shown.cell), " ".join(query.split()).casefold()
     values = [f"- {entity_name(one.subject)}, {statement_text(one.statement, shown)}" for one in result.values]
@@ -98,6 +105,8 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
     if others:
         nothing = "These only" if named else f'Nothing is named "{asked}"; these'
         lines += [f"{nothing} have a name that begins so:", *others]
+    if unlabelled and lines[0].startswith("Nothing") and (result.rung != "shorter" or result.dropped):
+        lines.append("What has no label is found from a neighbour only, by search_neighbors or a query.")
     return "\n".join([*values, *lines])
 
 
@@ -192,12 +201,38 @@ def examples_text(examples: Sequence[Example], property_id: str) -> str:
     )
 
 
-def _row_texts(table: AnswerTable, shown: Shown) -> list[str]:
-    lines = ["\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS]) for row in table.rows]
+_NOT_MEASURED: Measures = MappingProxyType({})
+
+
+def _row_texts(table: AnswerTable, shown: Shown, measured: Measures = _NOT_MEASURED) -> list[str]:
+    """The rows: dates as precise as they are known, and amounts of one column in several units each with its own."""
+    units: dict[int, set[str]] = {}
+    for (_, place), one in measured.items():
+        units.setdefault(place, set()).add(one.unit)
+
+    def text(row: Row, place: int) -> str:
+        cell, one = row[place], measured.get((row, place), Measure())
+        if (
+            cell is not None
+            and shown.whole_rows
+            and table.prefixes is None
+            and (date := date_text(cell, one.precision))
+        ):
+            return date
+        unit = f" {one.unit}" if one.unit and len(units[place]) > 1 else ""
+        return cell_text(cell, table, shown.cell) + unit
+
+    lines = ["\t".join(text(row, place) for place in range(len(row[:_COLUMNS]))) for row in table.rows]
     return _told_apart(lines, table.rows) if shown.whole_rows else lines
 
 
-def rows_shown(table: AnswerTable, shown: Shown) -> tuple[tuple[Cell, ...], ...]:
+def _told(cell: Cell, table: AnswerTable, shown: Shown, precision: int | None = None) -> str:
+    """A cell, a date of a Wikibase in the form that entries show."""
+    dated = cell is not None and shown.whole_rows and table.prefixes is None
+    return (date_text(cell, precision) if cell and dated else "") or cell_text(cell, table, shown.cell)
+
+
+def rows_shown(table: AnswerTable, shown: Shown) -> tuple[Row, ...]:
     """The rows that ``table_text`` shows: all, or the first and the last of many."""
     rows, total = table.rows, len(table.rows)
     whole = total <= 2 * shown.rows + bool(shown.whole_rows)
@@ -206,11 +241,12 @@ def rows_shown(table: AnswerTable, shown: Shown) -> tuple[tuple[Cell, ...], ...]
     return tuple(rows) if whole else (*rows[: shown.rows], *rows[total - shown.rows :])
 
 
-def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
+def table_text(table: AnswerTable, shown: Shown, *, name: str = "", measured: Measures = _NOT_MEASURED) -> str:
     """The rows of a result, or the first and the last of many, and what the whole is like; cells with their labels.
 
-    ``name`` is what the result is called, such as ``Result 3``. A cut hides two rows or more: its own line is as long
-    as one. Different values and empty cells are counted by column, unless the paper's way is asked for.
+    ``name`` is what the result is called, such as ``Result 3``; ``measured`` are units and precisions of its cells. A
+    cut hides two rows or more: its own line is as long as one. Different values and empty cells are counted by column,
+    unless the paper's way is asked for.
     """
     if table.boolean is not None:
         said = f"{name}: {table.boolean}" if name else str(table.boolean)
@@ -218,7 +254,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     if not table.rows:
         return " ".join(filter(None, ("The query ran and returned no rows.", table.cut, table.note)))
     columns, total = table.columns[:_COLUMNS], len(table.rows)
-    lines = _row_texts(table, shown)
+    lines = _row_texts(table, shown, measured)
     seen = rows_shown(table, shown)
     if len(seen) < total:
         hidden = f"… {total - 2 * shown.rows} rows not shown …"
@@ -232,7 +268,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     if total > 1:
         distinct = (len({row[place] for row in table.rows} - {None}) for place in range(len(columns)))
         about += "; distinct: " + ", ".join(f"{one} {own}" for one, own in zip(columns, distinct, strict=True))
-        about += "".join(_few(table, place, shown.cell) for place in range(len(columns)) if len(seen) < total)
+        about += "".join(_few(table, place, shown) for place in range(len(columns)) if len(seen) < total)
     empty = [sum(row[place] is None for row in table.rows) for place in range(len(columns))]
     if any(empty):
         about += "; empty: " + ", ".join(f"{one} {none}" for one, none in zip(columns, empty, strict=True) if none)
@@ -247,12 +283,12 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     return "\n".join(["\t".join(columns), *lines, *filter(None, below)])
 
 
-def _few(table: AnswerTable, place: int, width: int) -> str:
+def _few(table: AnswerTable, place: int, shown: Shown) -> str:
     """The values of a column that has few, each with its number of rows; empty where it has many, or but one."""
     counts = Counter(row[place] for row in table.rows if row[place] is not None)
     if not 1 < len(counts) <= _FEW_VALUES:
         return ""
-    told = ", ".join(f"{cell_text(value, table, width)} ×{number:,}" for value, number in counts.most_common())
+    told = ", ".join(f"{_told(value, table, shown)} ×{number:,}" for value, number in counts.most_common())
     return f"; {table.columns[place]}: {told}"
 
 
@@ -290,8 +326,8 @@ def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) ->
     page: list[str] = []
     later = [number for number in wanted if number >= start]
     for number in later[: max(1, shown.whole_rows)]:
-        cells = (cell_text(cell, table, shown.cell) for cell in table.rows[number - 1][:_COLUMNS])
-        page.append("\t".join([str(number), *cells]))
+        [line] = _row_texts(replace(table, rows=(table.rows[number - 1],)), shown)
+        page.append(f"{number}\t{line}")
         if sum(len(line.encode()) for line in page) > shown.whole_bytes:
             break
     total = _count(len(table.rows), "row")

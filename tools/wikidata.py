@@ -19,7 +19,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import begin_with, loose_optional, remarks
+from kbnav.knowledge.sparql.remarks import Measures, begin_with, loose_optional, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import QUERY, Call, Step
@@ -34,6 +34,7 @@ from kbnav.tools.show import (
     incoming_text,
     neighborhood_text,
     property_text,
+    rows_shown,
     rows_text,
     search_text,
     statement_lines,
@@ -52,7 +53,8 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     """
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
-    return Observation(search_text(result, query, context.shown, begins=True))
+    partial = is_mirror(context.kb.state())
+    return Observation(search_text(result, query, context.shown, begins=True, unlabelled=partial))
 
 
 _ID = re.compile(r"\bP[1-9]\d*\b", re.IGNORECASE)
@@ -185,25 +187,27 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
-    begin = time.monotonic()
+    begin, warned = time.monotonic(), loose_optional(kb_of(query)[1]) if context.shown.profiles else ""
     try:
         table = context.kb.execute_query(query, language=context.language)
     except QueryTimeout as error:
         with _shortly(context, query) as run:
             first = begin_with(kb_of(query)[1], run) if context.shown.profiles else ""
+        first = " ".join(filter(None, (warned.strip(), first)))
         return Observation.of_error(QueryTimeout(f"{error}. {first}") if first else error)
     except TellModel as error:
         return Observation.of_error(error)
     took = time.monotonic() - begin
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
-    text = table_text(table, context.shown, name=name)
-    if context.shown.profiles:
-        text = loose_optional(query) + text
-    if diagnose and is_empty_result(query, table) and (reason := _diagnosis(context, query, table)):
-        text += f"\n{reason}"
-    elif diagnose and context.shown.profiles and took < _QUICK:
-        text = "\n".join([text, *_remarks(context, query, table), *_not_asked_for(context, table)])
+    reason = _diagnosis(context, query, table) if diagnose and is_empty_result(query, table) else None
+    told: list[str] = []
+    seen: Measures = {}
+    if diagnose and not reason and context.shown.profiles and took < _QUICK:
+        told, seen = _remarks(context, query, table)
+        told += _not_asked_for(context, table)
+    shown = warned + table_text(table, context.shown, name=name, measured=seen)
+    text = "\n".join([shown, *([reason] if reason else []), *told])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
     return Observation(text, rows=rows, result=context.number if has_rows else 0)
@@ -237,11 +241,13 @@ _MORE = 3.0
 """Seconds that all queries about one result may take together; the one that is at work then is stopped."""
 
 
-def _remarks(context: Context, query: str, table: AnswerTable) -> list[str]:
-    """What the rows do not say of themselves, as far as it can be asked soon."""
-    kb = asked_by(context.kb, query)
+def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str], Measures]:
+    """What the rows do not say of themselves, and their units and precisions, as far as it can be asked soon."""
+    kb, asked = asked_by(context.kb, query), kb_of(query)[1]
+    words = vocabulary_of(kb)
     with _shortly(context, query) as run:
-        return remarks(kb_of(query)[1], table, run, vocabulary_of(kb), partial=is_mirror(kb.state()))
+        seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+        return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class DemonstratedOptions(Options):
 class PasemiqaOptions(PlanOptions, PresetOptions, DemonstratedOptions):
     """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
 
-    _paper: ClassVar[Mapping[str, Any]] = {"short": 0, "query": "cosine"}
+    _paper: ClassVar[Mapping[str, Any]] = {"short": 0, "query": "cosine", "hops": 2}
     k: int = Field(default=10, ge=1, le=50)
     """Nodes that are kept at each search, query and match by meaning (K)."""
     query: Literal["fused", "cosine"] = "fused"
@@ -66,7 +66,7 @@ class PasemiqaOptions(PlanOptions, PresetOptions, DemonstratedOptions):
 class RogOptions(PlanOptions, DocumentOptions):
     """Without a plan there is nothing to retrieve."""
 
-    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none"}
+    _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "hops": 2}
 
     planner: Name = "in-context"
     """What plans the relation paths; not ``none``."""

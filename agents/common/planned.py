@@ -158,7 +158,12 @@ def open_planned(
         return match, planner
     trained = Path(options.trained) if options.trained else None
     return match, open_planner(
-        options.planner, kb.skb, trained=trained, calls=lambda: open_calls(settings), matching=options.matching
+        options.planner,
+        kb.skb,
+        trained=trained,
+        calls=lambda: open_calls(settings),
+        matching=options.matching,
+        longest=options.hops,
     )
 
 

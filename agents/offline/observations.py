@@ -17,6 +17,7 @@ _FOUND = re.compile(
 )
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
 _SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
+_NEAR = '"; near:\n'
 _FULLTEXT = "these mention its words"
 _STATEMENT = re.compile(
     r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
@@ -153,6 +154,8 @@ def read_search(query: str, text: str) -> Search:
     if not hits:
         meant = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=meant[1] if meant else "")
+    if _NEAR in text and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
+        return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
     items = [one for one in hits if one.kind != "property"]
     named = [
         one

@@ -24,7 +24,6 @@ Turn = list[Wanted]
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
-TOO_MUCH_LEFT = "Too many words of the question are left over for an answer."
 _MOST_UNUSED, _MANY = 2, 50
 
 

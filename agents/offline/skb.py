@@ -206,7 +206,11 @@ class _Plan(Plan):
         else:
             return
         body = f"{self._body(paths, kind=kind, outside=True)}\n  {pattern}"
-        select, grouped = (f"({number} AS ?number)", "") if summed else (f"?x ({number} AS ?number)", " GROUP BY ?x")
+        select, grouped = (
+            (f"({number} AS ?number)", " HAVING (COUNT(?value) > 0)")
+            if summed
+            else (f"?x ({number} AS ?number)", " GROUP BY ?x")
+        )
         ends = "" if summed else f" ORDER BY {order}(?number) ?x LIMIT {self._policy.listed}"
         query = f"SELECT {select} WHERE {{\n{body}\n}}{grouped}{ends}"
         final: Turn = [(QUERY, "This compares them all.", {"query": query})]
@@ -220,7 +224,8 @@ class _Plan(Plan):
         nodes = [cell.entity_id for cell, value in rows if value == rows[0][1] and cell.entity_id]
         self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if summed:
-            yield [(FINISH, "This is the number of them all.", {"nodes": [], "answer": rows[0][1]})]
+            said = "This is their sum." if summed == "SUM" else "This is their mean."
+            yield [(FINISH, said, {"nodes": [], "answer": f"{float(rows[0][1]):.12g}"})]
         labels = ", ".join(self._skb.nodes.label(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         fits_best = "These have the same number, and no other has more of it."

@@ -16,7 +16,7 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, TOO_MUCH_LEFT, KeylessPolicy, Plan, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, leaves_too_much, unused_words
 from kbnav.agents.offline.policy import Turn as Calls
 from kbnav.agents.offline.question import Phrase, Question, read_question
 from kbnav.answers.language import fold, singular
@@ -564,7 +564,7 @@ class _Plan(Plan):
         refused = yield from self._tried()
         if refused:
             self.understood = refused
-            why = TOO_MUCH_LEFT if reads(self.language) else self.note
+            why = lexicon(self.language).left_over if reads(self.language) else self.note
             yield [(FINISH, why, {"no_answer": True})]
             return
         lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")

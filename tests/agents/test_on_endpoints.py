@@ -59,7 +59,7 @@ def test_the_prompt_tells_of_the_endpoint_and_not_of_wikidata(company, tmp_path)
     ask(agent, QUESTION)
     prompt = model.seen[0][0].text
     assert "shop: <http://shop.example/vocab/>" in prompt
-    assert "Supplier (shop:Supplier) is a class with 3 direct members:" in prompt
+    assert "Supplier (shop:Supplier) is a class with 3 direct members; " in prompt
     for word in ("Wikidata", "wdt:", "P31", "Q42"):
         assert word not in prompt
         assert word not in str(agent.toolbox.schemas)

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.errors import DataError, ServiceError, UsageError
-from kbnav.evaluation.datasets import load_dataset
-from kbnav.evaluation.importing import import_spinach
+from kbnav.errors import ServiceError, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
 from tests.apps.parts import Cli
@@ -61,6 +59,29 @@ def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_pa
     assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"
 
 
+@pytest.mark.parametrize(
+    ("form", "weak", "strong"),
+    [
+        ("markdown", "| 50.0 | 63.1 |", r"| **100.0**\* | **100.0**\* |"),
+        ("latex", r"& 50.0 & 63.1 \\", r"& \textbf{100.0}* & \textbf{100.0}* \\"),
+        ("csv", ",50.0,63.1", ",100.0,100.0"),
+    ],
+)
+def test_a_table_of_runs_marks_the_best_and_what_differs(tmp_path, monkeypatch, capsys, form, weak, strong):
+    gold = dict.fromkeys("abcdefgh", ("7",))
+    second, first = Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), Ranking((Ranked("7", 1.0),))
+    runs = [
+        str(saved_folder(tmp_path / one, gold, dict.fromkeys(gold, of))) for one, of in (("w", second), ("s", first))
+    ]
+    code, out, error = Cli(monkeypatch, capsys)("eval", "report", *runs, "--table", form, "--metric", "ndcg@10")
+    assert code == 0, error
+    lines = [
+        line for line in out.splitlines() if line.lstrip("| ")[:1] in ("w", "s")
+    ]  # eight of eight differ: p < 0.01
+    assert [line.endswith(end) for line, end in zip(lines, (weak, strong), strict=True)] == [True, True], out
+    assert "MRR" in out and "nDCG@10" in out
+
+
 def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch, capsys):
     (tmp_path / "gold.qrels").write_text("q1 0 a 1\nq1 0 b 2\nq1 0 c 0\nq2 0 x%20y 1\nq3 0 d 1\n")
     # The ranks of the second column from the end say otherwise: trec_eval sorts by score.
@@ -80,15 +101,6 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
     assert code == 2
     assert "no line of a TREC run" in error
-
-
-def test_a_run_that_cannot_be_scored_says_why(tmp_path):
-    with pytest.raises(UsageError, match="no question of the run has a gold answer"):
-        score_run(read_saved_run(saved_folder(tmp_path / "none", {"a": None}, {})))
-    with pytest.raises(DataError, match="some gold answers are tables and some are nodes"):
-        score_run(read_saved_run(saved_folder(tmp_path / "both", {"a": table("Q1"), "b": ("1",)}, {})))
-    with pytest.raises(UsageError, match="no run in"):
-        read_saved_run(tmp_path)
 
 
 def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
@@ -115,9 +127,3 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
         compare_runs(one, other)
     with pytest.raises(UsageError, match="different datasets"):
         compare_runs(one, dataset)
-
-
-def test_an_import_of_questions_that_the_dataset_lacks_is_refused(shared_data, tmp_path):
-    recorded = shared_data / "spinach-qald10-runs" / "predictions.json.gz"
-    with pytest.raises(DataError, match=r"record 1: spinach-dev has no question"):
-        import_spinach(recorded, load_dataset("spinach-dev", shared_data / "benchmarks"), tmp_path)

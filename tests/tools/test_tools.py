@@ -8,6 +8,7 @@ import pytest
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Share, Statement, Value
+from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.tools.context import Context, Shown
@@ -232,6 +233,33 @@ def test_rows_that_read_the_same_show_in_what_they_differ():
     number, text = Term("literal", "7", "http://www.w3.org/2001/XMLSchema#integer"), Term("literal", "7")
     shown = table_text(AnswerTable(("x",), ((number,), (text,), (Term("literal", "8"),))), Shown())
     assert shown.splitlines()[1:4] == ['7 ["7"^^integer]', '7 ["7"]', "8"]
+
+
+def test_dates_read_as_in_entries_and_amounts_in_several_units_have_theirs():
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    first, foot, metre = (
+        Term("literal", value, xsd + kind)
+        for value, kind in (("1898-01-01T00:00:00Z", "dateTime"), ("10", "decimal"), ("3", "decimal"))
+    )
+    one = AnswerTable(("d", "h"), ((first, foot), (first, metre)))
+    assert table_text(one, Shown()).splitlines()[1:3] == ["1898\t10", "1898\t3"]
+    measured = {
+        (one.rows[0], 0): Measure(precision=11),
+        (one.rows[1], 0): Measure(precision=7),
+        (one.rows[0], 1): Measure("foot"),
+        (one.rows[1], 1): Measure("metre"),
+    }
+    text = table_text(one, Shown(), measured=measured)
+    assert text.splitlines()[1:3] == ["1898-01-01\t10 foot", "19th century\t3 metre"]
+    alike = {**measured, (one.rows[1], 1): Measure("foot")}
+    assert "foot" not in table_text(one, Shown(), measured=alike)
+    assert "1898-01-01T00:00:00Z" in table_text(one, Shown(whole_rows=0))
+
+
+def test_where_nothing_has_the_name_a_part_of_wikidata_says_how_to_reach_what_has_no_label(context):
+    for query in ("Marie Cur", "Marie Curie of Poland"):
+        assert "has no label is found from a neighbour" in use(context, "search_entities", query=query).text
+    assert "no label" not in use(context, "search_entities", query="Marie Curie").text
 
 
 def test_where_no_edge_fits_a_phrase_a_few_are_shown_and_it_is_said(mini_kb):

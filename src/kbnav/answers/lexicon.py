@@ -51,18 +51,19 @@ class Lexicon:
     """What is asked for by "how" and an adjective: the name of the quantity."""
     light: frozenset[str] = frozenset()
     """Words that say so little that a question is understood without them; folded."""
+    unread: str = ""
+    """What to tell where a question in it led to nothing."""
+    left_over: str = ""
+    """What to tell where an answer would leave too many words of the question out."""
 
 
 def why_unread(question: str, language: str) -> str:
     """What to tell where a question that is not in English led to nothing; empty where it is in English."""
     code = question_language(question, default=language).split("-")[0]
-    if code == "en":
-        return ""
-    known = f"follows questions in English best, and this one ({code}) led to nothing"
-    if not reads(code):
-        read = ", ".join(filter(reads, _lexicons()))
-        known = f"does not read the language of this question ({code}), only {read}"
-    return f"The offline policy {known}: ask in English, or ask a model (--model)."
+    if code == "en" or (told := lexicon(code).unread):
+        return "" if code == "en" else told
+    read = ", ".join(filter(reads, _lexicons()))
+    return f"Without a language model, questions in this language ({code}) are not read, only those in {read}."
 
 
 def reads(language: str) -> bool:
@@ -93,6 +94,8 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
     if isinstance(value, bool):
+        return value
+    if name in ("unread", "left_over"):
         return value
     words = value.split() if isinstance(value, str) else value
     return frozenset(map(fold, words) if name == "light" else words)

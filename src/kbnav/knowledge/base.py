@@ -226,20 +226,25 @@ class ClassProfile:
 class ShapeProperty:
     """What members of a class have of one property: ``have`` of the sampled have it, at most ``most`` values each.
 
-    ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such.
+    ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such. Of
+    numbers, ``values`` are the least, the middle and the greatest, else one value. ``symmetric``: each link goes both
+    ways.
     """
 
     property: Entity
     have: int
     most: int = 1
     ranges: tuple[Share, ...] = ()
+    values: tuple[Value, ...] = ()
+    symmetric: bool = False
 
 
 @dataclass(frozen=True)
 class ClassShape:
     """What the members of a class are like: ``members`` of its own, ``below`` those of its subclasses, up to ``limit``.
 
-    ``incoming`` are the properties that lead to the sampled members, each with the class that it comes from.
+    ``incoming`` are the properties that lead to the sampled members, each with the class that it comes from. ``things``
+    are all members of a class that has few.
     """
 
     entity: Entity
@@ -250,6 +255,7 @@ class ClassShape:
     properties: tuple[ShapeProperty, ...] = ()
     subclasses: tuple[Share, ...] = ()
     incoming: tuple[tuple[Share, Entity | None], ...] = ()
+    things: tuple[Entity, ...] = ()
 
 
 @runtime_checkable
@@ -267,6 +273,9 @@ class Shaped(Protocol):
 
     def classes_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[str]:
         """Ids of the classes that a question names, the likeliest first."""
+
+    def properties_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[Entity]:
+        """The properties of whose names a question has half of the words or more, the likeliest first."""
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
         """What the members of a class have. Raises UnknownId, QueryTimeout."""

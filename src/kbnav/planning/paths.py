@@ -261,11 +261,15 @@ def _hop(name: str) -> Hop:
 
 
 LONGEST = 3
-"""Hops of a path that a model proposes; a longer one is dropped."""
+"""Hops of a path that a model proposes, unless told otherwise; a longer one is dropped."""
 
 
 def checked(
-    proposed: Sequence[tuple[tuple[Hop, ...], float]], schema: PathSchema, starts: Collection[str], most: int = 10
+    proposed: Sequence[tuple[tuple[Hop, ...], float]],
+    schema: PathSchema,
+    starts: Collection[str],
+    most: int = 10,
+    longest: int = LONGEST,
 ) -> Plan:
     """A plan of the paths that the schema allows from the types ``starts`` (empty: from any).
 
@@ -274,6 +278,7 @@ def checked(
         schema: Says what is possible.
         starts: The types of the matched nodes.
         most: Paths that are kept.
+        longest: Hops that a path may have.
 
     Every path is mended by the first of these that makes it possible, which the plan's notes say; else it is dropped:
     relations written otherwise (case, ``_`` for space) are named as the schema has them; hops are turned, the fewest.
@@ -282,7 +287,7 @@ def checked(
     shares: dict[RelationPath, float] = {}
     notes: list[str] = []
     for hops, weight in proposed:
-        walks, note = _mended(hops, schema, starts)
+        walks, note = _mended(hops, schema, starts, longest)
         if note:
             notes.append(note)
         for walk in walks:
@@ -295,12 +300,14 @@ def checked(
     )
 
 
-def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) -> tuple[list[RelationPath], str]:
+def _mended(
+    hops: Sequence[Hop], schema: PathSchema, starts: Collection[str], longest: int
+) -> tuple[list[RelationPath], str]:
     written = _hops_text(hops)
     if not hops:
         return [TEXT_PATH], ""
-    if len(hops) > LONGEST:
-        return [], f"dropped {written}: {len(hops)} hops, where {LONGEST} are allowed"
+    if len(hops) > longest:
+        return [], f"dropped {written}: {len(hops)} hops, where {longest} are allowed"
     known = {_bare(relation): relation for relation in schema.relations}
     unknown = [
         hop.relation for hop in hops if hop.relation not in schema.relations and _bare(hop.relation) not in known

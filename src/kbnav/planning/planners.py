@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
@@ -57,6 +57,8 @@ class PlanOptions(Options):
     """Folder of a trained planner (``kbnav train ranker``); given alone, it is a ``ranker``."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
+    hops: int = Field(default=mending.LONGEST, ge=1, le=4)
+    """Links of a path that ``in-context`` plans at most; trained planners know paths of 2."""
 
     @property
     def nearest(self) -> int:
@@ -88,8 +90,8 @@ class InContext:
 
     name = "in-context"
 
-    def __init__(self, skb: SKB, calls: ModelCalls) -> None:
-        self._skb, self._calls = skb, calls
+    def __init__(self, skb: SKB, calls: ModelCalls, longest: int = mending.LONGEST) -> None:
+        self._skb, self._calls, self._longest = skb, calls, longest
         self._schema = PathSchema.of(skb)
 
     @property
@@ -108,7 +110,7 @@ class InContext:
         proposed = [(path, 1 / rank) for rank, path in enumerate(parse_paths(reply)[:MOST_PATHS], 1)]
         if not proposed:
             return Plan(notes=("the model's reply has no path",))
-        return mending.checked(proposed, self._schema, starts)
+        return mending.checked(proposed, self._schema, starts, longest=self._longest)
 
     def _prompt(self, question: str, nodes: Sequence[int]) -> str:
         first, second = Hop("relation"), Hop("other relation", "in")
@@ -123,7 +125,7 @@ class InContext:
             one=path_text([first]),
             two=path_text([first, second]),
             by_text=path_text(TEXT),
-            longest=mending.LONGEST,
+            longest=self._longest,
             most=MOST_PATHS,
         )
 
@@ -148,6 +150,7 @@ def open_planner(
     trained: Path | None = None,
     calls: Callable[[], ModelCalls] | None = None,
     matching: str = "",
+    longest: int = mending.LONGEST,
 ) -> Planner:
     """A planner of an open SKB.
 
@@ -157,6 +160,7 @@ def open_planner(
         trained: Folder of a trained ``ranker`` or ``seq2seq``.
         calls: Opens the model that ``in-context`` asks.
         matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
+        longest: Hops of a path of ``in-context``.
 
     Raises:
         UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
@@ -169,7 +173,7 @@ def open_planner(
     if name == "in-context":
         if calls is None:
             raise UsageError("the planner in-context needs a model")
-        return InContext(skb, calls())
+        return InContext(skb, calls(), longest)
     if trained is None:
         raise UsageError(f"the planner {name} must be trained first: kbnav train {name}")
     notes = matching_notes(trained, matching)

@@ -197,7 +197,7 @@ class Web(Strict):
     proxy_header: str = ""
     """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
     proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses of that proxy; its header is believed from nowhere else."""
+    """Addresses of that proxy, or networks such as ``10.0.0.0/8``; its header is believed from nowhere else."""
     workers: int = Field(default=1, ge=1)
     """Processes; more than one needs ``database``."""
     runs: int = Field(default=8, ge=1)

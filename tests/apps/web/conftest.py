@@ -92,7 +92,7 @@ def page(browser: Browser) -> Iterator[Page]:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None)
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(20_000)
     yield page
     context.close()
     assert problems == []

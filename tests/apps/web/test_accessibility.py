@@ -57,8 +57,8 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     look.click(".steps summary")
     write(look, QUERY)
     look.click(".again")
-    look.click(".sparql [data-view=map]")
-    look.wait_for_selector(".sparql .cluster")
+    look.click(".typed [data-view=map]")
+    look.wait_for_selector(".typed .cluster")
     look.click("text=Share")
     address = look.get_attribute(".shared-link", "href")
     look.evaluate("document.getElementById('sessions').open = true")
@@ -85,6 +85,8 @@ def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
     look.evaluate("document.getElementById('sessions').open = true")
     look.click("#sessions .menu > summary >> nth=0")
     look.wait_for_selector("#sessions .choices >> nth=0")
+    assert faults(look) == []
+    look.click("#more > summary")
     assert faults(look) == []
     look.click("#about-open")
     look.wait_for_selector("#about h2")

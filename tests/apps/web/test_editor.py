@@ -70,11 +70,15 @@ def test_a_changed_query_is_run_opened_by_its_link_and_taken_back(answered: Page
     write(page, NUMBERS)
     assert page.get_attribute(".sparql a.out", "href").endswith("#SELECT%20%3Felement%20%3Fnumber%20%7B%20%3Felement%20"
                                                                 "wdt%3AP1086%20%3Fnumber%20%7D")  # fmt: skip
-    page.click(".again")
-    page.wait_for_selector(".sparql .rows td.number")
     page.click("text=Back to the answer's query")
     assert "wdt:P61" in written(page)
+    write(page, NUMBERS)
+    page.click(".again")
+    page.wait_for_selector(".typed .rows td.number")
+    assert page.locator(".run:not(.typed) .cm-line").first.inner_text().startswith("SELECT DISTINCT")
     assert page.locator(".original:visible").count() == 0
+    page.reload()
+    page.wait_for_selector(".typed .rows td.number")
 
 
 def test_names_of_an_skb_are_written_as_its_queries_write_them(visit: Visit):

@@ -74,7 +74,7 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
-    why = page.get_by_role("button", name="Why this row")
+    why = page.get_by_role("button", name="Why?")
     page.wait_for_selector(".rows tbody tr >> nth=1")
     assert why.count() == 2
     why.nth(1).click()
@@ -90,7 +90,7 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
 
     write(page, "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".sparql .rows tbody tr")
-    page.click(".sparql .rows .why")
-    page.wait_for_selector(".sparql .evidence .statements")
-    assert "polonium — discoverer or inventor — Marie Curie" in page.inner_text(".sparql .evidence")
+    page.wait_for_selector(".typed .rows tbody tr")
+    page.click(".typed .rows .why")
+    page.wait_for_selector(".typed .evidence .statements")
+    assert "polonium — discoverer or inventor — Marie Curie" in page.inner_text(".typed .evidence")

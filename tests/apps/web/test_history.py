@@ -81,13 +81,15 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             ask(page, MARIE)
             wait_for_the_end(page)
             address = page.url
-            page.click(".more > summary")
+            page.click(".foot .menu:last-of-type > summary")
             page.click("text=Edit and ask")
             assert page.input_value("#question") == MARIE
             assert page.evaluate("document.activeElement.id") == "question"
             page.fill("#question", "")
+            page.click(".foot .menu:last-of-type > summary")
             page.click("text=Ask again")
             wait_for_the_end(page, 1)
+            page.click(".foot .menu:last-of-type > summary >> nth=0")
             page.select_option(".other >> nth=0", label="spinach · stub")
             wait_for_the_end(page, 2)
             assert page.url == address

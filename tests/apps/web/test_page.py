@@ -49,7 +49,7 @@ def ask(page: Page, question: str) -> None:
 
 def wait_for_the_end(page: Page, run: int = 0) -> None:
     """Until a run is answered, and its rows and its editor are there."""
-    there = """number => { const run = document.querySelectorAll(".run")[number];
+    there = """number => { const run = document.querySelectorAll(".run:not(.typed)")[number];
       return run?.querySelector(".foot") && !run.querySelector("[aria-busy=true]"); }"""
     page.wait_for_function(there, arg=run)
 
@@ -104,12 +104,13 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
         "https://www.wikidata.org/wiki/Q1128",
     ]
     open_steps(page)
-    tools = page.locator(".steps .action code").all_inner_texts()
-    assert tools[0] == "search_entities"
-    assert tools[-1] == "finish"
+    tools = page.locator(".steps .action .tool").all_inner_texts()
+    assert tools[0] == "Search"
+    assert tools[-1] == "Answer"
     assert "Marie Curie (Q7186)" in page.inner_text(".steps")
 
     with page.expect_download() as download:
+        page.click(".foot [data-files]")
         page.click("text=CSV")
     assert download.value.suggested_filename == "Which elements were discovered by Marie Curie.csv"
     download.value.save_as(tmp_path / "got.csv")
@@ -127,7 +128,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     write(page, "SELECT ?element ?number { ?element wdt:P1086 ?number }")
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .rows td.number")
-    assert page.inner_text(".sparql .meaning") == "P1086: atomic number"
+    assert page.text_content(".typed .meaning") == "P1086: atomic number"
     page.click(".sparql [data-view=chart]")
     page.wait_for_selector(".sparql figure.chart svg")
     assert page.locator(".sparql .chart [aria-roledescription=bar]").count() > 10
@@ -144,11 +145,11 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
 
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
-    assert page.inner_text(".run >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
+    assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
     assert page.locator("#sessions li a").first.inner_text().startswith(MARIE)
     page.reload()
     wait_for_the_end(page, 1)
-    assert page.locator(".question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
+    assert page.locator(".run:not(.typed) .question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
 
 
 def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server: Server):
@@ -184,7 +185,7 @@ def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server
     model.go_on.set()
     wait_for_the_end(page)
     open_steps(page)
-    assert page.locator(".steps .action code").all_inner_texts() == ["search_entities", "execute_query", "finish"]
+    assert page.locator(".steps .action .tool").all_inner_texts() == ["Search", "Query", "Answer"]
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
@@ -212,7 +213,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     other.goto(address)
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
-    assert other.locator("#ask, .foot, .again").count() == 0
+    assert other.locator("#ask, .again").count() == 0
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
@@ -222,7 +223,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
         other.goto(f"http://localhost:{blog.server_port}/")
         embedded, refused = other.frame_locator("iframe >> nth=0"), other.frame_locator("iframe >> nth=1")
         embedded.locator(".rows a >> nth=0").wait_for()
-        assert embedded.locator("header, #ask, .foot").count() == 0
+        assert embedded.locator("header, #ask").count() == 0
         assert embedded.locator(".embedded a").get_attribute("href") == address.removeprefix(server.url)
         assert refused.locator(".rows").count() == 0
         blog.shutdown()

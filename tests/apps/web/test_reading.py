@@ -24,7 +24,7 @@ TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
 
 def test_that_no_language_model_answers_is_always_said(page: Page, server: Server):
     page.goto(server.url)
-    badge = "simple rules, no AI"
+    badge = "Simple rules, no AI"
     assert page.inner_text("#badge") == badge
     ask(page, MARIE)
     wait_for_the_end(page)
@@ -56,7 +56,7 @@ def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered
     assert page.locator(".answer .example").count() == 3
     page.click(".answer .example >> nth=1")
     page.wait_for_selector(".run:nth-of-type(2) .answer .rows")
-    assert page.inner_text(".run:nth-of-type(2) .answer .text") == "Marie Curie, Pierre Curie"
+    assert page.inner_text(".run:nth-of-type(2) .answer .text") == "sodium, calcium, potassium"
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):
@@ -108,4 +108,4 @@ def test_what_speaks_against_an_answer_stands_below_it(page: Page, server: Serve
     page.goto(server.url)
     ask(page, "What year was Marie Curie born?")
     wait_for_the_end(page)
-    assert page.inner_text(".answer .doubt") == "The question asks for a year, and the result has whole dates."
+    assert page.inner_text(".answer .doubt") == "The question asks for a year, but the result has whole dates."

@@ -63,6 +63,7 @@ def test_one_logs_in_and_out_by_the_forms_of_the_page(page: Page, fresh_home: Pa
         page.fill("#token", "0123456789abcdef")
         page.press("#token", "Enter")
         page.wait_for_selector(".welcome")
+        page.click("#more > summary")
         page.click("text=Log out ada")
         page.wait_for_selector("#token")
         assert page.goto(server.url).url == f"{server.url}/login"

@@ -1,10 +1,14 @@
 """The ladder for empty searches, over a server that matches the beginnings of labels as Wikidata does."""
 
+import json
+
+import pyoxigraph as ox
 import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.wikidata.search import shorter, told_apart
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from kbnav.knowledge.wikidata.search import told_apart
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 LABELS = {
@@ -197,28 +201,6 @@ def test_a_search_of_100_kb_is_cut_to_what_the_service_takes(text: str):
         assert len(served.asked) < 40
 
 
-@pytest.mark.parametrize(
-    ("phrase", "plain", "parts"),
-    [
-        ("Mars", "", []),
-        ("United States", "United State", ["United"]),
-        ("Nobel Prizes", "Nobel Prize", ["Nobel"]),
-        ("General Secretary of the CPSU", "", ["CPSU", "General Secretary"]),
-        ("Curie's", "Curie", []),
-        ("movies", "movie", []),
-        ("cities", "city", []),
-        ("Belgian breweries", "Belgian brewery", ["Belgian", "breweries"]),
-        ("Queen (band)", "Queen", []),
-        ("the capital of Iran", "capital of Iran", ["Iran", "capital"]),
-        ("president of the Republic of Poland in office", "", ["Republic of Poland", "president"]),
-        ("boiling point of liquid water", "", ["boiling point of liquid", "point of liquid water"]),
-    ],
-)
-def test_asides_and_plurals_are_turned_and_the_name_in_a_phrase_is_kept(phrase, plain, parts):
-    found, others = shorter(phrase)
-    assert (found.text if found else "", [part.text for part in others]) == (plain, parts)
-
-
 def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):
     described = Entity("Q1", "Curie", "asteroid")
     asked: list[str] = []
@@ -239,6 +221,45 @@ def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):
     assert [one.id for one in bare] == ["Q7186", "Q999999"]
     assert told_apart([described, Entity("Q979", "polonium")], select, ["en"])[0] == described
     assert len(asked) == 1
+
+
+def test_a_namesake_is_told_by_what_uses_it_and_what_it_is_different_from():
+    facts = """
+    wd:Q1 wdt:P31 wd:Q9 ; wdt:P1889 wd:Q4 , wd:Q2 . wd:Q9 rdfs:label "goddess"@en . wd:Q4 rdfs:label "massif"@en .
+    wd:Q5 wdt:P138 wd:Q2 ; rdfs:label "street"@en . wd:P138 a wikibase:Property ; wikibase:directClaim wdt:P138 ;
+    rdfs:label "named after"@en .
+    """
+    prefixes, store = dict(STANDARD_PREFIXES), ox.Store()
+    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + f"INSERT DATA {{ {facts} }}")
+
+    def select(query: str) -> AnswerTable:
+        rows = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
+        return AnswerTable.from_sparql_json(json.loads(rows))
+
+    found = told_apart([Entity(one, "Annapurna") for one in ("Q3", "Q2", "Q1")], select, ["en"])
+    assert [(one.id, one.description) for one in found] == [
+        ("Q2", "named after of street"),
+        ("Q1", "goddess; different from massif (Q4)"),
+        ("Q3", ""),
+    ]
+
+
+@pytest.mark.parametrize("phrase", ["award recieved", "recieved award (property)"])
+def test_what_the_service_takes_a_phrase_for_is_offered_as_near_before_a_part_of_it(phrase):
+    def service(asked: Asked) -> Answer:
+        if asked.params.get("list") == "search":
+            return Answer({"query": {"searchinfo": {"suggestion": "award received"}, "search": []}})
+        return wikibase(asked)
+
+    with serving(service) as served, client(served.url) as opened:
+        found = opened.kb.search_entities(phrase)
+    assert (found.rung, found.matched, [one.id for one in found.properties]) == ("near", "award received", ["P166"])
+
+
+def test_a_misspelt_phrase_is_taken_for_the_name_that_it_is_like(mini_kb):
+    found = mini_kb.search_entities("award recieved")
+    assert (found.rung, [one.id for one in found.properties]) == ("near", ["P166"])
+    assert mini_kb.search_entities("place of bith").properties[0].id == "P19"
 
 
 def test_a_part_of_a_chinese_name_is_found_by_full_text(mini_kb):

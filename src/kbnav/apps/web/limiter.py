@@ -130,13 +130,12 @@ class FairQueue:
         return float(seconds * 0.5 ** ((now - until) / HALF_LIFE))
 
 
-def fair_queue(size: int, many: bool, *, of_owner: int | None = None) -> FairQueue:
-    """A queue for work on knowledge bases.
+def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
+    """A queue for work on so many knowledge bases: ``of_kb`` at once on each, and half as much of one user in all.
 
-    Half of it is the most for one user, and where there are ``many``, some of it is left whatever one of them does.
+    Each has places of its own, so that those that hang, however many they are, hold up no other.
     """
-    of_kb = max(1, size - max(1, size // 4)) if many else size
-    return FairQueue(size, of_owner=of_owner or max(1, size // 2), of_kb=of_kb)
+    return FairQueue(of_kb * kbs, of_owner=max(1, of_kb // 2), of_kb=of_kb)
 
 
 @dataclass(eq=False)

@@ -66,6 +66,9 @@ LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
 _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 """Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
+_HALF = 0.5
+_PART_OF_IRI = re.compile(r"\w[-_.@%/]\w")
+"""What the names in IRIs have inside, and others seldom."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
 _NO_VARIABLE = (
@@ -174,6 +177,9 @@ class EndpointKB:
             found = self._names.search(phrase)
         else:
             found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
+        elsewhere = not found or _PART_OF_IRI.search(phrase)
+        if elsewhere and not any(one.exact for one in found) and (self._names or not self._data.dialect.text):
+            found = [*found, *search.by_iri(self.select, phrase)]
         own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
@@ -182,7 +188,9 @@ class EndpointKB:
             result = replace(result, rung="exact")
         elif own and not things:
             result = replace(result, rung="near")
-        entities = (*classes, *self._things(things[: limit - len(classes)], code))
+        shown = self._things(things[: limit - len(classes)], code)
+        named_so = any(one.exact for one in things) and not any(search.same_name(phrase, one.label) for one in classes)
+        entities = (*shown, *classes) if named_so else (*classes, *shown)
         return replace(result, entities=entities, properties=tuple(properties))
 
     def index_names(self, out: Path, tell: Callable[[int, str], None]) -> int:
@@ -360,6 +368,15 @@ class EndpointKB:
         classes = (share.entity for share in self.classes(language=language))
         scored = [(search.named_in(question, one.label), one.id) for one in classes]
         return [one for score, one in sorted(scored, key=lambda pair: -pair[0]) if score][:limit]
+
+    def properties_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[Entity]:
+        """See ``Shaped``."""
+        code = _code(language)
+        own = [word for word in self._data.properties(code) if not word.iri.startswith(OF_VOCABULARY)]
+        view = self._data.view([word.iri for word in own], code)
+        entities = [view.entity(word.iri, kind="property") for word in own]
+        scored = [(search.share_named(question, one.label), one) for one in entities]
+        return [one for score, one in sorted(scored, key=lambda pair: -pair[0]) if score >= _HALF][:limit]
 
     def ids_in(self, query: str) -> Sequence[str]:
         """See ``Shaped``."""

@@ -27,6 +27,8 @@ _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _SMALL = frozenset(
     {"the", "of", "a", "an", "and", "in", "for", "der", "die", "das", "des", "le", "la", "les", "du", "de"}
 )
+_HAVING = frozenset({"has", "have", "is", "label", "type"})
+"""Words of a property's name that say nothing of it."""
 _ENOUGH, _SAME_WORD = 0.62, 0.84
 """Likeness from which a class or property is taken for a phrase, and a word for another, from 0 to 1."""
 _LONG = 5
@@ -100,6 +102,19 @@ def _not_so_written(select: Select, phrase: str, predicates: Sequence[str], dial
                 score = len(held) / len(wanted) + likeness(phrase, label.value, exact=False)
                 spelt.append(Match(subject.value, label.value, held, False, score, near=True))
     return best_of(spelt)
+
+
+def by_iri(select: Select, phrase: str) -> list[Match]:
+    """Things whose IRI has the phrase as it is written, in any case; none where that takes too long."""
+    query = (
+        f"SELECT DISTINCT ?s ?c WHERE {{ ?s a ?c . FILTER(isIRI(?s) && CONTAINS(LCASE(STR(?s)), "
+        f"{text_literal(phrase.lower())})) }} LIMIT {_CANDIDATES}"
+    )
+    with suppress(QueryTimeout, QueryRefused):
+        wanted = tuple(phrase_words(phrase))
+        found = _matches(select(query), phrase, named=False)
+        return [replace(one, words=wanted, exact=False, near=True) for one in found]
+    return []
 
 
 def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchResult, list[Match]]:
@@ -247,3 +262,15 @@ def named_in(question: str, name: str) -> int:
     asked = stems(question)
     own = [stem for word in split_words(name.casefold()) if word not in _SMALL for stem in stems(word)]
     return len(own) if all(len(word) > 2 and _is_among(word, asked) for word in own) else 0
+
+
+def share_named(question: str, name: str) -> float:
+    """The share of a property's name, without words such as "has", whose words or beginnings a question has, 0 to 1."""
+    asked = stems(question)
+    own = [stem for stem in stems(name) if len(stem) > 2 and stem not in _SMALL | _HAVING]
+    said = [word for word in own if any(word == one or _begins(word, one) or _begins(one, word) for one in asked)]
+    return len(said) / len(own) if own else 0.0
+
+
+def _begins(word: str, beginning: str) -> bool:
+    return len(beginning) >= _LONG and word.startswith(beginning)

@@ -6,23 +6,32 @@ many values a member, and of which datatype or class they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from kbnav.errors import QueryTimeout
+from kbnav.answers.tables import Term
+from kbnav.errors import QueryTimeout, TellModel
 from kbnav.knowledge.base import ClassShape, PropertyProfile, ShapeProperty, Share
-from kbnav.knowledge.endpoint.data import SUBCLASS, TYPE, Select, View, whole
+from kbnav.knowledge.endpoint.data import SUBCLASS, TYPE, Select, View, iris_list, whole
 
 COUNTED = 20_000
 """Up to how many members or uses are counted."""
 _SAMPLES = (1_000, 100)
 """Members, or uses, that are looked at; the smaller number where the larger takes too long."""
 _PROPERTIES, _INCOMING, _LISTED, _RANGES = 40, 12, 6, 3
+_NUMBERS = 8
+"""Properties whose middle number is looked for."""
+_FEW = 30
+"""Members up to which a class is listed."""
 _LITERAL = "http://www.w3.org/2000/01/rdf-schema#Literal"
 _NODE = "http://www.w3.org/2000/01/rdf-schema#Resource"
 _RANGE = (
     "OPTIONAL { ?o a ?class } BIND(COALESCE(?class, "
     f"IF(isLiteral(?o), IF(LANG(?o) != '', <{_LITERAL}>, DATATYPE(?o)), <{_NODE}>)) AS ?x)"
+)
+_SPAN = ("least", "middle", "greatest")
+_NUMERIC = frozenset(
+    f"xsd:{kind}" for kind in ("integer", "int", "long", "decimal", "double", "float", "nonNegativeInteger")
 )
 Views = Callable[[Iterable[str]], View]
 """How some IRIs are presented."""
@@ -43,9 +52,23 @@ def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
     for what, p, x, number in rows:
         if what == "range" and x:
             ranges.setdefault(p, []).append(Share(view.entity(x), number))
+    few = max(counts.get(one, 0) for one in ("members", "below")) <= _FEW
+    details = _details(select, _members(iri, counts.get("sampled", 0), below), ranges, few=few)
+    told = views([term.value for _, _, term in details if term.type == "uri"])
+    values = {(what, p): told.value(term) for what, p, term in details}
+    both = {p: whole(term) for what, p, term in details if what == "both"}
     commonest = {p: tuple(sorted(shares, key=lambda one: -one.count)[:_RANGES]) for p, shares in ranges.items()}
     properties = tuple(
-        ShapeProperty(view.entity(p), number, most.get(p, 1), commonest.get(p, ()))
+        ShapeProperty(
+            view.entity(p),
+            number,
+            most.get(p, 1),
+            commonest.get(p, ()),
+            tuple(
+                values[what, p] for what in (_SPAN if ("middle", p) in values else ("sample",)) if (what, p) in values
+            ),
+            both.get(p) == sum(share.count for share in ranges.get(p, ())),
+        )
         for what, p, _, number in rows
         if what == "have" and p != TYPE
     )
@@ -62,7 +85,44 @@ def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
             for what, p, x, number in rows
             if what == "incoming"
         ),
+        things=tuple(
+            told.entity(iri) for iri in sorted(term.value for what, _, term in details if what == "thing") if ":" in iri
+        ),
     )
+
+
+def _details(
+    select: Select, members: str, ranges: Mapping[str, Sequence[Share]], *, few: bool
+) -> list[tuple[str, str, Term]]:
+    """What one more query tells of the sampled members; nothing where it fails.
+
+    ``sample``, a value of a property; ``least``, ``middle`` and ``greatest`` of its numbers; ``both``, how many of its
+    links go both ways; and each ``thing`` where they are ``few``.
+    """
+    numbers = [p for p, shares in ranges.items() if all(one.entity.id in _NUMERIC for one in shares)][:_NUMBERS]
+    each = f"{members} ?s ?p ?o ."
+    parts = [
+        f"SELECT ('sample' AS ?what) ?p (SAMPLE(?o) AS ?x) WHERE {{ {each} FILTER(!isBlank(?o)) }} GROUP BY ?p",
+        f"SELECT ('both' AS ?what) ?p (SUM(1) AS ?x) WHERE {{ {each} ?o ?p ?s }} GROUP BY ?p",
+        *([f"SELECT ('thing' AS ?what) (?s AS ?x) WHERE {{ {members} }}"] if few else []),
+    ]
+    if numbers:
+        of = f"VALUES ?p {{ {iris_list(numbers)} }} {each}"
+        parts += [
+            f"SELECT ('{what}' AS ?what) ?p ({take}(?o) AS ?x) WHERE {{ {of} }} GROUP BY ?p"
+            for what, take in (("least", "MIN"), ("greatest", "MAX"))
+        ]
+    for p in numbers:
+        half = sum(share.count for share in ranges[p]) // 2
+        value = f"{members} ?s <{p}> ?o"
+        parts.append(
+            f"SELECT ('middle' AS ?what) (<{p}> AS ?p) (?o AS ?x) WHERE {{ {value} }} ORDER BY ?o OFFSET {half} LIMIT 1"
+        )
+    try:
+        table = select(f"SELECT ?what ?p ?x WHERE {{ {' UNION '.join(f'{{ {part} }}' for part in parts)} }}")
+    except TellModel:
+        return []
+    return [(what.value, p.value if p else "", x) for what, p, x in table.rows if what and x]
 
 
 def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:

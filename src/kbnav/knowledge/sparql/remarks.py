@@ -6,7 +6,7 @@ Each remark asks at most two bounded queries, and only where the form of the que
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.diagnose import Part, parts_of
 from kbnav.knowledge.sparql.syntax import (
-    Filter,
+    Group,
     Nested,
     Path,
     Pattern,
@@ -27,11 +27,20 @@ from kbnav.knowledge.sparql.syntax import (
     visible,
 )
 from kbnav.knowledge.sparql.tokens import edited, tokenize
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, STANDARD_PREFIXES, SUBCLASS_OF, Terms, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import (
+    INSTANCE_OF,
+    STANDARD_PREFIXES,
+    SUBCLASS_OF,
+    Terms,
+    Vocabulary,
+    text_literal,
+)
 
 Run = Callable[[str], AnswerTable]
+Row = tuple[Cell, ...]
 _COMPARED = ("ORDER BY", "HAVING")
-_ORDERS = ("<", ">", "<=", ">=")
+_MEASURED = frozenset(("<", ">", "<=", ">=", "+", "-", "*", "/", "SUM", "AVG", "MAX", "MIN"))
+"""Words and signs of an expression that compares amounts, or reckons with them."""
 _UNITS = 4
 """Units that are named."""
 _NO_UNIT = "Q199"
@@ -42,19 +51,100 @@ _TIED = 100
 """Equal rows up to which a remark counts."""
 _AKIN = 5
 """How many times as many things a pattern may have without a condition that the question perhaps did not need."""
-_OTHERS = 6
+_OTHERS = 8
 """Other forms of a pattern that are counted."""
 _PATHS = 20_000
 """Things up to which a path of any length is counted."""
+_CONDITION = 80
+"""Characters of a condition by which it is named."""
 _POINT_IN_TIME = "P585"
 _SELECT = re.compile(r"SELECT(\s+(?:DISTINCT|REDUCED))?", re.IGNORECASE)
 
 
-def remarks(query: str, table: AnswerTable, run: Run, words: Vocabulary, *, partial: bool = False) -> list[str]:
+@dataclass(frozen=True)
+class Measure:
+    """What a cell's number or date does not say: the unit's name, empty for none, and the date's precision, 0 to 14."""
+
+    unit: str = ""
+    precision: int | None = None
+
+
+Measures = Mapping[tuple[Row, int], Measure]
+"""By the row and the place of the cell in it."""
+
+
+def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: Run, words: Vocabulary) -> Measures:
+    """The units of amounts and the precisions of dates in some rows, found by one query; empty where it fails."""
+    try:
+        read = read_query(query)
+    except QuerySyntaxError:
+        return {}
+    places = {f"?{name}": place for place, name in enumerate(table.columns)}
+    parts, looked = list[str](), list[tuple[int | None, int]]()
+    for use in _uses(query, read, words):
+        place, at = places.get(use.value), places.get(use.thing)
+        if place is None or (at is None and is_variable(use.thing)) or (at, place) in looked:
+            continue
+        pairs = dict.fromkeys(
+            (use.thing if at is None else f"<{thing.value}>" if (thing := row[at]) else "", _written(row[place]))
+            for row in rows
+        )
+        listed = " ".join(f"({thing} {value})" for thing, value in pairs if thing and value)
+        if listed:
+            parts.append(
+                f"{{ VALUES (?thing ?value) {{ {listed} }} ?thing p:{use.name} ?st . ?st ps:{use.name} ?value ; "
+                f"psv:{use.name} ?node . BIND({len(looked)} AS ?place) }}"
+            )
+            looked.append((at, place))
+    if not parts:
+        return {}
+    about = "OPTIONAL { ?node wikibase:quantityUnit ?unit } OPTIONAL { ?node wikibase:timePrecision ?precision }"
+    try:
+        answer = run(
+            f"{read.prologue}SELECT DISTINCT ?place ?thing ?value ?unit ?precision WHERE "
+            f"{{ {' UNION '.join(parts)} {about} }} LIMIT {_COUNTED}"
+        )
+    except TellModel:
+        return {}
+    known: dict[tuple[int, str | None, str], set[Measure]] = {}
+    for row in answer.rows:
+        number, thing, value, unit, precision = row
+        if number and thing and value:
+            at, place = looked[int(number.value)]
+            name = answer.entity(unit) or ""
+            name = "" if name == _NO_UNIT else answer.label(unit) or name
+            one = Measure(name, int(precision.value) if precision else None)
+            known.setdefault((place, None if at is None else thing.value, value.value), set()).add(one)
+    found = dict[tuple[Row, int], Measure]()
+    for at, place in looked:
+        for row in rows:
+            thing, value = (None if at is None else row[at]), row[place]
+            same = known.get((place, thing.value if thing else None, value.value), set()) if value else set()
+            if len(same) == 1:
+                found[row, place] = next(iter(same))
+    return found
+
+
+def _written(cell: Cell) -> str:
+    """An amount or a date as a query writes it; empty for anything else."""
+    measured = cell is not None and (cell.datatype or "").endswith(("#decimal", "#double", "#dateTime"))
+    return f"{text_literal(cell.value)}^^<{cell.datatype}>" if cell is not None and measured else ""
+
+
+def remarks(
+    query: str,
+    table: AnswerTable,
+    run: Run,
+    words: Vocabulary,
+    *,
+    partial: bool = False,
+    measured: Measures | None = None,
+) -> list[str]:
     """What is to be known of a result with rows, one sentence or two each; nothing for a query of another form.
 
     ``run`` gives the result of a query. Where it raises TellModel, as for a timeout, that remark is left out.
     ``partial``: the knowledge base is a part of another, which may state a thing by ``wdt:`` and not by ``p:``.
+    ``measured`` are the ``measures`` of the rows that are shown; None: of the first twenty, which are asked for.
     """
     try:
         read = read_query(query)
@@ -62,32 +152,43 @@ def remarks(query: str, table: AnswerTable, run: Run, words: Vocabulary, *, part
         return []
     if read.select is None or read.where.select is not None or not table.rows:
         return []
-    one, found = _Remarks(query, read, table, run, words), list[str]()
-    for tell in (one.units, one.values, one.ties, lambda: one.left_out(partial)):
+    if measured is None:
+        measured = measures(query, table, table.rows[:20], run, words)
+    one, found = _Remarks(query, read, table, run, words, measured, partial), list[str]()
+    for tell in (one.values, one.units, one.ties, one.left_out):
         with suppress(TellModel):
             found += tell()
     return found
 
 
 def loose_optional(query: str) -> str:
-    """A warning of an OPTIONAL that shares no variable with what stands before it; empty where there is none.
+    """A warning of what multiplies rows, empty where nothing does: what is joined by no variable that has a value.
 
-    It is joined to all of that, whatever stands behind it.
+    An OPTIONAL that shares none with what stands before it is joined to all of that, whatever stands behind it; and
+    what shares only one that an OPTIONAL left unbound is joined to everything there.
     """
     try:
         groups = read_query(query).groups
     except QuerySyntaxError:
         return ""
     for group in groups:
-        before = set[str]()
+        before, sure = set[str](), set[str]()
         for element in group.elements:
-            inner = set(visible(element))
-            if isinstance(element, Nested) and element.kind == "OPTIONAL" and before and inner and not before & inner:
-                text = " ".join(element.place.of(query).split())
+            inner, optional = set(visible(element)), isinstance(element, Nested) and element.kind == "OPTIONAL"
+            text = " ".join(element.place.of(query).split())
+            if optional and before and inner and not before & inner:
                 later = inner & {name for one in group.elements for name in visible(one) if one is not element}
                 move = f": put it behind what binds {', '.join(sorted(later))}" if later else ""
                 return f"(`{text}` shares no variable with what stands before it, and multiplies the rows{move}.)\n"
+            shared = before & inner
+            if shared and sure and not shared & sure and (optional or isinstance(element, Triples)) and inner - shared:
+                one = ", ".join(sorted(shared))
+                return (
+                    f"(`{text}` hangs on {one}, which the OPTIONAL before it may leave unbound; then it matches "
+                    "everything: put it inside that OPTIONAL.)\n"
+                )
             before |= inner
+            sure |= set() if optional else inner
     return ""
 
 
@@ -136,13 +237,14 @@ def begin_with(query: str, run: Run) -> str:
     )
 
 
-def units_query(query: str, words: Vocabulary, shown: Sequence[str] = ()) -> str:
+def units_query(query: str, words: Vocabulary) -> str:
     """A query for the units of the first amount that a query compares, with how many have each; empty: there is none.
 
-    The commonest goes first. ``shown``: further variables whose units are wanted. Raises QuerySyntaxError.
+    The commonest goes first. Raises QuerySyntaxError.
     """
     read = parse_query(query)
-    return next((_units_query(query, read, *one) for one in _direct(query, read, words, shown)), "")
+    compared = set(_compared(query, read))
+    return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")
 
 
 def values_query(query: str, words: Vocabulary) -> str:
@@ -151,62 +253,98 @@ def values_query(query: str, words: Vocabulary) -> str:
     Its row: the least, the most, how many have several, and how many there are. Raises QuerySyntaxError.
     """
     read = parse_query(query)
-    return next(
-        (_values_query(query, read, *one) for one in _direct(query, read, words) if is_variable(one[0].subject)), ""
-    )
+    compared = set(_compared(query, read))
+    uses = (use for use in _uses(query, read, words) if use.value in compared and is_variable(use.thing))
+    return next((_values_query(read, use, _things(query, read, use.thing)) for use in uses), "")
 
 
-def _units_query(query: str, read: Query, pattern: Pattern, name: str) -> str:
-    statement = (
-        f"{pattern.subject} p:{name} ?anyStatement . ?anyStatement ps:{name} {pattern.object} ; "
-        f"psv:{name}/wikibase:quantityUnit ?anyUnit ."
+@dataclass(frozen=True)
+class _Use:
+    """A property of a thing with its value, as a query has them; ``statement``: the node's variable, if it has one."""
+
+    thing: str
+    value: str
+    name: str
+    statement: str = ""
+
+
+def _uses(query: str, read: Query, words: Vocabulary) -> list[_Use]:
+    """The uses of a Wikibase's properties, by ``wdt:`` or ``p:`` and ``ps:``, whose variables the result may show."""
+    terms, patterns = Terms(query, words), list(_reached(read.where))
+    named = [(one, terms.predicate(one.relation) if one.relation else ("", "")) for one in patterns]
+    leads = {one.object: one.subject for one, (role, _) in named if role == "p"}
+    found = list[_Use]()
+    for pattern, (role, name) in named:
+        if role == "wdt":
+            found.append(_Use(pattern.subject, pattern.object, name))
+        elif role == "ps" and pattern.subject in leads:
+            found.append(_Use(leads[pattern.subject], pattern.object, name, pattern.subject))
+        elif name := _by_nodes(pattern, terms):
+            found.append(_Use(pattern.subject, pattern.object, name))
+    return found
+
+
+def _by_nodes(pattern: Pattern, terms: Terms) -> str:
+    """The property of a path ``p:P/ps:P``; empty for another pattern."""
+    steps = pattern.verb.steps() if isinstance(pattern.verb, Path) else []
+    (role, name), *more = [terms.predicate(step.name) for step, back in steps if step.kind == "iri" and not back] or [
+        ("", "")
+    ]
+    return name if len(steps) == 2 and role == "p" and more == [("ps", name)] else ""
+
+
+def _reached(group: Group) -> Iterator[Pattern]:
+    """The triple patterns whose variables are those of the result."""
+    if group.select is not None:
+        shown = set(group.select.visible)
+        yield from (one for one in _reached(group.select.where) if shown.issuperset(one.variables))
+    for element in group.elements:
+        if isinstance(element, Triples):
+            yield from element.patterns
+        elif isinstance(element, Nested) and element.kind not in ("MINUS", "SERVICE"):
+            for inner in element.groups:
+                yield from _reached(inner)
+
+
+def _units_query(query: str, read: Query, use: _Use) -> str:
+    node = use.statement or "?anyStatement"
+    own = (
+        "" if use.statement else f"{use.thing} p:{use.name} ?anyStatement . ?anyStatement ps:{use.name} {use.value} . "
     )
     return (
-        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT ?anyStatement) AS ?anyNumber) "
-        f"WHERE {{ {_inner(query, read)} . {statement} }} GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS}"
+        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT {node}) AS ?anyNumber) WHERE {{ {_inner(query, read)} . {own}"
+        f"{node} psv:{use.name}/wikibase:quantityUnit ?anyUnit }} "
+        f"GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS + 1}"
     )
 
 
-def _values_query(query: str, read: Query, pattern: Pattern, name: str) -> str:
-    subject = pattern.subject
+def _values_query(read: Query, use: _Use, things: str) -> str:
     return (
         f"{read.prologue}SELECT (MIN(?anyNumber) AS ?least) (MAX(?anyNumber) AS ?most) "
         "(SUM(IF(?anyNumber > 1, 1, 0)) AS ?several) (COUNT(*) AS ?all) WHERE { "
-        f"{{ SELECT {subject} (COUNT(DISTINCT ?anyValue) AS ?anyNumber) WHERE {{ "
-        f"{{ SELECT DISTINCT {subject} WHERE {{ {_inner(query, read)} }} LIMIT {_COUNTED} }} "
-        f"{subject} wdt:{name} ?anyValue }} GROUP BY {subject} }} }}"
+        f"{{ SELECT {use.thing} (COUNT(DISTINCT ?anyValue) AS ?anyNumber) WHERE {{ {things} "
+        f"{use.thing} wdt:{use.name} ?anyValue }} GROUP BY {use.thing} }} }}"
     )
+
+
+def _things(query: str, read: Query, thing: str) -> str:
+    """The things that a query's pattern matches, the first thousand."""
+    return f"{{ SELECT DISTINCT {thing} WHERE {{ {_inner(query, read)} }} LIMIT {_COUNTED} }}"
 
 
 def _inner(query: str, read: Query) -> str:
     return query[read.where.place.start + 1 : read.where.place.end - 1].rstrip().removesuffix(".")
 
 
-def _direct(query: str, read: Query, words: Vocabulary, shown: Sequence[str] = ()) -> Iterator[tuple[Pattern, str]]:
-    """The patterns by ``wdt:`` whose values are compared or shown, with their property's id."""
-    terms, wanted = Terms(query, words), {*_compared(query, read), *shown}
-    outermost = [element for element in read.where.elements if isinstance(element, Triples)]
-    for pattern in (pattern for element in outermost for pattern in element.patterns):
-        role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
-        if role == "wdt" and pattern.object in wanted:
-            yield pattern, name
-
-
 def _compared(query: str, read: Query) -> Iterator[str]:
-    """Variables that are sorted by, compared by size, or added up."""
-    for modifier in read.tail.modifiers:
-        if modifier.kind in _COMPARED:
-            for key in modifier.expressions:
+    """Variables that are sorted by, compared by size, added up or reckoned with."""
+    for tail in (read.tail, *(one.tail for one in read.selects)):
+        for kind in _COMPARED:
+            for key in tail.keys(kind):
                 yield from key.variables
-    for one in read.select.expressions if read.select else ():
-        text = one.place.of(query).upper()
-        if any(f"{name}(" in text.replace(" ", "") for name in ("SUM", "AVG", "MAX", "MIN")):
+    for one in read.expressions:
+        if not _MEASURED.isdisjoint(token.text.upper() for token in tokenize(one.place.of(query))):
             yield from one.variables
-    for element in read.where.elements:
-        if isinstance(element, Filter) and any(
-            token.text in _ORDERS for token in tokenize(element.expression.place.of(query))
-        ):
-            yield from element.expression.variables
 
 
 @dataclass(frozen=True)
@@ -216,54 +354,86 @@ class _Remarks:
     table: AnswerTable
     run: Run
     words: Vocabulary
+    measured: Measures
+    partial: bool
 
     def units(self) -> list[str]:
-        """The units of an amount that is compared or shown."""
-        numbers = [
-            f"?{name}"
-            for place, name in enumerate(self.table.columns)
-            if any(row[place] is not None and _is_decimal(row[place]) for row in self.table.rows[:20])
-        ]
-        for pattern, name in _direct(self.query, self.read, self.words, numbers):
-            found = self.run(_units_query(self.query, self.read, pattern, name))
-            units = [
-                (found.entity(unit), found.label(unit), number.value) for unit, number in found.rows if unit and number
-            ]
+        """The units of an amount that is compared or shown; nothing where the query itself reads them."""
+        if "quantityUnit" in self.query or "psn:" in self.query:
+            return []
+        compared, columns = set(_compared(self.query, self.read)), [f"?{name}" for name in self.table.columns]
+        for use in _uses(self.query, self.read, self.words):
+            cells = [row[columns.index(use.value)] for row in self.table.rows[:20]] if use.value in columns else []
+            if any(cells) and not any(map(_is_decimal, cells)):
+                continue
+            about = f"{use.value} ({use.name})"
+            seen = {one.unit for (_, place), one in self.measured.items() if columns[place] == use.value}
+            if use.value not in compared or seen == {""}:  # these are plain numbers
+                if len(seen - {""}) == 1 and any(cells):
+                    return [f"Unit of {about}: {max(seen)}."]
+                continue
+            units = self._units(_units_query(self.query, self.read, use))
+            if not units and self.partial:  # the statement's node is not here, but those of others may be
+                every = f"?any psv:{use.name}/wikibase:quantityUnit ?anyUnit"
+                units = self._units(
+                    f"{self.read.prologue}SELECT ?anyUnit (COUNT(*) AS ?anyNumber) WHERE {{ {every} }} "
+                    f"GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS + 1}"
+                )
+                if len(units) > 1:
+                    return [f"The unit of {about} is not stated here. Where it is: {_counts(units)}."]
             if not units or (len(units) == 1 and units[0][0] in ("", _NO_UNIT)):
                 continue
-            about = f"{pattern.object} ({name})"
-            told = [f"{label} ({one})" if label else str(one) for one, label, _ in units]
             if len(units) == 1:
-                return [f"Unit of {about}: {told[0]}."]
-            counts = ", ".join(f"{text} {number}" for text, (_, _, number) in zip(told, units, strict=True))
+                return [f"Unit of {about}: {units[0][1]}."]
+            counts = _counts(units)
             many = f"{about} is in several units: {counts}. As plain numbers they cannot be compared. "
-            if self._holds(f"?any psn:{name} ?any2"):
-                path = f"p:{name}/psn:{name}/wikibase:quantityAmount"
-                return [f"{many}In one unit: `{pattern.subject} {path} {pattern.object}`."]
-            form = f"p:{name} ?st . ?st ps:{name} {pattern.object} ; psv:{name}/wikibase:quantityUnit wd:{units[0][0]}"
-            return [f"{many}Only one unit: `{pattern.subject} {form}`."]
+            node = use.statement or "?st"
+            if self._holds(f"?any psn:{use.name} ?any2"):
+                path = f"psn:{use.name}/wikibase:quantityAmount {use.value}"
+                return [f"{many}In one unit: `{f'{node} ' if use.statement else f'{use.thing} p:{use.name}/'}{path}`."]
+            own = "" if use.statement else f"{use.thing} p:{use.name} ?st . ?st ps:{use.name} {use.value} ; "
+            form = f"{own or f'{node} '}psv:{use.name}/wikibase:quantityUnit wd:{units[0][0]}"
+            return [f"{many}Only one unit: `{form}`."]
         return []
+
+    def _units(self, query: str) -> list[tuple[str, str, str]]:
+        """Of such a query's rows: the id of the unit, its name with that, and how many have it."""
+        found = self.run(query)
+        return [
+            (one, f"{label} ({one})" if (label := found.label(unit)) else one, number.value)
+            for unit, number in found.rows
+            if unit and number and (one := found.entity(unit) or "")
+        ]
 
     def values(self) -> list[str]:
         """Several best values of one thing, where each is compared by itself."""
-        for pattern, name in _direct(self.query, self.read, self.words):
-            if not is_variable(pattern.subject):
+        compared = set(_compared(self.query, self.read))
+        for use in _uses(self.query, self.read, self.words):
+            thing, value, name = use.thing, use.value, use.name
+            if value not in compared or not is_variable(thing) or use.statement:
                 continue
-            row = self.run(_values_query(self.query, self.read, pattern, name)).rows[0]
+            row = self.run(_values_query(self.read, use, self._shown(thing))).rows[0]
             least, most, several, number = (int(float(cell.value)) if cell else 0 for cell in row)
             if most < 2:
                 continue
             of = f"several for {several:,} of {'the first ' if number >= _COUNTED else ''}{number:,}"
-            subject, value = pattern.subject, pattern.object
             said = (
-                f"{value} ({name}): {least} to {most} values a {subject} ({of}); each is compared, not only the latest."
+                f"{value} ({name}): {least} to {most} values a {thing} ({of}); each is compared, not only the latest."
             )
             time = self.words.of(_POINT_IN_TIME)
             if time and self._holds(f"?any p:{name}/pq:{time} ?any2"):
-                later = f"FILTER NOT EXISTS {{ {subject} p:{name}/pq:{time} ?later . FILTER(?later > ?date) }}"
-                said += f" The latest: `{subject} p:{name} ?st . ?st ps:{name} {value} ; pq:{time} ?date . {later}`."
+                later = f"FILTER NOT EXISTS {{ {thing} p:{name}/pq:{time} ?later . FILTER(?later > ?date) }}"
+                said += f" The latest: `{thing} p:{name} ?st . ?st ps:{name} {value} ; pq:{time} ?date . {later}`."
             return [said]
         return []
+
+    def _shown(self, thing: str) -> str:
+        """The things in the result, or where it does not show them those that the pattern matches."""
+        if thing[1:] not in self.table.columns:
+            return _things(self.query, self.read, thing)
+        place = self.table.columns.index(thing[1:])
+        cells = dict.fromkeys(cell.value for row in self.table.rows if (cell := row[place]) and cell.type == "uri")
+        return f"VALUES {thing} {{ {' '.join(f'<{iri}>' for iri in list(cells)[:_COUNTED])} }}"
 
     def ties(self) -> list[str]:
         """Rows behind a LIMIT that are equal to the last one in what the result is sorted by first."""
@@ -297,21 +467,19 @@ class _Remarks:
         by = key.place.of(self.query).strip().removeprefix("(").removesuffix(")") if added else f"?{column}"
         return [f"The LIMIT cuts a tie: {more} the same {by} ({found.label(last) or last.value}) as the last one."]
 
-    def left_out(self, partial: bool) -> list[str]:
+    def left_out(self) -> list[str]:
         """How many more things there are without a condition, with subclasses, or by another form of statement."""
         key, parts = self._key(), parts_of(self.query, self.read, Terms(self.query, self.words))
         tail = self.read.tail
         if not key or len(parts) < 1 or tail.values or any(one.kind in ("HAVING", "OFFSET") for one in tail.modifiers):
             return []
-        others = [one for one in self._others(parts, partial) if any(key in part.variables for part in one[1])][
-            :_OTHERS
-        ]
+        others = [one for one in self._others(parts) if any(key in part.variables for part in one[1])][:_OTHERS]
         if not others:
             return []
         counts = [
             f"{{ SELECT (COUNT(*) AS ?count{number}) WHERE {{ {{ SELECT DISTINCT {key} WHERE {{ "
             f"{' . '.join(part.text for part in form)} }} LIMIT {_COUNTED + 1} }} }} }}"
-            for number, form in enumerate([parts, *(form for _, form in others)])
+            for number, form in enumerate([parts, *(form for _, form, _ in others)])
         ]
         found = self.run(f"{self.read.prologue}SELECT * WHERE {{ {' '.join(counts)} }}")
         by_name = dict(zip(found.columns, found.rows[0], strict=True))
@@ -319,50 +487,50 @@ class _Remarks:
         base = numbers[0]
         worth = [
             (number, said)
-            for number, (said, _) in zip(numbers[1:], others, strict=True)
-            if base < number <= min(_AKIN * base, _COUNTED)
+            for number, (said, _, form) in zip(numbers[1:], others, strict=True)
+            if base < number <= (_COUNTED if form else min(_AKIN * base, _COUNTED))
         ]
         if not worth:
             return []
         told = "; ".join(f"{number} {said}" for number, said in sorted(worth, key=lambda pair: -pair[0]))
         return [f"Different {key} that the conditions match: {base}. There are {told}."]
 
-    def _others(self, parts: Sequence[Part], partial: bool) -> Iterator[tuple[str, list[Part]]]:
-        """Other forms of the pattern, each with how it differs."""
-        terms, compared, shown = (
-            Terms(self.query, self.words),
-            set(_compared(self.query, self.read)),
-            self._read_outside(),
-        )
+    def _others(self, parts: Sequence[Part]) -> Iterator[tuple[str, list[Part], bool]]:
+        """Other forms of the pattern, each with how it differs, and whether that is only how a statement is written."""
+        terms, shown = Terms(self.query, self.words), self._read_outside()
+        compared = {*_compared(self.query, self.read)}
         for place, part in enumerate(parts):
             pattern, rest = part.pattern, [*parts[:place], *parts[place + 1 :]]
-            if pattern is None or not is_variable(pattern.subject):
+            text = " ".join(part.text.split())
+            without = f"without `{text if len(text) <= _CONDITION else f'{text[: _CONDITION - 1]}…'}`"
+            if pattern is None:
+                if part.takes_away:
+                    yield without, rest, False
+                continue
+            if not is_variable(pattern.subject):
                 continue
             used = {name for one in rest for name in one.variables}
             held = any(one.pattern is not None and pattern.subject in one.variables for one in rest)
-            if wider := self._wider(pattern, terms):
-                path, subclasses = wider
-                if path:
-                    text = f"{pattern.subject} {path} {pattern.object}"
-                    yield f"with subclasses (`{text}`)", [*rest, Part(text)]
-                if held and not is_variable(pattern.object):
-                    yield f"without `{part.text}`", rest
-                if subclasses:
-                    continue
-            elif held and is_variable(pattern.object) and pattern.object not in used | compared:
-                yield f"without `{part.text}`" + (" (OPTIONAL keeps them)" if pattern.object in shown else ""), rest
+            wider = self._wider(pattern, terms)
+            if wider and wider[0]:
+                path = f"{pattern.subject} {wider[0]} {pattern.object}"
+                yield f"with subclasses (`{path}`)", [*rest, Part(path)], False
+            if held and (not is_variable(pattern.object) or pattern.object not in used | compared):
+                kept = " (OPTIONAL keeps them)" if is_variable(pattern.object) and pattern.object in shown else ""
+                yield without + kept, rest, False
             role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
-            if not partial or not name:
+            if not self.partial or (wider and wider[1]):
                 continue
             if role == "wdt":
-                text = f"{pattern.subject} p:{name}/ps:{name} {pattern.object}"
-                yield f"by statement nodes (`{text}`)", [*rest, Part(text)]
-            if role == "p" and is_variable(pattern.object):
-                text = f"{pattern.subject} wdt:{name} ?anyValue"
-                kept = [one for one in rest if pattern.object not in one.variables]
-                bound = {name for one in kept if not one.takes_away for name in one.variables}
-                kept = [one for one in kept if not one.takes_away or bound >= set(one.variables)]
-                yield f"with `{text}`, of which the others lack the statement node p:{name}", [*kept, Part(text)]
+                path = f"{pattern.subject} p:{name}/ps:{name} {pattern.object}"
+                yield f"by statement nodes (`{path}`)", [*rest, Part(path)], True
+            if (role == "p" and is_variable(pattern.object)) or (name := _by_nodes(pattern, terms)):
+                path = f"{pattern.subject} wdt:{name} {'?anyValue' if role else pattern.object}"
+                kept_parts = [one for one in rest if not role or pattern.object not in one.variables]
+                bound = {name for one in kept_parts if not one.takes_away for name in one.variables} | {pattern.object}
+                kept_parts = [one for one in kept_parts if not one.takes_away or bound >= set(one.variables)]
+                lack = f"with `{path}`, of which the others lack the statement node p:{name}"
+                yield lack, [*kept_parts, Part(path)], True
 
     def _wider(self, pattern: Pattern, terms: Terms) -> tuple[str, bool] | None:
         """Of a condition on a class, the path with its subclasses where it is without; None for another pattern."""
@@ -395,6 +563,12 @@ class _Remarks:
 
     def _holds(self, pattern: str) -> bool:
         return bool(self.run(f"{self.read.prologue}ASK {{ {pattern} }}").boolean)
+
+
+def _counts(units: Sequence[tuple[str, str, str]]) -> str:
+    """The commonest units, each with how many have it."""
+    told = [f"{text} {number}" for _, text, number in units[:_UNITS]]
+    return ", ".join([*told, *(["…"] if len(units) > _UNITS else [])])
 
 
 def _is_decimal(cell: Cell) -> bool:

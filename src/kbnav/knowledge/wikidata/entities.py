@@ -130,15 +130,27 @@ def term_value(term: Term, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) 
         entity = words.entity_id(term.value) if term.value.startswith(words.concept_base) else ""
         return Value(name(entity), id=entity) if entity else Value(term.value)
     datatype = (term.datatype or "").removeprefix(_XSD)
-    if datatype == "dateTime" and (parts := _TIME.match(term.value)):
-        # RDF counts years as astronomers do (0 is 1 BCE) and says no precision: 1 January stands for the year.
-        year = int(parts["year"])
-        before = parts["sign"] == "-" or year == 0
-        day = "" if (parts["month"], parts["day"]) == ("01", "01") else f"-{parts['month']}-{parts['day']}"
-        return Value(f"{year + before}{day}{' BCE' if before else ''}", datatype="time")
+    if datatype == "dateTime" and (date := date_text(term)):
+        return Value(date, datatype="time")
     if point := _POINT.fullmatch(term.value):
         return Value(f"{point['north']}, {point['east']}", datatype="globe-coordinate")
     return Value(f"{term.value} ({term.language})" if term.language else term.value)
+
+
+def date_text(term: Term, precision: int | None = None) -> str:
+    """A date of the query service as people write it; empty for a term that is none.
+
+    RDF does not say how precise a date is: where that is not known, 1 January stands for the year.
+    """
+    parts = _TIME.match(term.value)
+    if parts is None or not (term.datatype or "").endswith("#dateTime"):
+        return ""
+    # RDF counts years as astronomers do: 0 is 1 BCE.
+    year, day = int(parts["year"]), (parts["month"], parts["day"])
+    before = parts["sign"] == "-" or year == 0
+    if precision is None:
+        precision = 9 if day == ("01", "01") else _DAY
+    return time_text(f"{'-' if before else ''}{year + before}-{day[0]}-{day[1]}", precision)
 
 
 _BEHIND = {"zh": ("zh-hans", "zh-cn", "zh-hant", "zh-tw"), "no": ("nb",), "nb": ("no",)}

@@ -56,11 +56,13 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
     plain, parts = shorter(phrase)
     # All words of a phrase with a name are its description elsewhere; without a name, its parts are what it speaks of.
     named = any(map(_has_capital, phrase.split()))
+    found = asked.exact(phrase, language) or (asked.part([plain], phrase, begins=True) if plain else None)
+    if not found:
+        mentioned = asked.by_words(phrase, " ")
+        near = None if mentioned else asked.near(phrase)
+        found = (mentioned if named else None) or near or asked.part(parts, phrase) or mentioned
     return (
-        asked.exact(phrase, language)
-        or (asked.part([plain], phrase, begins=True) if plain else None)
-        or (asked.by_words(phrase, " ") if named else asked.part(parts, phrase))
-        or (asked.part(parts, phrase) if named else asked.by_words(phrase, " "))
+        found
         or (asked.exact(phrase, "en") if language != "en" else None)
         or asked.by_words(phrase, " OR ")
         or SearchResult(suggestion=asked.suggestion)
@@ -88,6 +90,18 @@ class _Search:
         others = [one for one in entities if not _is_named(one, phrase)]
         found = (*same, *(others[:BESIDE_EXACT] if same else others))
         return SearchResult(found, properties, "exact", phrase)
+
+    def near(self, phrase: str) -> SearchResult | None:
+        """What is named as the service takes the phrase to be meant."""
+        if self.suggestion.casefold() in ("", phrase.casefold()):
+            return None
+        self.left = max(self.left, 2)  # a hint so good is asked for though much was asked before
+        named = (
+            [one for one in some if _is_named(one, self.suggestion)]
+            for some in self._named(self.suggestion, self.language)
+        )
+        entities, properties = map(tuple, named)
+        return SearchResult(entities, properties, "near", self.suggestion) if entities or properties else None
 
     def part(self, parts: Sequence[Part], phrase: str, *, begins: bool = False) -> SearchResult | None:
         """What is named as a part of the phrase, or whose name begins with it."""
@@ -271,6 +285,12 @@ _TELLING = ("P106", "P569", "P17", "P131", "P577", "P50", "P57", "P175", "P571",
 author, director, performer, beginning, wider class."""
 
 
+_DIFFERENT = "P1889"
+"""Different from, by its id on Wikidata."""
+_USES = 50
+"""Uses of things without statements that are looked at."""
+
+
 def told_apart(
     entities: Sequence[Entity],
     select: Callable[[str], AnswerTable],
@@ -290,7 +310,7 @@ def told_apart(
     ]
     if not alike or not words.each((INSTANCE_OF, *_TELLING)):
         return tuple(entities)
-    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING)))
+    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING, _DIFFERENT)))
     optional, label = label_clauses(languages, "?value")
     query = (
         f"SELECT ?entity ?edge ?value ({label} AS ?label) {{ VALUES ?entity {{ "
@@ -302,18 +322,49 @@ def told_apart(
     except (TellModel, BadResponse):
         return tuple(entities)
     found: dict[str, dict[str, str]] = {}
+    shown, different = {entity.id for entity in entities}, words.of(_DIFFERENT)
     for one, edge, value, label_cell in rows:
         if one and edge and value:
-            label = label_cell.value if label_cell else ""
+            label, used = label_cell.value if label_cell else "", edge.value.rpartition("/")[2]
             text = term_value(value, lambda own, label=label: label or own, words).text  # type: ignore[misc]
-            found.setdefault(words.entity_id(one.value), {}).setdefault(edge.value.rpartition("/")[2], text)
+            if used == different:
+                if (other := words.entity_id(value.value)) in shown:
+                    continue
+                text = f"different from {text} ({other})" if label else ""
+            found.setdefault(words.entity_id(one.value), {}).setdefault(used, text)
+    bare = [entity.id for entity in alike if not entity.description and entity.id not in found]
+    uses = _uses(bare, select, languages, words) if bare else {}
     told = []
     for entity in entities:
         facts = found.get(entity.id, {}) if entity in alike else {}
-        most = next((facts[edge] for edge in words.each(_TELLING) if edge in facts), "")
-        parts = (entity.description, facts.get(words.of(INSTANCE_OF), ""), most) if facts else (entity.description,)
+        most = next((facts[edge] for edge in words.each(_TELLING) if edge in facts), uses.get(entity.id, ""))
+        parts = (entity.description, facts.get(words.of(INSTANCE_OF), ""), most, facts.get(different, ""))
         told.append(replace(entity, description="; ".join(filter(None, parts))))
     return tuple(sorted(told, key=lambda one: not one.description and names.count(one.label.casefold()) > 1))
+
+
+def _uses(
+    ids: Sequence[str], select: Callable[[str], AnswerTable], languages: Sequence[str], words: Vocabulary
+) -> Mapping[str, str]:
+    """Of what nothing is stated, one thing that it is the value of: ``mother of Irène Joliot-Curie``."""
+    optional, label = label_clauses(languages, "?from")
+    clauses, name = label_clauses(languages, "?property")
+    named, name = [one.replace("?l", "?n") for one in clauses], name.replace("?l", "?n")
+    query = (
+        f"SELECT ?entity ({name} AS ?name) ?from ({label} AS ?label) {{ VALUES ?entity {{ "
+        f"{' '.join(f'wd:{one}' for one in ids)} }} ?from ?edge ?entity . ?property wikibase:directClaim ?edge "
+        f"{' '.join((*optional, *named))} }} LIMIT {_USES}"
+    )
+    try:
+        rows = select(query).rows
+    except (TellModel, BadResponse):
+        return {}
+    found = dict[str, str]()
+    for one, name_cell, other, label_cell in rows:
+        if one and other and name_cell:
+            text = f"{name_cell.value} of {label_cell.value if label_cell else words.entity_id(other.value)}"
+            found.setdefault(words.entity_id(one.value), text)
+    return found
 
 
 Select = Callable[[str], AnswerTable]

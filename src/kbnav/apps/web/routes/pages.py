@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
-from kbnav.apps.web.rendering import page
+from kbnav.apps.web.rendering import form_of, page
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
+from kbnav.apps.web.service import Served
 from kbnav.runs.trajectory import versions
+from kbnav.settings.systems import SystemEntry
 
 login_router = APIRouter(include_in_schema=False)
 """What every server of pages has."""
@@ -35,7 +37,7 @@ async def login(request: Request) -> Response:
     """Check a token, and keep in the browser that it was right."""
     state = request.state
     identities: Identities = state.identities
-    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    form = await form_of(request)
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
         state.wrong.check(state.client)
@@ -100,41 +102,28 @@ def session_page(session: OwnSession, request: Request, parts: ChatOf, visitor: 
 @router.get("/share/{share_id}")
 def shared_page(run: SharedRun, parts: ChatOf, request: Request, embed: bool = False) -> Response:
     """A run that somebody shares, to be read; ``embed``: the answer alone, for a frame of another site's page."""
-    return _front_page(request, parts, request.state.visitor, share=run.share or "", embed=embed)
+    return _front_page(request, parts, request.state.visitor, share=run.share or "", kb=run.kb, embed=embed)
 
 
 def _front_page(
-    request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = "", embed: bool = False
-) -> HTMLResponse:
-    """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
+    request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = "", kb: str = "",
+    embed: bool = False,
+) -> HTMLResponse:  # fmt: skip
+    """The chat page: empty, on a session, or on a run of ``kb`` that is shared.
+
+    With nothing to ask, it is a page that says so.
+    """
     service = parts.service
-    kbs = list(service.kbs.values())
+    kbs = [one for one in service.kbs.values() if kb in ("", one.key)]
     if not share and not kbs:
         absent = [parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
         return page(request, "closed.html", 503, absent=absent)
     offered: dict[str, Any] = {
-        "kbs": [],
-        "models": [],
+        "kbs": [_choice(one, service.systems(one)) for one in kbs],
+        "models": service.models,
         "session": session,
         "share": share,
     }
-    if not share:
-        offered["models"] = service.models
-        for kb in kbs:
-            systems = service.systems(kb)
-            offered["kbs"].append(
-                {
-                    "key": kb.key,
-                    "systems": [one.name for one in systems],
-                    "about": {one.name: one.about for one in systems},
-                    "rankings": [one.name for one in systems if one.kind == "retriever"],
-                    "name": "Wikidata" if kb.link("Q1").startswith("https://www.wikidata.org/") else kb.key,
-                    "entities": kb.kb.state().get("mirror", {}).get("entities", 0),
-                    "taken": kb.kb.state().get("mirror", {}).get("newest", "")[:10],
-                    "wikibase": not kb.has_pages,
-                    "seconds": kb.settings.limits.query_timeout,
-                }
-            )
     return page(
         request,
         "page.html",
@@ -143,8 +132,29 @@ def _front_page(
         share=share,
         embed=embed,
         version=versions()["kbnav"],
-        explore=any(kb.is_skb for kb in kbs),
+        about=_name(kbs[0]) if kbs else kb,
+        explore=any(one.is_skb for one in kbs),
     )
+
+
+def _name(served: Served) -> str:
+    """What a visitor calls a knowledge base."""
+    return "Wikidata" if served.link("Q1").startswith("https://www.wikidata.org/") else served.key
+
+
+def _choice(served: Served, systems: Sequence[SystemEntry]) -> dict[str, Any]:
+    """What the page needs to know of a knowledge base."""
+    mirror = served.kb.state().get("mirror", {})
+    return {
+        "key": served.key,
+        "systems": [one.name for one in systems],
+        "about": {one.name: one.about for one in systems},
+        "rankings": [one.name for one in systems if one.kind == "retriever"],
+        "name": _name(served),
+        "entities": mirror.get("entities", 0),
+        "taken": mirror.get("newest", "")[:10],
+        "seconds": served.settings.limits.query_timeout,
+    }
 
 
 @router.get("/api")

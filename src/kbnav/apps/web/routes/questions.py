@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -32,7 +33,7 @@ from kbnav.apps.web.routes.common import (
     sse,
     sse_event,
 )
-from kbnav.apps.web.store import Session, Status, StoredRun, unguessable
+from kbnav.apps.web.store import Session, Status, StoredRun
 from kbnav.errors import DataError
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
@@ -270,7 +271,7 @@ def share(found: OwnRun, parts: ChatOf) -> dict[str, str]:
     """Make an unguessable link by which anybody who reaches this server can read the run."""
     if found.under_way:
         raise HTTPException(409, "it can be shared once it has ended")
-    link = found.share or unguessable("share")
+    link = found.share or secrets.token_urlsafe(12)
     parts.store.share(found.id, link)
     return {"share": link, "path": f"/share/{link}"}
 

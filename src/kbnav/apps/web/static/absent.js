@@ -1,6 +1,7 @@
 // Which kind of nothing an answer is, where it is no, 0 or empty.
 
 import { h } from "./dom.js";
+import { icon } from "./menu.js";
 import { t } from "./text.js";
 
 const KINDS = {
@@ -14,7 +15,7 @@ const KINDS = {
 /** The kind in words, why that is, and what has matches instead; nothing where the answer says something. */
 export function absent(absence) {
   if (!absence) return "";
-  return h("div", { class: "absent", role: "note" }, h("strong", {}, KINDS[absence.kind]),
+  return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, h("p", {}, h("strong", {}, KINDS[absence.kind])),
     absence.text && h("p", { dir: "auto" }, absence.text),
-    absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead)));
+    absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))));
 }

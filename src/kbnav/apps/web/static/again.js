@@ -3,17 +3,20 @@
 import { h } from "./dom.js";
 import { t } from "./text.js";
 
+const ABOUT = 70; // characters of what is said of a system
+
 /** Buttons below an answer; the page hears of a press by the events `again` and `edit`. */
 export function againButtons(run, offered) {
   const tell = (kind, detail) => document.dispatchEvent(new CustomEvent(kind, { detail: { question: run.question, ...detail } }));
   const systems = offered.kbs.find((one) => one.key === run.kb)?.systems || [];
+  const about = ({ system }) => offered.kbs.find((one) => one.key === run.kb)?.about[system]?.slice(0, ABOUT);
   const others = systems.flatMap((system) => offered.models.map((model) => ({ system, model })))
     .filter((one) => one.system !== run.system || one.model !== run.model);
   const select = h("select", { class: "other", "aria-label": t("again.other"), title: t("again.about"), onchange: () => {
     const chosen = others[select.selectedIndex - 1];
     select.selectedIndex = 0;
     if (chosen) tell("again", chosen);
-  } }, h("option", {}, t("again.other")), others.map((one) => h("option", {}, offered.models.length > 1 ? `${one.system} · ${one.model}` : one.system)));
+  } }, h("option", {}, t("again.other")), others.map((one) => h("option", {}, [one.system, offered.models.length > 1 && one.model, about(one)].filter(Boolean).join(" · "))));
   return [h("button", { type: "button", onclick: () => tell("again", { system: run.system, model: run.model }) }, t("again.ask")),
     h("button", { type: "button", onclick: () => tell("edit") }, t("again.edit")), others.length > 0 && select];
 }

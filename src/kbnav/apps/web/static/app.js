@@ -3,21 +3,19 @@
 import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
+import { examplesOf, listenToExamples, shownExamples } from "./examples.js";
 import { History } from "./history.js";
+import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
 import { enqueue, next, openQueue } from "./queue.js";
 import { QueryView } from "./query.js";
+import { kept } from "./result.js";
 import { RunView, offlineBadge } from "./run.js";
 import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
-const QUERIES = { // a first query of each picture
-  "view.map": "#defaultView:Map\nSELECT ?place ?at WHERE { ?place wdt:P625 ?at } LIMIT 300",
-  "view.timeline": "#defaultView:Timeline\nSELECT ?person ?born ?died WHERE { ?person wdt:P569 ?born ; wdt:P570 ?died } ORDER BY ?born LIMIT 300",
-  "view.chart": "#defaultView:BarChart\nSELECT ?element ?number WHERE { ?element wdt:P1086 ?number } ORDER BY ?number LIMIT 60",
-};
 const say = (text) => { document.getElementById("status").textContent = text; };
 
 async function showShared() {
@@ -35,7 +33,7 @@ async function showShared() {
 class Chat {
   constructor() {
     for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge", "settings"]) this[name] = document.getElementById(name);
-    this.kept = new History({ complain: (error) => complain(error.message), leave: () => {
+    this.kept = new History({ many: offered.kbs.length > 1, complain: (error) => complain(error.message), leave: () => {
       history.pushState(null, "", "/");
       this.open("");
     } });
@@ -45,7 +43,6 @@ class Chat {
     this.fillChoice();
     this.listen();
     this.open(this.session).then(() => this.list());
-    this.question.focus({ preventScroll: true });
   }
 
   get base() {
@@ -94,16 +91,16 @@ class Chat {
       this.question.focus();
     });
     this.stop.addEventListener("click", () => this.end());
+    document.addEventListener("query", ({ detail: { query, kb, found } }) => this.write(query, false, kb, found));
     document.getElementById("write").addEventListener("click", () => this.write());
+    listenToExamples(() => this.base, (one) => this.try(one));
     this.question.addEventListener("input", () => this.grow());
     this.listenToKeys();
     window.addEventListener("popstate", () => this.open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
     for (const [name, bar] of [["--bar", this.ask], ["--head", document.querySelector("header")]]) {
       new ResizeObserver(() => document.documentElement.style.setProperty(name, `${bar.offsetHeight}px`)).observe(bar);
     }
-    if (matchMedia("(max-width: 50rem)").matches) {
-      for (const name of ["sessions", "more"]) document.getElementById(name).open = false;
-    }
+    if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
   }
 
   listenToKeys() {
@@ -135,33 +132,52 @@ class Chat {
     if (!this.running) this.welcome();
   }
 
-  /** What this is, and what can be asked. */
+  /** Nothing is shown, and what is asked next stands below. */
+  clear() {
+    runs.after(this.ask);
+    runs.replaceChildren();
+  }
+
+  /** What this is, the box for a question, and what can be asked. */
   welcome() {
-    const chosen = this.kb.value;
-    const { name, wikibase } = this.base;
-    runs.replaceChildren(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.holds(chosen),
-      wikibase && h("p", { class: "tools" }, h("span", { class: "soft" }, `${t("query.write")}:`), Object.entries(QUERIES).map(([view, query]) => h("button", { type: "button", onclick: () => this.write(query, true) }, t(view))))));
+    const { key, name } = this.base;
+    this.clear();
+    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.ask,
+      this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
+    this.question.focus({ preventScroll: true });
   }
 
-  /** What a knowledge base holds, and questions that it can answer, `most` of them. */
+  /** What a knowledge base holds, and questions that it can answer, one of each kind; `most` of them. */
   holds(key, most = undefined) {
-    const { entities, taken } = offered.kbs.find((one) => one.key === key) ?? {};
-    const date = taken && new Date(taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
-    const examples = h("ul");
-    const fill = (questions) => examples.replaceChildren(...questions.slice(0, most).map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
-    call(`/api/examples/${encodeURIComponent(key)}`).then(fill, () => null);
-    return h("div", { class: "holds" }, entities && h("p", {}, t("welcome.copy", { n: entities }), date && ` ${t("welcome.taken", { date })}`), h("p", { class: "soft" }, t("welcome.try")), examples);
+    const base = offered.kbs.find((one) => one.key === key);
+    const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
+    const examples = h("ul", { class: "kinds" });
+    if (base) examplesOf(base).then((found) => examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most)));
+    return h("div", { class: "holds" }, base?.entities > 0 && h("p", { class: "soft" }, t("welcome.copy", { n: base.entities }), date && ` ${t("welcome.taken", { date })}`), h("p", { class: "soft" }, t("welcome.try")), examples);
   }
 
-  /** A query of one's own, with its result below it; `now` runs it. */
-  write(query = "", now = false) {
-    runs.querySelector(".welcome")?.remove();
-    const view = new QueryView({ kb: this.kb.value, question: "" }, { query: "", query_labelled: "", link: "", language }, offered);
+  /** Ask an example, or run it where it is a query. */
+  try({ question, query }) {
+    if (query) this.write(query, true);
+    else this.put(question);
+  }
+
+  /** A query of one's own, with its result below it: `found` is what it gave; `now` runs it. */
+  write(query = "", now = false, kb = this.kb.value, found = undefined) {
+    if (runs.querySelector(".welcome")) this.clear();
+    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered);
     view.editor.value = query;
     view.element.open = true;
-    runs.append(h("section", { class: "run typed", "data-kb": this.kb.value, "aria-label": t("query.write") }, h("h2", { class: "question" }, t("query.write")), view.element));
+    const hint = !query && h("p", { class: "soft" }, t("query.hint"));
+    const base = offered.kbs.find((one) => one.key === kb);
+    if (!query && base) examplesOf(base).then((found) => view.offer(h("ul", { class: "kinds" }, shownExamples(found.filter((one) => one.query), (one) => {
+      view.editor.value = one.query;
+      view.ask();
+    }))));
+    runs.append(h("section", { class: "run typed", "data-kb": kb, "aria-label": t("query.label") }, h("h2", { class: "question" }, t("query.label")), hint, view.element));
     this.newest({ element: runs.lastElementChild });
     view.editor.open().then(() => view.editor.focus());
+    if (found) view.show(query, found);
     if (now) view.ask();
   }
 
@@ -242,7 +258,8 @@ class Chat {
     if (turn !== this.opened) return false;
     this.session = made.id;
     openQueue(made.id);
-    runs.replaceChildren();
+    if (runs.querySelector(".welcome")) this.clear();
+    this.question.focus({ preventScroll: true });
     history.pushState(null, "", `/s/${made.id}`);
     document.title = question;
     return true;
@@ -270,12 +287,13 @@ class Chat {
     this.work(null);
     hideLost();
     clearComplaint();
-    runs.replaceChildren();
+    this.clear();
     this.session = id;
     openQueue(id);
     const turn = ++this.opened;
     const left = () => turn !== this.opened; // somebody went elsewhere, or away and back
-    if (!id) return this.welcome();
+    const query = kept("query");
+    if (!id) return query ? this.write(query, true) : this.welcome();
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
@@ -283,6 +301,7 @@ class Chat {
       document.title = found.title || "kbnav";
       const views = found.runs.map((run) => this.show(run));
       if (views.length > 1) this.newest(views.at(-1));
+      if (query) this.write(query, true);
       const question = !this.running && next(); // it waited for one that was answered while nobody looked
       if (question) this.put(question);
     } catch (error) {
@@ -301,6 +320,7 @@ class Chat {
   }
 }
 
+listenToMenus();
 if (offered.share) {
   showShared();
 } else {

@@ -1,15 +1,17 @@
 // A button that copies a text.
 
 import { h } from "./dom.js";
+import { icon } from "./menu.js";
 import { t } from "./text.js";
 
 /** Copies what `text` gives when it is pressed, and says so for a moment. */
 export function copyButton(label, text) {
-  const button = h("button", { type: "button", class: "copy" }, label);
+  const told = h("span", {}, label);
+  const button = h("button", { type: "button", class: "copy" }, icon("copy"), told);
   button.addEventListener("click", async () => {
     const done = await copied(text());
-    button.textContent = t(done ? "copy.done" : "copy.failed");
-    setTimeout(() => (button.textContent = label), 1500);
+    told.textContent = t(done ? "copy.done" : "copy.failed");
+    setTimeout(() => (told.textContent = label), 1500);
   });
   return button;
 }

@@ -1,18 +1,8 @@
 // Elements are only ever made of text nodes and attributes, so nothing that a model or a knowledge base says is markup.
 
-const SVG = "http://www.w3.org/2000/svg";
-
 /** An element with attributes, listeners (`onclick`) and children; false, null and undefined are left out. */
 export function h(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
-
-/** The same in SVG. */
-export function s(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
-}
-
-function fill(element, attributes, children) {
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

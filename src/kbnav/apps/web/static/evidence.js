@@ -1,13 +1,16 @@
 // Why a row is there: the statements that make it true, below the row, looked up when they are asked for.
 
 import { call } from "./client.js";
-import { h, link, s } from "./dom.js";
+import { dated } from "./cells.js";
+import { h, link } from "./dom.js";
 import { t } from "./text.js";
 
-/** A button for a row's last cell, which opens and closes a row of statements below it; `base` is their address. */
+const ADDRESS = 60; // characters of an address that are shown
+
+/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
 export function evidenceButton(base, number, width) {
   let below = null;
-  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-label": t("evidence.show"), "aria-expanded": "false" }, mark());
+  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));
   button.addEventListener("click", async () => {
     const row = button.closest("tr");
     if (below) {
@@ -66,16 +69,14 @@ function said(pair) {
   return h("span", {}, pair.property.text, ": ", cell(pair.value));
 }
 
+/** A value with its page; the first of a year stands for the year, and of a long address the beginning is shown. */
 function cell(value) {
+  if (value.kind === "date") return h("span", { title: value.text }, dated(value.text, value.text.endsWith("-01-01")));
+  const address = value.href === value.text && value.text.replace(/^https?:\/\/(www\.)?/, "");
+  if (address) return link(address.length > ADDRESS ? `${address.slice(0, ADDRESS)}…` : address, value.href, { title: value.text });
   return value.href ? link(value.text, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, value.text);
 }
 
 function listed(parts) {
   return h("span", {}, parts.flatMap((part, place) => (place ? [", ", part] : [part])));
-}
-
-/** An i in a circle; not every machine has a font with one. */
-function mark() {
-  return s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" },
-    s("path", { d: "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16zm-1 3h2v2h-2zm0 4h2v6h-2z" }));
 }

@@ -2,6 +2,7 @@
 
 import { call } from "./client.js";
 import { h } from "./dom.js";
+import { icon } from "./menu.js";
 import { language, t } from "./text.js";
 
 const UNDO = 8000; // milliseconds for which a deleted session can be fetched back
@@ -10,8 +11,8 @@ const FORMS = { html: "HTML", json: "JSON" };
 
 /** The list of sessions; `leave` is called where the one that is shown was deleted, `complain` where something fails. */
 export class History {
-  constructor({ leave, complain }) {
-    Object.assign(this, { leave, complain });
+  constructor({ leave, complain, many }) {
+    Object.assign(this, { leave, complain, many });
     this.place = document.querySelector("#sessions ul");
     this.find = h("input", { type: "search", class: "find", placeholder: t("session.find"), "aria-label": t("session.find"), hidden: true, oninput: () => this.show() });
     this.place.before(this.find);
@@ -30,6 +31,7 @@ export class History {
 
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
+    this.place.closest("aside").hidden = !this.found.length;
     this.find.hidden = this.found.length < SEARCHED;
     const shown = this.found.filter((one) => one.title.toLocaleLowerCase().includes(wanted));
     this.place.replaceChildren(...shown.map((one) => this.going.has(one.id) ? this.gone(one) : this.item(one)));
@@ -37,9 +39,9 @@ export class History {
 
   item(one) {
     const title = h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === this.current ? "page" : false }, one.title,
-      h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), ` · ${one.kb}`));
-    const files = Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, name));
-    const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: one.title }), title: t("session.menu_short") }, "⋯"),
+      h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), this.many && ` · ${one.kb}`));
+    const files = Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
+    const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: one.title }), title: t("session.menu_short") }, icon("more")),
       h("div", { class: "choices" }, h("button", { type: "button", onclick: () => this.rename(item, one) }, t("session.rename")), files,
         h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => this.drop(one) }, t("session.delete_short"))));
     const item = h("li", {}, title, menu);

@@ -5,14 +5,15 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { showResult } from "./result.js";
-import { t } from "./text.js";
+import { keep, kept, showResult } from "./result.js";
+import { language, t } from "./text.js";
 
-/** A view of a run's query, which can be changed and run again; those who read a shared run change nothing. */
+/** A view of a query: of an answer, or one that is typed, with its result; those who read a shared run change nothing. */
 export class QueryView {
   constructor(run, answer, offered) {
     Object.assign(this, { run, answer, offered });
     const shared = Boolean(offered.share);
+    this.typed = !answer.query;
     const base = offered.kbs.find((one) => one.key === run.kb);
     this.seconds = base?.seconds;
     this.inWords = h("div", { class: "query-words", dir: "auto" });
@@ -21,13 +22,17 @@ export class QueryView {
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
     this.original = h("button", { type: "button", class: "original", onclick: () => this.restore() }, t("query.original"));
     this.editor = new QueryEditor({ kb: run.kb, query: answer.query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
-    this.button = h("button", { type: "button", class: "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
+    this.button = h("button", { type: "button", class: this.typed ? "again primary" : "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
-    this.element = h("details", { class: "sparql", ontoggle: () => this.element.open && this.editor.open() }, h("summary", {}, t("query.show")), this.inWords, this.meaning, this.editor.element,
-      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
-      this.problem, this.shown);
+    this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.inWords, this.meaning) : h("div", {}, this.inWords, this.meaning);
+    this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
+    const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(kept("view") && { view: kept("view") }) })}`;
+    const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value),
+      this.typed && copyButton(t("copy.link"), link), this.address, this.live, this.told);
+    this.element = h("details", { class: "sparql", ontoggle: () => this.element.open && this.editor.open() }, h("summary", {}, t("query.show")),
+      this.typed ? [this.editor.element, actions, this.problem, this.asks, this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
     this.explain(answer);
     this.changed();
   }
@@ -39,6 +44,7 @@ export class QueryView {
       ...(words?.lines ?? []).map((one) => h("div", {}, line(one))),
       ...(words?.remarks ?? []).map((remark) => h("p", { class: "remark" }, remark)));
     const above = labelled.endsWith(query) ? labelled.slice(0, labelled.length - query.length) : "";
+    this.asks.hidden = !words && !above;
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
   }
 
@@ -49,6 +55,7 @@ export class QueryView {
     this.problem.hidden = true;
     this.original.hidden = !this.answer.query || query === this.answer.query;
     this.address.hidden = !page;
+    this.live.hidden = !page || !this.answer.link_note;
     if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
   }
 
@@ -57,17 +64,30 @@ export class QueryView {
     this.explain(this.answer);
   }
 
-  show(result) {
-    this.shown.replaceChildren(h("h3", {}, t(this.answer.query ? "query.result" : "rows.region")), absent(result.absence), showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value }));
+  /** Put something where the result will be. */
+  offer(...what) {
+    this.shown.replaceChildren(...what);
+  }
+
+  /** What a query found; the page's address keeps it. */
+  show(query, found) {
+    const { result } = found;
+    keep("query", query);
+    this.explain(found);
+    this.answer.link ||= found.link;
+    this.changed();
+    const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, key: "view" });
+    this.shown.replaceChildren(absent(result.absence), shown.element, h("div", { class: "foot" }, shown.files));
   }
 
   fail(error) {
     const [why, ...place] = error.message.split("\n");
-    this.problem.replaceChildren(why, place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
+    this.problem.replaceChildren(language !== "en" && error.line ? `${t("query.english")} ` : "", h("span", { lang: "en" }, why), place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
     this.problem.hidden = false;
     if (error.line) this.editor.mark(error.line, error.column);
   }
 
+  /** Run it: what was changed of an answer's query is a result of its own, which the page shows. */
   async ask() {
     if (this.button.disabled || this.offered.share) return;
     this.button.disabled = true;
@@ -79,12 +99,14 @@ export class QueryView {
     const query = this.editor.value;
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
-      this.explain(found);
-      this.answer.link ||= found.link;
-      this.changed();
-      this.show(found.result);
+      if (this.typed) {
+        this.show(query, found);
+      } else {
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found } }));
+        this.restore();
+      }
     } catch (error) {
-      this.shown.replaceChildren();
+      if (this.typed) this.shown.replaceChildren();
       this.fail(error);
     }
     clearInterval(ticking);

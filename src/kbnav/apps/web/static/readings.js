@@ -1,6 +1,7 @@
 // How a question was read by rules where no model reads it, and what speaks against an answer.
 
 import { h } from "./dom.js";
+import { icon } from "./menu.js";
 import { t } from "./text.js";
 
 /** What rules made of the question, what of it they did not use, and what can be asked instead; `ask` is absent where nothing can. */
@@ -30,7 +31,7 @@ const DOUBTS = {
 
 /** What speaks against an answer, one line each; a kind that is newer than this page is told as it came. */
 export function doubts(found) {
-  return found.map(({ kind, about, text }) => h("p", { class: "note doubt", dir: "auto" }, DOUBTS[kind]?.(about) ?? text));
+  return found.map(({ kind, about, text }) => h("div", { class: "message doubt", role: "note" }, icon("alert"), h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)));
 }
 
 function choice(text, about, chosen) {

@@ -3,6 +3,7 @@
 import { imprecise, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
+import { menu } from "./menu.js";
 import { evidenceButton } from "./evidence.js";
 import { number, t } from "./text.js";
 import { asked, draw, kindsOf, viewsOf } from "./views.js";
@@ -13,42 +14,59 @@ const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" }
 
 const NAMES = { table: "view.table", map: "view.map", timeline: "view.timeline", chart: "view.chart", graph: "view.graph", images: "view.images" };
 
+/** What the page's address has for a key, and what it shall have from now on. */
+export const kept = (key) => new URLSearchParams(location.hash.slice(1)).get(key) ?? "";
+export function keep(key, value) {
+  const all = new URLSearchParams(location.hash.slice(1));
+  all.set(key, value);
+  history.replaceState(history.state, "", `#${all}`);
+}
+
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ * called after. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
  */
 export function showResult(result, base, title, { query, key } = {}) {
-  return new ResultView(result, base, title, query, key).element;
+  return new ResultView(result, base, title, query, key);
 }
 
 class ResultView {
   constructor(result, base, title, query, key) {
     Object.assign(this, { result, base, title, key });
-    this.view = (key && new URLSearchParams(location.hash.slice(1)).get(key)) || asked(query) || "table";
+    this.view = (key && kept(key)) || asked(query) || "table";
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
       h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads)), this.body);
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
-    this.element = h("div", { class: "result" }, this.tabs, this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pager());
+    this.element = h("div", { class: "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pager());
     this.load();
   }
 
-  /** Which rows these are, the pages before and behind them, a search, and files. */
-  pager() {
-    const { result } = this;
+  /** The views, which rows these are, and a search. */
+  head() {
     this.where = h("span", { class: "where", role: "status" });
+    this.find = this.result.rows >= SEARCHED && this.search();
+    return h("div", { class: "line", role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
+  }
+
+  /** A menu of files. */
+  get files() {
+    const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
+    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || this.result.columns.join() === "subject,predicate,object");
+    return menu(t("rows.download"), "download", forms.map(file), { "data-files": true });
+  }
+
+  /** The pages of rows before and behind these. */
+  pager() {
     this.back = h("button", { type: "button", onclick: () => this.move(-PAGE) }, t("rows.previous"));
     this.on = h("button", { type: "button", onclick: () => this.move(PAGE) }, t("rows.next"));
-    const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
-    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || result.columns.join() === "subject,predicate,object");
-    return h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, this.where, result.rows > PAGE && [this.back, this.on],
-      result.rows >= SEARCHED && this.search(), forms.map(file));
+    return this.result.rows > PAGE && h("div", { class: "pager" }, this.back, this.on);
   }
 
   search() {
@@ -61,25 +79,26 @@ class ResultView {
     return find;
   }
 
-  /** Tabs of the views that the first rows allow, where there is more than the table. */
+  /** Tabs of the views that the first rows allow, where there is more than the table; a single value needs none. */
   offer(rows) {
     this.kinds = kindsOf(this.result.columns, rows);
+    const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
+    this.element.classList.toggle("single", Boolean(single));
+    if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result.rows);
-    if (views.length < 2) return;
+    if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
-    this.choose(views.includes(this.view) ? this.view : "table", true);
+    return this.choose(views.includes(this.view) ? this.view : "table", true);
   }
 
   /** Show a view; the page's address keeps it. */
   choose(view, first = false) {
     for (const tab of this.tabs.children) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
     this.table.hidden = view !== "table";
+    if (this.find) this.find.hidden = this.table.hidden;
     this.drawn.hidden = view === "table";
     if (view !== "table") draw(view, this.drawn, this);
-    if (first || !this.key) return;
-    const kept = new URLSearchParams(location.hash.slice(1));
-    kept.set(this.key, view);
-    history.replaceState(history.state, "", `#${kept}`);
+    if (!first && this.key) keep(this.key, view);
   }
 
   async load() {
@@ -106,8 +125,8 @@ class ResultView {
 
   show(page) {
     this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
-      if (cells.length) cells.at(-1).append(evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length));
-      return h("tr", {}, cells);
+      const why = cells.length > 0 && h("td", { class: "because" }, evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length + 1));
+      return h("tr", {}, cells, why);
     }));
   }
 

@@ -7,11 +7,12 @@ import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
+import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
 import { doubts, understood } from "./readings.js";
 import { showResult } from "./result.js";
-import { Steps } from "./steps.js";
+import { Steps, toolName } from "./steps.js";
 import { t } from "./text.js";
 
 const HEADS = {
@@ -33,13 +34,28 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.found = h("div");
+    this.found = h("div", { onsingle: ({ detail }) => this.once(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       h("h2", { class: "question", dir: "auto" }, run.question),
-      h("p", { class: "soft" }, [run.kb, run.system, run.model !== "offline" && run.model].filter(Boolean).join(" · "), (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
+      this.by(), this.awaited.element, this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
     for (const event of run.events) this.apply(event);
+  }
+
+  /** Of what and by what it is answered, where that can be chosen or is not said above. */
+  by() {
+    const { run, offered } = this;
+    const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
+    const told = [offered.kbs.length > 1 && run.kb, base?.systems.length > 1 && run.system, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const badge = (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge();
+    return (told || badge) && h("p", { class: "soft" }, told, " ", badge);
+  }
+
+  /** A result of one value says by itself what the words above it say. */
+  once(text) {
+    const words = this.words.querySelector(".text");
+    if (words?.dataset.said === text) words.hidden = true;
   }
 
   /** What a screen reader is told of an event. */
@@ -65,7 +81,7 @@ export class RunView {
   }
 
   called(event) {
-    this.awaited.begin(t("await.tool", { tool: event.tool }), event.at);
+    this.awaited.begin(toolName(event.tool), event.at);
     return this.steps.called(event);
   }
 
@@ -103,15 +119,16 @@ export class RunView {
     const head = HEADS[answer.status];
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
-      answer.text ? h("p", { class: "text", dir: "auto" }, readable(answer.text)) : "",
+      answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       answer.status === "stopped" ? "" : absent(answer.absence),
       ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask),
       (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
+    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, key: this.run.id || "view" });
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.run.question, { query: answer.query, key: this.run.id || "view" }) : "",
-      this.offered.share ? "" : this.foot(answer.text),
+      result?.element ?? "",
+      this.foot(answer.text, result),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.steps.element);
     return head || t("answer.said", { text: answer.text || answer.note });
@@ -119,7 +136,7 @@ export class RunView {
 
   /** What an answer took, on one line. */
   spent(answer) {
-    const parts = [t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
+    const parts = [t("run.how"), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
     if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Number(answer.seconds.toFixed(1)) }));
@@ -128,11 +145,13 @@ export class RunView {
     return parts.join(" · ");
   }
 
-  /** The question again, the answer to copy, a link to share. */
-  foot(text) {
+  /** The answer to copy, a link to share, files, the question again; those who read a shared answer only take it along. */
+  foot(text, result) {
+    const copy = text && copyButton(t("copy.answer"), () => text);
+    if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
     const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
     const shared = h("span", { class: "share" });
-    const share = h("button", { type: "button", title: t("share.about") }, t("share.share"));
+    const share = h("button", { type: "button", title: t("share.about") }, icon("share"), t("share.share"));
     share.addEventListener("click", async () => {
       try {
         const made = await call(`${path}/share`, "POST");
@@ -150,8 +169,8 @@ export class RunView {
         shared.textContent = error.message;
       }
     });
-    return h("div", { class: "foot" }, text && copyButton(t("copy.answer"), () => text), share,
-      h("details", { class: "more" }, h("summary", {}, t("answer.more")), h("div", { class: "tools" }, againButtons(this.run, this.offered))), shared);
+    return h("div", { class: "foot" }, copy, share, result?.files,
+      menu(t("answer.more"), "more", againButtons(this.run, this.offered)), shared);
   }
 }
 

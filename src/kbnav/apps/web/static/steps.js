@@ -1,7 +1,17 @@
 // The steps of a run, which read as a story while it goes on.
 
 import { h } from "./dom.js";
-import { t } from "./text.js";
+import { language, t } from "./text.js";
+
+const TOOLS = {
+  search_entities: t("tool.search"), search_neighbors: t("tool.search"), vector_query: t("tool.search"), get_entry: t("tool.entry"), get_entity_entry: t("tool.entry"),
+  read_document: t("tool.entry"), get_property_examples: t("tool.examples"), execute_query: t("tool.query"), finish: t("tool.finish"), find_relations: t("tool.search"), follow_paths: t("tool.follow"),
+};
+
+/** What a tool does, in words; of one that is not known here, its name. */
+export function toolName(tool) {
+  return TOOLS[tool] ?? tool.replaceAll("_", " ");
+}
 
 /** A list of steps that is open while they come, and that a reader opens and closes as they like. */
 export class Steps {
@@ -9,9 +19,9 @@ export class Steps {
     this.calls = new Map();
     this.chosen = false;
     this.count = h("span", {}, t("run.waiting"));
-    this.list = h("ol");
+    this.list = h("ol", { lang: "en" });
     this.summary = h("summary", { onclick: () => { this.chosen = true; } }, this.count);
-    this.element = h("details", { class: "steps", open: true }, this.summary, this.list);
+    this.element = h("details", { class: "steps", open: true }, this.summary, language !== "en" && h("p", { class: "soft english" }, t("run.english")), this.list);
   }
 
   get pending() {
@@ -29,7 +39,7 @@ export class Steps {
     const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
     this.calls.set(event.call, item);
     this.list.append(item);
-    return this.tell(t("run.step", { n: this.list.children.length, tool: event.tool }));
+    return this.tell(t("run.step", { n: this.list.children.length, tool: toolName(event.tool) }));
   }
 
   stepped(event) {
@@ -68,11 +78,11 @@ export class Steps {
       return;
     }
     if (!this.writing) {
-      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action" }, h("code")));
+      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action" }, h("span", { class: "tool", lang: language })));
       this.list.append(this.writing);
     }
     this.writing.querySelector(".thought").textContent = draft.thought;
-    this.writing.querySelector("code").textContent = draft.tool;
+    this.writing.querySelector(".tool").textContent = toolName(draft.tool);
   }
 
   /** No more will come: they close, unless the reader has opened or closed them. */
@@ -90,7 +100,7 @@ function action(call) {
   const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
   const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value) && !(Array.isArray(value) && !value.length));
   const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
-  return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
+  return [h("p", { class: "action" }, h("span", { class: "tool", title: call.tool, lang: language }, toolName(call.tool)), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
 }
 
 function observation(text) {

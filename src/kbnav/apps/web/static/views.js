@@ -143,7 +143,7 @@ function drawChart({ columns, rows, kinds }, box) {
   const values = rows.flatMap((row) => row[measured] && (name < 0 || row[name]) ? [{ name: row[name]?.text ?? "", x: year(row[timed]), y: Number(row[measured].text) }] : []);
   const names = new Set(values.map((one) => one.name));
   const lines = timed >= 0 && (name < 0 || names.size < values.length);
-  const axis = { title: columns[measured], labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
+  const axis = { title: columns[measured], tickCount: 8, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
   const y = { field: "y", type: "quantitative", axis };
   const label = t("chart.label", { x: columns[lines ? timed : name], y: columns[measured], n: lines ? values.length : names.size });
   if (lines) {
@@ -172,13 +172,13 @@ async function drawGraph({ base, columns, rows, numbers }, box) {
   const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
   if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
   const { default: cytoscape } = await import("./vendor/cytoscape.js");
-  const [ink, soft, panel, accent] = ["ink", "soft", "panel", "accent"].map(colour);
+  const [ink, soft, sea, accent] = ["ink", "soft", "sea", "accent"].map(colour);
   const many = edges.length > 60;
   const text = { "font-size": 12, color: ink, "text-max-width": 120, "text-wrap": "ellipsis", "min-zoomed-font-size": 7 };
   const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
-    style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3 } },
+    style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
       { selector: "node[kind = 'value']", style: { shape: "round-rectangle", "background-color": soft } },
-      { selector: "edge", style: { ...text, label: many ? "" : "data(text)", "font-size": 10, color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-background-color": panel, "text-background-opacity": 1, "text-background-padding": 2 } }],
+      { selector: "edge", style: { ...text, label: many ? "" : "data(text)", "font-size": 10, color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } }],
     layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 120, idealEdgeLength: 110, nodeDimensionsIncludeLabels: true } });
   graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
   const label = [t("graph.label", { n: edges.length }), entities.length < 2 && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");

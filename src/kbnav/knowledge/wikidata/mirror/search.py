@@ -136,6 +136,9 @@ SHORTEST = 4
 """Letters that a text must have to be taken for a misspelling."""
 LONGER = 2
 """Letters by which the two may differ in length."""
+JOINTS = 7
+"""Letters of the words between those of a name."""
+_JOINTS = frozenset({"a", "an", "and", "de", "der", "for", "in", "of", "on", "the", "to"})
 ALIKE = 80
 """How like two names must be, of 100 (twice what they share, by the length of both)."""
 _INSOURCE = re.compile(r'(?<!\S)insource:\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.IGNORECASE)
@@ -270,15 +273,23 @@ class Index:
         return [row[0] for row in rows]
 
     def alike(self, text: str, kinds: Sequence[str]) -> str:
-        """The name most like a text that is none, of those with its first letters; empty where none is like it."""
-        query = fold(text)
+        """The name most like a text that is none, of those with its first letters; empty where none is like it.
+
+        Searches leave out words such as "of", so that those of names do not count.
+        """
+        query = _without_joints(fold(text))
         if len(query) < SHORTEST:
             return ""
         from rapidfuzz import fuzz
 
         begin, asked = query[:BEGINNING], json.dumps(list(kinds))
         end = begin + "\U0010ffff"
-        rows = self._rows(_ALIKE, begin=begin, end=end, length=len(query), off=LONGER, kinds=asked)
-        scored = [(fuzz.ratio(query, folded), weight, name) for folded, name, weight in rows]
+        off = LONGER + (JOINTS if " " in query else 0)
+        rows = self._rows(_ALIKE, begin=begin, end=end, length=len(query), off=off, kinds=asked)
+        scored = [(fuzz.ratio(query, _without_joints(folded)), weight, name) for folded, name, weight in rows]
         best = max(scored, default=(0.0, 0.0, ""))
         return str(best[2]) if best[0] >= ALIKE else ""
+
+
+def _without_joints(name: str) -> str:
+    return " ".join(word for word in name.split() if word not in _JOINTS) or name

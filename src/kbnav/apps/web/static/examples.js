@@ -1,0 +1,51 @@
+// Examples by kind: of Wikidata those that are known, in the reader's language; of other knowledge bases those that the server makes.
+
+import { call } from "./client.js";
+import { h } from "./dom.js";
+import { language, t } from "./text.js";
+
+const MOST = 8; // that are shown at first
+const KINDS = {
+  look: t("kind.look"), list: t("kind.list"), count: t("kind.count"), compare: t("kind.compare"),
+  map: t("view.map"), timeline: t("view.timeline"), chart: t("view.chart"), graph: t("view.graph"), table: t("view.table"),
+};
+
+/** Of a knowledge base its examples, each with `text` and `question` or `query`, and with a `kind` where it is known. */
+export async function examplesOf(base) {
+  if (base.name === "Wikidata" && (base.key === "mini" || !base.entities)) {
+    const { questions, queries } = await fetch("/static/examples.json").then((response) => response.json());
+    return [...questions[language].map(([kind, question]) => ({ kind, question, text: question })),
+      ...queries.map(({ kind, title, query }) => ({ kind, query, text: title[language] }))];
+  }
+  const questions = await call(`/api/examples/${encodeURIComponent(base.key)}`).catch(() => []);
+  return questions.map((question) => ({ question, text: question }));
+}
+
+/** The first of each kind, `most` of them, as items of a list. */
+export function shownExamples(found, chosen, most = MOST) {
+  const first = found.filter(({ kind }, place) => !kind || found.findIndex((one) => one.kind === kind) === place).slice(0, most);
+  return first.map((one) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => chosen(one) }, one.kind && h("small", {}, KINDS[one.kind]), h("span", { dir: "auto" }, one.text))));
+}
+
+/** The browser of all examples, which a button opens; they are searched by their words. */
+export function listenToExamples(base, chosen) {
+  const dialog = document.getElementById("examples");
+  const [find, list] = [dialog.querySelector("input"), dialog.querySelector(".list")];
+  let found = [];
+  const show = () => {
+    const words = find.value.toLocaleLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (one) => words.every((word) => `${KINDS[one.kind] ?? ""} ${one.text} ${one.query ?? ""}`.toLocaleLowerCase().includes(word));
+    const some = found.filter(fits);
+    const item = (one) => h("li", {}, h("button", { type: "button", dir: "auto", onclick: () => { dialog.close(); chosen(one); } }, one.text));
+    list.replaceChildren(...[...new Set(some.map((one) => one.kind))].flatMap((kind) => [kind && h("h3", {}, KINDS[kind]), h("ul", {}, some.filter((one) => one.kind === kind).map(item))].filter(Boolean)),
+      ...(some.length ? [] : [h("p", { class: "soft" }, t("examples.none"))]));
+  };
+  find.addEventListener("input", show);
+  document.getElementById("examples-open").addEventListener("click", async () => {
+    dialog.showModal();
+    find.value = "";
+    find.focus();
+    found = await examplesOf(base());
+    show();
+  });
+}
