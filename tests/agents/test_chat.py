@@ -119,3 +119,8 @@ def test_history_does_not_carry_whole_tables(tmp_path):
         chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
         assert len(chat.ask("?").outcome.table) == 500
         assert chat.history[0].outcome.table is None
+
+
+def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
+    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
+        Chat(agent_of([], tmp_path), "s9", saver).resume()

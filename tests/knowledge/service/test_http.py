@@ -21,7 +21,7 @@ from kbnav.errors import (
 )
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.http_store import MAX_BODY, HttpCache
+from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Throttle
 from kbnav.knowledge.replies import Reply, Request, retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -257,3 +257,21 @@ def test_a_password_that_a_wiki_echoes_is_left_out():
         reply = http.fetch(replace(asked, url=served.url), lambda reply: reply)
         http.close()
     assert reply.body == b'{"login": {"reason": "not [hidden]"}}'
+
+
+def test_after_thirty_errors_the_query_service_is_asked_no_more_within_the_minute(tmp_path):
+    now = [0.0]
+    throttle = Throttle(
+        tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s)
+    )
+    moments = []
+
+    def failing(_):
+        moments.append(now[0])
+        return Answer("no", 400, "text/plain")
+
+    with serving(failing) as served, client(served.url, throttle=throttle) as opened:
+        for _ in range(31):
+            with pytest.raises(QueryRefused):
+                opened.kb.execute_query(QUERY)
+    assert moments[29] < 60 <= moments[30]
