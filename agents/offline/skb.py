@@ -137,7 +137,7 @@ class _Plan(Plan):
         """The best few paths of a mention to each type that may be asked for."""
         found: dict[str, list[Path]] = {}
         for node in mention.nodes:
-            for path in self._policy.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
+            for path in self._policy.paths.propose(self._reading, mention, node, self._skb.type(node)):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
@@ -226,7 +226,7 @@ class _Plan(Plan):
         if summed:
             said = "This is their sum." if summed == "SUM" else "This is their mean."
             yield [(FINISH, said, {"nodes": [], "answer": f"{float(rows[0][1]):.12g}"})]
-        labels = ", ".join(self._skb.nodes.label(self._skb.number(node)) for node in nodes[:ANSWERS])
+        labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         fits_best = "These have the same number, and no other has more of it."
         if order == "ASC":
@@ -345,7 +345,7 @@ class _Plan(Plan):
                 places[place] = token.text
         ways = []
         for path in paths:
-            parts = [self._skb.nodes.label(path.node)]
+            parts = [self._skb.name(path.node)]
             for step in path.steps:
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
@@ -419,5 +419,5 @@ class _Plan(Plan):
         for path in paths:
             hops = [(_ARROWS[step.direction].format(step.relation or "anything"), step) for step in path.steps]
             steps = " ".join(f"{arrow} {step.target or 'node'}" for arrow, step in hops)
-            parts.append(f"{self._skb.nodes.label(path.node)} {steps}")
+            parts.append(f"{self._skb.name(path.node)} {steps}")
         return ", and ".join(parts)
