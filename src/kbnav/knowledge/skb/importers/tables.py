@@ -415,14 +415,13 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def of_graphs(files: Sequence[Path], memory: int = MEMORY, duplicates: Duplicates = Duplicates.first) -> TableSource:
+def of_graphs(files: Sequence[Path], memory: int = MEMORY) -> TableSource:
     """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
     start, end = ENDS
     return TableSource(
         [Table(file=Origin(str(path), NODES), id="_id", name="_name", type_column="_labels") for path in files],
         [Links(file=Origin(str(path), EDGES), source=start, target=end, relation_column="_type") for path in files],
         memory=memory,
-        duplicates=duplicates,
     )
 
 
