@@ -118,9 +118,6 @@ def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Serve
         server.http.server_close()
 
 
-Serve = Callable[[Callable[[dict[str, Any], int], Reply]], Server]
-
-
 def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve):
     server = serve(embeddings)
     encoder = load("openai:some-model", base_url=server.url, api_key="k")

@@ -123,7 +123,7 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
             changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
     return [
-        ("system", info.called),
+        ("system", info.display_name),
         ("model", info.model),
         *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,6 @@ from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
-
-Said = Callable[[Trace, str], list[str]]
 
 NAMES_ANN = '[{"person": {"name": "Ann Reed"}}]'
 ANN = "name: Ann Reed. type: person. born: 1701. description: Smelled of salt."

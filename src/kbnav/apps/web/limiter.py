@@ -243,7 +243,7 @@ class Limiter:
 
         def work() -> None:
             try:
-                result = job.cancellation.within(call)
+                result = job.cancellation.run_here(call)
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 in_loop(settle, None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
             else:
@@ -253,7 +253,7 @@ class Limiter:
         threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
         end = loop.time() + seconds
         try:
-            with job.cancellation.telling(lambda: in_loop(news.set)):
+            with job.cancellation.on_cancel(lambda: in_loop(news.set)):
                 while not done.done():
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), max(0.0, min(LOOK, end - loop.time())))

@@ -23,7 +23,6 @@ from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, 
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.files import reading
-from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import SEPARATOR, Settings, kb_names
@@ -257,7 +256,7 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
     lacks its key.
     """
     for model in settings.web.models or (settings.model,):
-        check_key(settings.model_copy(update={"model": model}))
+        settings.model_copy(update={"model": model}).check_key()
     with ExitStack() as stack:
         places: dict[str, Served | _Opening] = {}
         damaged: dict[str, DataError] = {}
