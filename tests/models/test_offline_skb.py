@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,7 +174,7 @@ def test_a_mean_of_nothing_is_no_number(tmp_path):
     )
     (tmp_path / "e.csv").write_text("source,relation,target\np1,supplied by,s1\np2,supplied by,s1\n")
     build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "s.skb", Options(vectors=False))
-    with SkbKB(SKB.open(tmp_path / "s.skb")) as kb:
+    with closing(SkbKB(SKB.open(tmp_path / "s.skb"))) as kb:
         asked = skb_offline(kb, Settings(home=tmp_path, kb="s", language="en"))
         assert ask(asked, "What is the mean price of all products?").outcome.text == "5.5"
         assert ask(asked, "What is the average price of the products supplied by Supplier 1?").outcome.text != "0"
