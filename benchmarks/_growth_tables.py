@@ -134,7 +134,7 @@ def needs(sizes: Sequence[Mapping[str, Any]]) -> str:
 
     def at(figure: Figure, target: float) -> float:
         values = [figure(one) or 0 for one in sizes]
-        return values[-1] * (target / last["triples"]) ** law(triples, values)
+        return float(values[-1] * (target / last["triples"]) ** law(triples, values))
 
     rows: dict[str, Callable[[float], str]] = {
         "CPU hours to build": lambda size: _number(at(_total("cpu"), size) / 3600),
