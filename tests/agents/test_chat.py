@@ -1,20 +1,17 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
-import re
 import subprocess
 import sys
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from kbnav.agents.common.state import seen_text, start
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Outcome, Step, Turn
 from kbnav.sessions.session import Chat, sqlite_sessions
-from kbnav.settings.model import Budget, Settings
+from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
@@ -50,10 +47,6 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     assert len(run.outcome.table) == 2
 
 
-class Killed(BaseException):
-    """Ends a run as a kill would: nothing is concluded."""
-
-
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         Chat(agent_of([looks("her"), runs(2), finishes()], tmp_path), "s1", saver).ask("How many did she find?")
@@ -74,13 +67,6 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     ]  # fmt: skip
     assert isinstance(earlier[0], HumanMessage)
     assert isinstance(earlier[-1], HumanMessage)
-
-
-def test_what_earlier_turns_have_shown_counts_as_seen_in_each_of_its_parts():
-    step = Step(1, Call("get_entry"), "Q3 (observed)")
-    turn = Turn("What of Q1?", (step,), Outcome("answered", "finish", query="SELECT ?x { ?x wdt:P2 wd:Q2 }"))
-    state = start("And Q4?", [turn], Budget())
-    assert set(re.findall(r"\b[PQ]\d\b", seen_text(state))) == {"Q1", "P2", "Q2", "Q3", "Q4"}
 
 
 def test_an_id_of_an_earlier_turn_is_not_told_to_be_checked(mini_kb, tmp_path):
@@ -129,3 +115,8 @@ def test_history_does_not_carry_whole_tables(tmp_path):
         chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
         assert len(chat.ask("?").outcome.table) == 500
         assert chat.history[0].outcome.table is None
+
+
+def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
+    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
+        Chat(agent_of([], tmp_path), "s9", saver).resume()

@@ -249,21 +249,6 @@ def step(number: int, tool: str, *nodes: str, facts: tuple[Fact, ...] = (), **ar
     return Step(number, Call(tool, arguments), nodes=nodes, facts=facts)
 
 
-def test_a_nodes_basis_is_the_knowledge_base_once_it_is_shown_without_the_models_word():
-    said = (Fact("a", "r", "x", "A", "", "X", generated=True), Fact("a", "r", "z", "A", "", "Zed", generated=True))
-    steps = [
-        step(1, "search_neighbors", "b", entity_id="a"),
-        step(2, "generate", "x", "z", facts=said),
-        step(3, "search_neighbors", "y", entity_id="x"),  # from a node known by its word alone
-        step(4, "search_entities", "z2", query="zed"),  # a name known by its word alone
-        step(5, "search_neighbors", "x", "c", entity_id="b"),  # now the knowledge base shows x itself
-    ]
-    assert set(generated(steps[:2]).nodes) == {"a", "x", "z"}
-    assert set(generated(steps[:4]).nodes) == {"a", "x", "z", "y", "z2"}
-    assert set(generated(steps).nodes) == {"a", "z", "y", "z2"}
-    assert generated(steps[:1]).facts == ()
-
-
 @pytest.mark.parametrize(
     ("sought", "basis"),
     [
@@ -328,3 +313,11 @@ def test_in_the_papers_preset_no_document_is_shown(village, tmp_path):
     run, model, script = asked(village, tmp_path, looks, GENERATE, finish("h3"), preset="paper")
     seen = "\n".join([*script.prompts, *(step.observation for step in run.path), model.seen[0][0].text])
     assert not any(words in seen for words in ("red house", "green house", "a type and a document"))
+
+
+def test_where_a_node_lacks_a_relation_it_is_said_which_it_has(village, tmp_path):
+    run, _, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "^owns"})), finish("p1")
+    )
+    told = "Ann Reed (p1) has no such link. It has: owns: 2, such as The Mill; painted: 1, such as Old Forge."
+    assert run.path[1].observation == told

@@ -75,22 +75,6 @@ def test_failed_queries_are_run_again_on_request_only(dataset, tmp_path):
     assert (kb.ran.count("SELECT broken"), kb.ran.count("SELECT 2")) == (2, 1)
 
 
-def test_it_stops_between_questions(dataset, tmp_path):
-    assert set(collect(dataset, NumbersKB(), tmp_path / "gold.jsonl", stopped=lambda: True)) == {
-        "stored",
-        "nodes",
-        "nothing",
-    }
-
-
-def test_an_endpoint_that_stays_down_ends_it(tmp_path):
-    path = tmp_path / "down.jsonl"
-    lines = [{"id": str(number), "question": "?", "sparql": "SELECT down"} for number in range(15)]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(ServiceError, match="10 failures in a row"):
-        collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")
-
-
 def test_gold_answers_of_something_else_are_refused(dataset, tmp_path):
     path = tmp_path / "gold" / "own.jsonl"
     collect(dataset, NumbersKB(), path)
@@ -118,3 +102,11 @@ def test_frozen_answers_are_taken_by_question_and_none_may_lack(dataset, tmp_pat
     assert list(answers) == ["two"]
     with pytest.raises(UsageError, match="no gold answer of 4 questions, the first is wrong"):
         take_gold(dataset, dataset.questions, path)
+
+
+def test_an_endpoint_that_stays_down_ends_it(tmp_path):
+    path = tmp_path / "down.jsonl"
+    lines = [{"id": str(number), "question": "?", "sparql": "SELECT down"} for number in range(15)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ServiceError, match="10 failures in a row"):
+        collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")

@@ -85,7 +85,9 @@ def class_shape(select: Select, views: Views, iri: str) -> ClassShape:
             for what, p, x, number in rows
             if what == "incoming"
         ),
-        things=tuple(told.entity(term.value) for what, _, term in details if what == "thing" and term.type == "uri"),
+        things=tuple(
+            told.entity(iri) for iri in sorted(term.value for what, _, term in details if what == "thing") if ":" in iri
+        ),
     )
 
 
@@ -102,7 +104,7 @@ def _details(
     parts = [
         f"SELECT ('sample' AS ?what) ?p (SAMPLE(?o) AS ?x) WHERE {{ {each} FILTER(!isBlank(?o)) }} GROUP BY ?p",
         f"SELECT ('both' AS ?what) ?p (SUM(1) AS ?x) WHERE {{ {each} ?o ?p ?s }} GROUP BY ?p",
-        *([f"SELECT ('thing' AS ?what) (?s AS ?x) WHERE {{ {members} }} ORDER BY ?s"] if few else []),
+        *([f"SELECT ('thing' AS ?what) (?s AS ?x) WHERE {{ {members} }}"] if few else []),
     ]
     if numbers:
         of = f"VALUES ?p {{ {iris_list(numbers)} }} {each}"
