@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -108,9 +108,7 @@ ARABIC = [
 @pytest.mark.parametrize(
     ("size", "scheme"), [((390, 844), "dark"), ((640, 450), "light")], ids=["phone", "at 200 per cent"]
 )
-def test_views_with_arabic_labels_fit_and_axe_finds_nothing(
-    page: Page, server: Server, size: tuple[int, int], scheme: Literal["dark", "light"]
-):
+def test_views_with_arabic_labels_fit_and_axe_finds_nothing(page, server, size, scheme):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": size[0], "height": size[1]})
     for columns, rows, view, drawn in ARABIC:
@@ -124,7 +122,7 @@ def test_views_with_arabic_labels_fit_and_axe_finds_nothing(
     assert page.locator(".rows [lang=ar]").first.evaluate("one => getComputedStyle(one).direction") == "rtl"
 
 
-def test_examples_are_found_by_their_words_and_kept_by_the_address(page: Page, server: Server):
+def test_examples_are_found_by_their_words_and_kept_by_the_address(page, server):
     page.goto(server.url)
     page.wait_for_selector(".welcome .example")
     assert {"Look up", "List", "Count", "Compare", "Map", "Timeline"} <= set(
@@ -142,7 +140,7 @@ def test_examples_are_found_by_their_words_and_kept_by_the_address(page: Page, s
     assert page.locator(".typed .map").count() == 0
 
 
-def test_a_query_tab_offers_examples_which_have_rows(page: Page, server: Server):
+def test_a_query_tab_offers_examples_which_have_rows(page, server):
     page.goto(server.url)
     page.click("#write")
     page.wait_for_selector(".typed .example")
@@ -155,7 +153,7 @@ def test_a_query_tab_offers_examples_which_have_rows(page: Page, server: Server)
         assert page.get_attribute(f".typed [data-view={kind.lower()}]", "aria-pressed") == "true", kind
 
 
-def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page: Page, server: Server):
+def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page, server):
     page.goto(server.url)
     ask(page, "What is the atomic number of tungsten?")
     wait_for_the_end(page)
