@@ -148,10 +148,11 @@ def entry_text(
     *,
     empty: str = "It has no statements of its own.",
     about: Sequence[str] = (),
+    joined: bool = False,
 ) -> str:
     """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none.
 
-    ``about`` are lines that come before its statements.
+    ``about`` are lines that come before its statements. ``joined``: the values of one property stand on one line.
     """
     head = f"{entity_name(entry.entity)}: {cut(entry.entity.description, shown.cell)}".rstrip(": ")
     lines = [f"{entry.redirected_from} was merged into {entry.entity.id}."] if entry.redirected_from else []
@@ -163,7 +164,13 @@ def entry_text(
     if entry.document:
         lines.append(entry.document)
     lines += about
-    lines += statement_lines([*kept.statements, *kept.identifiers], shown)
+    if joined:
+        values: dict[str, list[str]] = {}
+        for one in kept.statements:
+            values.setdefault(entity_name(one.property), []).append(value_text(one.value, shown.cell))
+        lines += [f"- {name}: {'; '.join(texts)}" for name, texts in values.items()]
+    else:
+        lines += statement_lines([*kept.statements, *kept.identifiers], shown)
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]
