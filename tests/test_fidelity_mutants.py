@@ -57,13 +57,13 @@ def run(copy: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=copy, env={**os.environ, **own}, capture_output=True, text=True, check=False)
 
 
-def test_without_a_change_all_tests_pass(copy: Path):
+def test_without_a_change_all_tests_pass(copy):
     found = run(copy, [test for row, *_ in MUTANTS for test in named_by(row)])
     assert found.returncode == 0, found.stdout[-3000:]
 
 
 @pytest.mark.parametrize(("row", "path", "old", "new"), MUTANTS)
-def test_a_changed_element_fails_the_test_of_its_row(row: str, path: str, old: str, new: str, copy: Path):
+def test_a_changed_element_fails_the_test_of_its_row(row, path, old, new, copy):
     source = (copy / path).read_text(encoding="utf-8")
     assert old in source, f"{path} no longer has {old!r}"
     try:

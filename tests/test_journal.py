@@ -1,7 +1,5 @@
 """Append-only files: what a kill can do to them, and what it cannot."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -59,7 +57,7 @@ def test_a_file_is_written_by_one_at_a_time(tmp_path):
             pass
 
 
-def test_folders_that_cannot_be_written_are_one_clear_line(tmp_path: Path):
+def test_folders_that_cannot_be_written_are_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         write_whole(tmp_path / "file" / "a.json", "")

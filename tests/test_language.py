@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("language", QUESTIONS)
-def test_one_plain_question_in_each_language(language: str):
+def test_one_plain_question_in_each_language(language):
     assert question_language(QUESTIONS[language]) == language
 
 
@@ -52,7 +51,7 @@ def test_one_plain_question_in_each_language(language: str):
         ("Was für ein Tier ist Dolly?", "de"),
     ],
 )
-def test_names_and_titles_in_other_languages_do_not_decide(text: str, language: str):
+def test_names_and_titles_in_other_languages_do_not_decide(text, language):
     assert question_language(text, default="de") == language
 
 
@@ -66,7 +65,7 @@ def test_questions_of_the_mini_mirror():
 @pytest.mark.parametrize(
     "text", ["\ud800 who is it \udfff", "\x00\x1b[31m", "x" * 100_000, '"' * 100_000, "q'" * 50_000]
 )
-def test_broken_and_huge_texts_do_no_harm(text: str):
+def test_broken_and_huge_texts_do_no_harm(text):
     assert question_language(text) == "en"
 
 
@@ -77,7 +76,7 @@ def accuracy(texts: list[str], language: str, default: str = "en") -> float:
 @pytest.mark.parametrize(
     ("language", "count", "floor"), [("en", 394, 0.995), ("de", 394, 0.995), ("ru", 394, 0.995), ("zh", 382, 0.995)]
 )
-def test_questions_of_qald_10(shared_data: Path, language: str, count: int, floor: float):
+def test_questions_of_qald_10(shared_data, language, count, floor):
     with gzip.open(shared_data / "benchmarks" / "qald-10" / "qald_10.json.gz", "rt", encoding="utf-8") as file:
         rows = json.load(file)["questions"]
     texts = [each["string"] for row in rows for each in row["question"] if each["language"] == language]
@@ -88,14 +87,14 @@ def test_questions_of_qald_10(shared_data: Path, language: str, count: int, floo
 
 
 @pytest.mark.parametrize(("name", "language"), [("question_text", "ru"), ("question_eng", "en")])
-def test_questions_of_rubq(shared_data: Path, name: str, language: str):
+def test_questions_of_rubq(shared_data, name, language):
     with gzip.open(shared_data / "benchmarks" / "rubq-2" / "RuBQ_2.0_dev.json.gz", "rt", encoding="utf-8") as file:
         texts = [row[name] for row in json.load(file)]
     assert len(texts) == 580
     assert accuracy(texts, language) >= 0.995
 
 
-def test_no_english_question_is_taken_for_another_language(shared_data: Path):
+def test_no_english_question_is_taken_for_another_language(shared_data):
     benchmarks = shared_data / "benchmarks"
     web: list[str] = []
     for split in ("dev", "train"):
@@ -106,7 +105,7 @@ def test_no_english_question_is_taken_for_another_language(shared_data: Path):
     assert [text for text in web + curated if question_language(text, default="xx") not in ("en", "xx")] == []
 
 
-def test_bare_names_of_entities_give_the_default(shared_data: Path):
+def test_bare_names_of_entities_give_the_default(shared_data):
     label = re.compile(r'^\S+ <http://www\.w3\.org/2000/01/rdf-schema#label> "(.*)"@en \.$')
     with gzip.open(shared_data / "wikidata-slice" / "5_fb15k_labels.nt.gz", "rt", encoding="utf-8") as lines:
         names = [match[1] for line in lines if (match := label.match(line))]

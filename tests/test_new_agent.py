@@ -61,7 +61,7 @@ def fresh(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder: Path, fresh: Path):
+def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder, fresh):
     assert len(blocks(PAGE, "python")[0].splitlines()) < 40
     (folder / "my_agent.py").write_text(blocks(PAGE, "python")[0])
     describe, ask, evaluate = commands(PAGE, "sh")[:3]
@@ -78,9 +78,7 @@ def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder:
     assert (saved.info.system, score_run(saved).all.values["em"]) == ("counter", 1.0)
 
 
-def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(
-    folder: Path, demo_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, demo_home, monkeypatch, capsys):
     parts = {head.partition('"')[2].strip('"'): code for head, code in fenced(PAGE) if head.startswith("python title")}
     for name, code in parts.items():
         assert len(code.splitlines()) < 40
@@ -112,7 +110,7 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(
 
 
 @pytest.mark.parametrize("command", commands(PAGE, "sh live"))
-def test_a_model_may_choose_and_a_tool_may_be_added(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_may_choose_and_a_tool_may_be_added(folder, command, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     query = "SELECT (COUNT(*) AS ?n) WHERE { ?s wdt:P1086 ?o }"

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from kbnav.sessions.session import sqlite_sessions
 from kbnav.settings.model import Settings
 
 
-def test_all_files_under_home_are_their_owners_alone(tmp_path: Path):
+def test_all_files_under_home_are_their_owners_alone(tmp_path):
     home = tmp_path / "state" / "kbnav"
     HttpCache(home / "http.sqlite", age=60)
     Throttle(home / "limits.sqlite")
@@ -43,6 +42,6 @@ def test_a_password_in_an_address_is_in_no_copy_of_the_settings():
 
 
 @pytest.mark.parametrize("text", ["a-password", "bWU6YS1wYXNzd29yZA==", "me:a-password", "key of the endpoint"])
-def test_what_addresses_and_keys_hold_is_hidden(text: str):
+def test_what_addresses_and_keys_hold_is_hidden(text):
     settings = Settings(base_url="https://me:a-password@models.example/v1", api_key="key of the endpoint")  # type: ignore[arg-type]
     assert secrets_of(settings).hidden(f"<{text}>") == "<[hidden]>"

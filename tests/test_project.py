@@ -34,7 +34,7 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert cited["license"] == project()["license"]
 
 
-def test_a_release_is_cut_into_a_section_of_its_own(copied: Path):
+def test_a_release_is_cut_into_a_section_of_its_own(copied):
     before = RELEASE["notes"]((copied / "CHANGELOG.md").read_text(), "Unreleased")
     RELEASE["cut"](copied, "9.8.7", "2030-01-02")
     after = (copied / "CHANGELOG.md").read_text()

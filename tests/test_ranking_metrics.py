@@ -32,7 +32,7 @@ def test_answers_outside_the_candidates_are_counted_and_missed(mode, recall):
 
 
 @given(st.permutations(range(12)), st.integers(0, 12), st.sets(st.integers(0, 11), min_size=1))
-def test_ranks_are_those_of_a_plain_sort(order: list[int], listed: int, answers: set[int]):
+def test_ranks_are_those_of_a_plain_sort(order, listed, answers):
     lists, wanted = [[str(one) for one in order[:listed]]], [[str(one) for one in answers]]
     names = [str(one) for one in range(12)]
     plain = [rank for rank, one in enumerate(order[:listed], 1) if one in answers]

@@ -11,7 +11,6 @@ from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Fact, Outcome, Run, Step
 from kbnav.sessions.evidence import run_evidence
 from tests.data.test_demo import EDGES, QUESTIONS
@@ -33,7 +32,7 @@ def query_run(query: str, kb: KnowledgeBase, language: str = "en") -> Run:
     return Run("run-1", "", "spinach", "m", language, (), (), outcome)
 
 
-def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about_and_a_sentence(demo_kb: SkbKB):
+def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about_and_a_sentence(demo_kb):
     rows = 0
     for question in QUESTIONS:
         starts = [rule["to"] for rule in question.get("relations", ())]
@@ -54,7 +53,7 @@ def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about
     assert rows >= len(QUESTIONS)
 
 
-def test_a_models_word_is_told_as_one(demo_kb: SkbKB):
+def test_a_models_word_is_told_as_one(demo_kb):
     fact = Fact("person:odd-skarrow", "^taught", "instrument:rowlock", "Odd Skarrow", "taught", "Rowlock", True)
     run = ranking_run("?", ["instrument:rowlock"], ["place:little-mew"], (fact,))
     lines = list(evidence_lines(run_evidence(demo_kb, run), answer_table(run.outcome)))
@@ -62,7 +61,7 @@ def test_a_models_word_is_told_as_one(demo_kb: SkbKB):
     assert "(Rowlock) — taught — " in line
 
 
-def test_a_run_without_rows_has_no_evidence(demo_kb: SkbKB, mini_kb: KnowledgeBase):
+def test_a_run_without_rows_has_no_evidence(demo_kb, mini_kb):
     nothing = Run("run-1", "?", "skb", "m", "en", (), (), Outcome("no answer", "gave up"))
     assert run_evidence(demo_kb, nothing) is None
     assert run_evidence(mini_kb, nothing) is None
@@ -86,7 +85,7 @@ def test_every_row_of_the_mirrors_questions_names_a_statement_and_a_reference_or
     assert rows > 30
 
 
-def test_an_answer_of_the_library_looks_its_evidence_up_when_it_is_read(mini_home: Path):
+def test_an_answer_of_the_library_looks_its_evidence_up_when_it_is_read(mini_home):
     settings = kbnav.Settings(home=mini_home)
     closed = kbnav.ask("Who discovered polonium?", kb="mini", settings=settings)
     assert [{one.property for one in row} for row in closed.evidence.rows] == [{"P61"}, {"P61"}]

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 ASK = """
 import sys
@@ -21,7 +20,7 @@ def said(code: str, **environment: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=told).stdout
 
 
-def test_an_answer_that_asks_no_model_imports_neither_an_http_client_for_models_nor_numpy(mini_home: Path):
+def test_an_answer_that_asks_no_model_imports_neither_an_http_client_for_models_nor_numpy(mini_home):
     answer, _, modules = said(ASK, KBNAV_HOME=str(mini_home)).rstrip().rpartition("\n")
     assert "polonium, radium" in answer
     assert not {"openai", "langchain_openai", "numpy"} & {*modules.split()}

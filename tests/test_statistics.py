@@ -39,7 +39,7 @@ scores = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 
 
 @given(st.lists(st.tuples(scores, scores), min_size=1, max_size=9))
-def test_few_questions_get_the_exact_p_value(pairs: list):
+def test_few_questions_get_the_exact_p_value(pairs):
     a, b = zip(*pairs, strict=True)
     differences = [y - x for x, y in pairs]
     sums = [

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage
 from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.evaluation.evaluate import leave_out
-from kbnav.knowledge.base import Entity, Entry, Statement, Value
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
@@ -27,12 +26,6 @@ def test_without_rollback_a_repeat_is_run_again_and_nothing_is_taken_back(tmp_pa
     run = asked(replies, tmp_path, "rollback")
     assert run.discarded == ()
     assert [step.call.arguments.get("at") for step in run.path[:3]] == ["a", "b", "a"]
-
-
-def test_without_rollback_a_premature_finish_is_still_dropped_but_takes_no_step_along(tmp_path):
-    run = asked([looks("a"), runs(0), finishes(), runs(2), finishes()], tmp_path, "rollback")
-    assert [(step.call.tool, step.dropped) for step in run.discarded] == [("finish", "premature finish")]
-    assert len(run.path) == 4
 
 
 def test_without_the_rule_on_premature_finishes_a_run_ends_without_an_answer(tmp_path):
@@ -81,12 +74,3 @@ def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_
     assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
     assert run.outcome.ranking is not None
     assert "ship:keeper" in run.outcome.ranking.ids[:2]
-
-
-def test_without_pruning_an_entry_is_shown_whole(tmp_path, mini_kb):
-    statements = tuple(Statement(Entity(f"P{n}", f"p{n}", kind="property"), Value(str(n))) for n in range(300))
-    entry = Entry(Entity("Q1", "one"), statements)
-    pruned = build_spinach(mini_kb, Settings(home=tmp_path)).prune(entry, "?")[0]
-    whole = build_spinach(mini_kb, leave_out(Settings(home=tmp_path), ["pruning"])).prune(entry, "?")[0]
-    assert len(pruned.statements) == 40
-    assert whole == entry

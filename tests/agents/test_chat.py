@@ -1,20 +1,17 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
-import re
 import subprocess
 import sys
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from kbnav.agents.common.state import seen_text, start
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Outcome, Step, Turn
 from kbnav.sessions.session import Chat, sqlite_sessions
-from kbnav.settings.model import Budget, Settings
+from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
@@ -74,13 +71,6 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     ]  # fmt: skip
     assert isinstance(earlier[0], HumanMessage)
     assert isinstance(earlier[-1], HumanMessage)
-
-
-def test_what_earlier_turns_have_shown_counts_as_seen_in_each_of_its_parts():
-    step = Step(1, Call("get_entry"), "Q3 (observed)")
-    turn = Turn("What of Q1?", (step,), Outcome("answered", "finish", query="SELECT ?x { ?x wdt:P2 wd:Q2 }"))
-    state = start("And Q4?", [turn], Budget())
-    assert set(re.findall(r"\b[PQ]\d\b", seen_text(state))) == {"Q1", "P2", "Q2", "Q3", "Q4"}
 
 
 def test_an_id_of_an_earlier_turn_is_not_told_to_be_checked(mini_kb, tmp_path):

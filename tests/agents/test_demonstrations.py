@@ -65,11 +65,6 @@ def test_the_question_that_is_asked_is_not_its_own_example(village, file):
     assert [one.question for one in held.of("what does  BOB LISK own")] == [SECOND["question"]]
 
 
-def test_a_toml_file_reads_the_same(village, tmp_path, file):
-    (tmp_path / "shots.toml").write_text(TOML)
-    assert read_demonstrations(str(tmp_path / "shots.toml")).pool == read_demonstrations(file).pool[:1]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from kbnav.agents.common.answering import last_with_rows, plain_answer
 from kbnav.agents.spinach import spinach_with
-from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Run, Step
+from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
@@ -48,23 +46,6 @@ def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
         "SELECT 4",
         "Finished: result 1 is the answer, 4 rows of `SELECT 4`.",
     )
-
-
-def test_a_look_at_the_triples_of_things_does_not_replace_the_result():
-    def step(number: int, query: str) -> Step:
-        return Step(number, Call("execute_query", {"query": query}), rows=3)
-
-    table, probe = step(1, "SELECT ?x { }"), step(2, "PREFIX : <urn:x>\nconstruct { ?s ?p ?o } { ?s ?p ?o } LIMIT 12")
-    assert last_with_rows([table, probe]) == table
-    assert last_with_rows([probe]) == probe
-    assert last_with_rows([]) is None
-
-
-def test_a_plain_answer_has_labels_in_place_of_ids_texts_as_they_are_and_days_without_midnight():
-    queen = Term("uri", "http://www.wikidata.org/entity/Q15862")
-    row = (queen, Term("literal", "Queen (band)"), Term("literal", "1970-06-27T00:00:00Z"), None)
-    table = AnswerTable(("who", "name", "since", "until"), (row,), labels={"Q15862": "Queen (British band)"})
-    assert plain_answer(table) == "Queen (British band), Queen (band), 1970-06-27, (none)"
 
 
 def test_a_result_that_is_not_there_is_no_end(tmp_path):

@@ -249,21 +249,6 @@ def step(number: int, tool: str, *nodes: str, facts: tuple[Fact, ...] = (), **ar
     return Step(number, Call(tool, arguments), nodes=nodes, facts=facts)
 
 
-def test_a_nodes_basis_is_the_knowledge_base_once_it_is_shown_without_the_models_word():
-    said = (Fact("a", "r", "x", "A", "", "X", generated=True), Fact("a", "r", "z", "A", "", "Zed", generated=True))
-    steps = [
-        step(1, "search_neighbors", "b", entity_id="a"),
-        step(2, "generate", "x", "z", facts=said),
-        step(3, "search_neighbors", "y", entity_id="x"),  # from a node known by its word alone
-        step(4, "search_entities", "z2", query="zed"),  # a name known by its word alone
-        step(5, "search_neighbors", "x", "c", entity_id="b"),  # now the knowledge base shows x itself
-    ]
-    assert set(generated(steps[:2]).nodes) == {"a", "x", "z"}
-    assert set(generated(steps[:4]).nodes) == {"a", "x", "z", "y", "z2"}
-    assert set(generated(steps).nodes) == {"a", "z", "y", "z2"}
-    assert generated(steps[:1]).facts == ()
-
-
 @pytest.mark.parametrize(
     ("sought", "basis"),
     [

@@ -13,7 +13,6 @@ from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
-from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
 from kbnav.tools.context import Context, Observation, Shown
@@ -128,27 +127,6 @@ def test_every_list_of_nodes_has_a_line_of_each_document(village):
     assert alone[1].startswith("-- painted --> Old Forge (h3): A red house")
 
 
-def test_links_that_go_both_ways_come_once_and_where_they_stop_to_match_is_said(tmp_path):
-    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "person", "name": f"Person {n}"} for n in range(9)]
-    nodes.append({"id": "mill", "type": "person", "name": "Miller"})
-    links = [("n0", "knows", "mill"), ("mill", "knows", "n0"), *(("n0", "met", f"n{n}") for n in range(1, 7))]
-    kb = skb_of(tmp_path, nodes, links)
-    text = use(kb, "search_neighbors", entity_id="n0", query="Miller").text
-    assert (
-        text.splitlines()[1:]
-        == [
-            "<-- knows -->",
-            "- Miller (mill): person",
-            "These do not match what was asked for:",
-            "-- met --> " + "; ".join(f"Person {n} (n{n})" for n in range(1, 7)),
-        ]
-        or text.count("Miller (mill)") == 1
-    )
-    assert text.index("Miller") < text.index("These do not match") < text.index("-- met -->")
-    assert len(text) < 250
-    kb.close()
-
-
 @pytest.mark.parametrize(
     ("fields", "about", "line"),
     [
@@ -163,30 +141,6 @@ def test_links_that_go_both_ways_come_once_and_where_they_stop_to_match_is_said(
 )  # fmt: skip
 def test_an_excerpt_is_chosen_for_what_it_says(fields, about, line):
     assert excerpt(fields, "A", about=about, without=("aliases",)) == line
-
-
-def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_only_alone(tmp_path):
-    nodes: list[dict[str, object]] = [
-        {"id": "wa", "type": "state", "name": "Washington", "alias": "WA"},
-        {"id": "act", "type": "state", "name": "Australian Capital Territory", "alias": "ACT"},
-        {"id": "pw", "type": "profession", "name": "playwright"},
-        {"id": "mu", "type": "profession", "name": "musician"},
-        {"id": "bob", "type": "person", "name": "Bob Lisk"},
-        {"id": "bob2", "type": "person", "name": "Robert", "alias": "Bob Lisk"},
-    ]
-    nodes += [{"id": f"p{n}", "type": "person", "name": f"P{n}", "description": "A musician."} for n in range(40)]
-    kb = skb_of(tmp_path, nodes, [("bob2", "is", "mu")], sparql=False)
-    matcher = NodeMatcher(kb.skb, "exact")
-
-    def ids(question: str) -> list[str]:
-        return [node.id for node in matcher.match(question)]
-
-    assert ids("Who was in the first act?") == []
-    assert ids("Who lives in WA and in the ACT?") == ["wa", "act"]
-    # A musician is a common word here, and a node; the node that has the name comes before the other name's.
-    assert ids("Which musician or playwright knew Bob Lisk?") == ["pw", "bob", "bob2"]
-    assert ids("Who is a musician?") == ["mu"]
-    kb.close()
 
 
 def test_in_a_graph_of_one_type_no_tool_speaks_of_types_and_common_words_name_no_node(tmp_path):
@@ -277,26 +231,6 @@ def test_a_search_for_a_name_shows_nothing_that_only_means_something_like_it(dem
     assert [one.id for one in demo_kb.search_entities("Penrose").entities] == [
         "person:kerra-penrose", "person:jacca-penrose",
     ]  # fmt: skip
-
-
-def test_a_sentence_of_a_document_from_memory_finds_its_node_though_others_are_called_by_its_words(tmp_path):
-    """Each word of the sentence is the name of a node, and so would count twice if names did."""
-    words = "a tall clock with a painted moon that loses four minutes in every wet week".split()  # noqa: SIM905
-    nodes: list[dict[str, object]] = [{"id": word, "type": "word", "name": word} for word in dict.fromkeys(words)]
-    nodes += [
-        {"id": f"{word}{n}", "type": "word", "name": f"{word} clock"} for word in dict.fromkeys(words) for n in (2, 3)
-    ]
-    told = "It loses four minutes."
-    nodes += [{"id": f"m{n}", "type": "thing", "name": "painted clock moon", "description": told} for n in range(3)]
-    nodes.append({"id": "x", "type": "thing", "name": "Grandfather", "description": " ".join(words)})
-    kb = skb_of(tmp_path, nodes, [])
-    asked = "a tall clock with a painted sun that loses four minutes every wet week"
-    assert kb.skb.text is not None
-    assert kb.skb.id(kb.skb.text.search(asked)[0][0]) != "x"  # as questions that name things are searched
-    assert kb.text_query(asked).ids[0] == "x"
-    assert kb.search_entities(asked).entities[0].id == "x"
-    assert kb.text_query("clock").ids[0].startswith("clock")  # a short text asks for what is called so
-    kb.close()
 
 
 def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_the_first_three(demo_kb):

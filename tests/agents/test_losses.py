@@ -8,7 +8,6 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import says
 from kbnav.sessions.session import ask, attempt
 from kbnav.settings.model import Settings
@@ -88,21 +87,3 @@ def test_the_offline_policy_does_not_go_on_to_another_property_when_a_query_was_
     agent = build_agent(Late(mini_kb, 1), Settings(home=tmp_path, language="en"), "spinach")
     run = ask(agent, "Who discovered polonium?")
     assert (run.outcome.status, run.outcome.text) == ("answered", "Marie Curie, Pierre Curie")
-
-
-def test_the_offline_policy_of_skbs_tries_again_too(tmp_path, demo_kb):
-    late = [1]
-
-    class LateSkb(SkbKB):
-        def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-            if late.pop() if late else 0:
-                raise QueryTimeout(SLOW)
-            return super().execute_query(query)
-
-    kb = LateSkb(demo_kb.skb)
-    question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
-    told = ask(build_agent(demo_kb, Settings(home=tmp_path, language="en"), "skb"), question)
-    run = ask(build_agent(kb, Settings(home=tmp_path, language="en"), "skb"), question)
-    kb._sparql.close()
-    assert any(step.lost for step in run.path)
-    assert run.outcome.ranking.ids == told.outcome.ranking.ids

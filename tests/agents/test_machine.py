@@ -166,12 +166,6 @@ def test_what_cannot_be_run_becomes_an_observation(tmp_path, reply, told):
     assert run.outcome.status == "answered"
 
 
-def test_a_thought_in_the_message_text_is_accepted(tmp_path):
-    reply = AIMessage("I look first.", tool_calls=[{"name": "look", "args": {"at": "a"}, "id": "1"}])
-    run = asked([reply, runs(1), finishes()], tmp_path)
-    assert (run.path[0].call.thought, run.path[0].observation) == ("I look first.", "seen: a")
-
-
 def test_a_reply_in_words_alone_is_asked_for_again_at_no_cost_and_counts_as_the_finish_the_second_time(tmp_path):
     words = AIMessage("There are two.")
     agent = agent_of([runs(2), words, AIMessage("There are two, as I said.")], tmp_path, steps=2, actions=2)

@@ -19,9 +19,8 @@ from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
-from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from kbnav.tools.walking import BY_WORDS
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 
@@ -149,12 +148,6 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     yield from opened(tmp_path_factory.mktemp("wordy"), NODES, EDGES, Options(sparql=False, vectors=False))
 
 
-def test_without_vectors_texts_are_found_by_words_which_is_said(wordy, tmp_path):
-    run, model = asked(wordy, tmp_path, says(("vector_query", {"text": "sea"})), finish("h3"), query="cosine")
-    assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house; A red house by the sea."
-    assert "vector_query finds nodes by what their documents say" in model.seen[0][0].text
-
-
 def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish("h1")])
     run = ask(pasemiqa_with(model, Script([]), None, village, settings(tmp_path)), QUESTION)
@@ -185,23 +178,6 @@ def test_what_was_trained_is_a_ranker_and_must_be_there(village, tmp_path):
     assert (trained.call.tool, trained.call.arguments["notes"]) == ("plan", [])
     with pytest.raises(UsageError, match="the planner none is not trained; ranker and seq2seq are"):
         planned(planner="none", trained="planner")
-
-
-def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
-    model = ScriptedModel(replies=[LOOK, finish("h1"), LOOK, finish("h1"), LOOK, finish("h1")])
-    chosen = settings(tmp_path, matching="embedding", k=5)
-    agent = pasemiqa_with(model, Script([]), None, village, chosen, Given(()))
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(agent, "one", saver)
-        runs = [chat.ask(text) for text in (QUESTION, "What about Bob Lisk, the smith?", "And where is it?")]
-    nodes = [run.path[0].call.arguments["nodes"] for run in runs]
-    notes = [run.path[0].call.arguments["notes"] for run in runs]
-    assert nodes[0][0] == "p1"
-    assert nodes[1][0] == "p2"
-    assert len(nodes[1]) == 5  # by meaning, as asked
-    assert "plan" not in {call["name"] for one in model.seen[-1] for call in getattr(one, "tool_calls", ())}
-    assert notes[:2] == [[], []]
-    assert (nodes[2], notes[2]) == (["h1"], ["The question names no node; these answered the one before."])
 
 
 def test_offline_it_is_the_skbs_policy_and_follows_no_plan(village, tmp_path):

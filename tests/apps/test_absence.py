@@ -33,7 +33,7 @@ def asked(home: Path, query: str, *ends: dict, kb: KnowledgeBase) -> Answer:
     ("query", "ends", "kind"),
     [(NO, [{}], "not stated"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
 )
-def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query: str, ends: list[dict], kind: str):
+def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, ends, kind):
     answer = asked(mini_home, query, *ends, kb=mini_kb)
     run, absence = answer.run, answer.absence
     assert absence is not None
@@ -47,11 +47,11 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query: 
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
 
 
-def test_an_answer_that_says_something_has_none(mini_home: Path, mini_kb: KnowledgeBase):
+def test_an_answer_that_says_something_has_none(mini_home, mini_kb):
     assert asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}, kb=mini_kb).absence is None
 
 
-def test_a_run_that_failed_says_that_a_service_did(mini_home: Path, mini_kb: KnowledgeBase):
+def test_a_run_that_failed_says_that_a_service_did(mini_home, mini_kb):
     class Down(NumbersKB):
         def execute_query(self, query: str, *, language: str = "en") -> object:
             raise ServiceError("the query service is down")

@@ -83,22 +83,6 @@ def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(kbnav, tmp_path)
     assert found == {"1": 0.5, "2": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("id,sparql\npolonium,SELECT ?x {}\n", "theirs.csv has queries: name by --kb what they are asked of"),
-        ("id,answers\npolonum,Q1\n", "record 1: mine has no question 'polonum'; did you mean 'polonium'?"),
-        ("id,answers\npolonium,Q1\n", "the gold of tungsten is a query: give --gold, or --kb to run it on"),
-    ],
-)
-def test_predictions_that_cannot_be_taken_are_one_line_and_exit_code_2(kbnav, tmp_path, content, message):
-    (tmp_path / "theirs.csv").write_text(content)
-    code, out, error = kbnav("import", "theirs.csv", "mine.csv", "--out", "runs/t")
-    assert (code, out) == (2, "")
-    assert message in error
-    assert len(error.splitlines()) == 1
-
-
 def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begins(kbnav, tmp_path):
     (tmp_path / "nodes.jsonl").write_text('{"id": "1", "question": "Which?", "nodes": ["n1"]}\n')
     code, _, error = kbnav("run", "nodes.jsonl", "--kb", "mini", "--out", "runs/n")

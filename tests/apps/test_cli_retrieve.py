@@ -25,7 +25,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def test_the_run_is_saved_and_shown(home: Path):
+def test_the_run_is_saved_and_shown(home):
     chosen = ("--set", "candidates=ship", "--set", "name_weight=2")
     printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", *chosen, QUERY)
     assert "1. Patience (ship, ship:patience)" in printed
@@ -40,7 +40,7 @@ def test_the_run_is_saved_and_shown(home: Path):
     )
 
 
-def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
+def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path):
     queries = {"q1": QUERY, "q2": "straight, light and white wood", "q3": "made by Prudence Sark"}
     lines = [json.dumps({"id": name, "question": text}) for name, text in queries.items()]
     (tmp_path / "queries.jsonl").write_text("\n".join(lines))
@@ -52,7 +52,7 @@ def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
     assert all(record["run"]["outcome"]["ranking"]["nodes"] for record in records)
 
 
-def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path: Path):
+def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path):
     questions = [
         ("q1", "a log boat with otters under her deck", ["ship:patience"]),
         ("q2", "straight, light and white wood", ["material:hartsworth-spruce"]),

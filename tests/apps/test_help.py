@@ -22,7 +22,7 @@ COMMANDS = dict(commands(typer.main.get_command(app), "kbnav"))
 
 
 @pytest.mark.parametrize("path", COMMANDS)
-def test_each_commands_help_has_an_example_with_its_own_options(path: str):
+def test_each_commands_help_has_an_example_with_its_own_options(path):
     text = " ".join(COMMANDS[path].help.split())
     example = re.search(rf"{re.escape(path)} ?([^.]|\.\w)*", text.split("xample", 1)[-1] if "xample" in text else text)
     assert example, text

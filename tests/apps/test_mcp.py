@@ -23,11 +23,6 @@ from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.paths import TEXT_PATH
-from kbnav.planning.planners import encoder_of
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.training import Example
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, until, web_settings
@@ -97,7 +92,7 @@ async def explore(client: Client) -> None:
     ]
 
 
-def test_a_client_over_http_navigates_and_asks(http_server: str):
+def test_a_client_over_http_navigates_and_asks(http_server):
     async def talk() -> None:
         async with Client(f"{http_server}/mcp") as client:
             await explore(client)
@@ -105,31 +100,9 @@ def test_a_client_over_http_navigates_and_asks(http_server: str):
     asyncio.run(talk())
 
 
-def test_over_http_other_names_and_other_sites_are_refused(http_server: str):
+def test_over_http_other_names_and_other_sites_are_refused(http_server):
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
         assert requests.post(f"{http_server}/mcp", json={}, headers=headers, timeout=10).status_code in (403, 421)
-
-
-def test_over_http_hostile_bodies_are_refused_at_once_and_the_next_request_is_answered(http_server: str):
-    begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    hostile: list[Any] = [
-        b"x" * 3_000_000,
-        b"[" * 200_000 + b"]" * 200_000,
-        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
-        b'{"jsonrpc":"2.0","id":' + b"9" * 5_000 + b',"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"question":"\\ud800"}}}',
-        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
-        iter([b"{" * 1000] * 3),  # in pieces, of no length that is told
-    ]
-    for body in hostile:
-        assert requests.post(f"{http_server}/mcp", data=body, headers=headers, timeout=10).status_code in (
-            400,
-            411,
-            413,
-        )
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
-    assert requests.post(f"{http_server}/mcp", json=hello, headers=headers, timeout=10).status_code == 200
 
 
 async def said(url: str, *questions: str, token: str = "") -> list[tuple[bool, str]]:
@@ -153,7 +126,7 @@ async def called(
         return [(bool(one.is_error), one.content[0].text) for one in found]
 
 
-def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_questions_have_the_limits_of_the_page(mini_kb, tmp_path):
     alice, bob = tokens = ("a-token-of-alice-nevertobeleft", "a-token-of-bob-nevertobeleft")
     web = {"web_tokens": dict(zip(("alice", "bob"), tokens, strict=True)), "web_runs_per_user": 1}
     limits = {"web_questions_per_day": 2, "web_question_seconds": 1.0}
@@ -175,7 +148,7 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase,
             assert asyncio.run(said(url, MARIE)) == [(True, "The limit of $0.20 for a question was reached.")]
 
 
-def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb, tmp_path):
     token = "a-token-of-alice-nevertobeleft"
 
     async def talk(url: str) -> list[tuple[bool, str]]:
@@ -200,7 +173,7 @@ def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: Knowle
     assert found[3][1].startswith("The Brown Eye (instrument:the-brown-eye): ")
 
 
-def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb, tmp_path):
     async def hang_up(url: str) -> None:
         asking = asyncio.create_task(said(url, MARIE))
         assert await asyncio.to_thread(model.waiting.wait, 60)
@@ -232,7 +205,7 @@ class Held:
         return self._kb.execute_query(query, **options)
 
 
-def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb, tmp_path):
     tokens = [f"a-token-of-{name}-nevertobeleft" for name in ("alice", "bob", "carol")]
     web = {"web_tokens": dict(zip(("alice", "bob", "carol"), tokens, strict=True))}
     kb = Held(mini_kb)
@@ -256,35 +229,10 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
         until(lambda: not asyncio.run(query(url, tokens[0]))[0])
 
 
-def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: KnowledgeBase, tmp_path: Path):
-    assert isinstance(demo_kb, SkbKB)
-    learned = Ranker.train(demo_kb.skb, encoder_of(demo_kb.skb), [Example("Who?", label={TEXT_PATH: 1.0})], epochs=1)
-    learned.save(tmp_path / "ranker")
-    settings = Settings(
-        home=tmp_path,
-        options={"planner": "ranker", "trained": str(tmp_path / "ranker")},
-        model="small",
-        base_url="http://127.0.0.1:9/v1",
-    )
-    agent = build_agent(demo_kb, settings, "pasemiqa")
-
-    async def talk() -> None:
-        async with Client(
-            build_server(LocalBackend(agent.kb, agent.settings, agent), secrets_of(agent.settings))
-        ) as client:
-            listed = [tool.name for tool in (await client.list_tools()).tools]
-            assert "plan" not in listed
-            refused = await client.call_tool("plan", {"nodes": [], "paths": [{}], "notes": []})
-            assert refused.is_error
-            assert "There is no tool 'plan'" in refused.content[0].text
-
-    asyncio.run(talk())
-
-
 RANKED = {"query": "love letter"}
 
 
-def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp_path: Path):
+def test_retrievers_rank_over_http_within_the_limits(demo_kb, tmp_path):
     async def talk(url: str) -> None:
         async with Client(f"{url}/mcp") as client:
             listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -311,25 +259,7 @@ def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp
         assert refused == [(True, "you have asked 1 questions in 24 hours")]
 
 
-def test_a_retriever_by_itself_offers_no_more(demo_kb: KnowledgeBase, tmp_path: Path):
-    settings = Settings(home=tmp_path, options={"of": ["bm25"]})
-
-    async def talk() -> None:
-        desk = LocalBackend(demo_kb, settings, None, [find("rrf")])
-        async with Client(build_server(desk, secrets_of(settings))) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == [RETRIEVE]
-            assert client.instructions == "`retrieve` ranks the nodes of the knowledge base demo for a query."
-            found = await client.call_tool(RETRIEVE, RANKED)
-            assert [step["tool"] for step in found.structured_content["steps"]] == ["bm25", "rrf"]
-            assert (tmp_path / "runs" / f"{found.structured_content['run']}.json").exists()
-            assert (await client.call_tool(ASK, {"question": "?"})).is_error
-
-    asyncio.run(talk())
-    with served(web_settings(tmp_path, options={"of": ["bm25"]}), demo_kb, "rrf") as url:
-        assert asyncio.run(called(url, RETRIEVE, RANKED))[0][1].startswith("1. The Brown Eye")
-
-
-def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_no_key_is_in_what_a_client_is_told(mini_kb, tmp_path):
     key = "sk-a-nevertobeleft-1234567890"
 
     async def own(desk: LocalBackend) -> list[str]:
@@ -346,7 +276,7 @@ def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Pa
     assert all("[hidden]" in text and key not in text for text in told), told
 
 
-def test_a_client_over_standard_input_navigates_and_asks(mini_home: Path, mini_kb: KnowledgeBase):
+def test_a_client_over_standard_input_navigates_and_asks(mini_home, mini_kb):
     command = StdioServerParameters(
         command=sys.executable,
         args=["-c", "from kbnav.apps.cli import main; main()", "mcp", "--kb", "mini"],

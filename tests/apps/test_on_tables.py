@@ -48,9 +48,7 @@ def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", [by_ask, by_the_page])
-def test_every_door_leads_to_the_same_answer(
-    places: tuple[str, str], door: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-):
+def test_every_door_leads_to_the_same_answer(places, door, tmp_path, monkeypatch, capsys):
     told = []
     for place, name in zip(places, ("folder", "tables"), strict=True):
         home = tmp_path / name
@@ -62,7 +60,7 @@ def test_every_door_leads_to_the_same_answer(
     assert told[1] == told[0]
 
 
-def test_without_the_extra_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+def test_without_the_extra_one_line_names_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "lancedb", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "builds.lance").mkdir()

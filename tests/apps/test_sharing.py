@@ -77,7 +77,7 @@ def saved(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> k
     return kbnav.ask("Who discovered polonium?", settings=kbnav.Settings(home=mini_home, language="en"))
 
 
-def test_a_saved_run_is_exported_with_its_statements_and_cited(saved: kbnav.Answer, tmp_path: Path):
+def test_a_saved_run_is_exported_with_its_statements_and_cited(saved, tmp_path):
     def command(*arguments: str) -> str:
         done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
         assert done.exit_code == 0, done.output

@@ -31,7 +31,7 @@ def spoil(folder: Path, name: str, header: str = "") -> None:
 @pytest.mark.parametrize(
     "name", ["text/meta.json", "names/names.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
 )
-def test_a_server_starts_without_the_one_whose_index_does_not_open(fresh_home: Path, broken: Path, name):
+def test_a_server_starts_without_the_one_whose_index_does_not_open(fresh_home, broken, name):
     spoil(broken, name)
     with Server(web_settings(fresh_home, str(broken), "mini")) as server:
         visit = Visit(server.url)
@@ -51,7 +51,7 @@ def test_a_server_starts_without_the_one_whose_index_does_not_open(fresh_home: P
         assert (answer["status"], answer["text"]) == ("answered", "Marie Curie, Pierre Curie")
 
 
-def test_a_server_that_could_answer_nothing_does_not_start(fresh_home: Path, broken: Path):
+def test_a_server_that_could_answer_nothing_does_not_start(fresh_home, broken):
     spoil(broken, "text/meta.json")
     with pytest.raises(DataError):
         Server(web_settings(fresh_home, str(broken)))
@@ -67,7 +67,7 @@ def test_a_server_that_could_answer_nothing_does_not_start(fresh_home: Path, bro
         "{'descr': {}, 'fortran_order': False, 'shape': (1,)}",
     ],
 )
-def test_a_server_starts_beside_an_array_whose_header_cannot_be_read(fresh_home: Path, broken: Path, header):
+def test_a_server_starts_beside_an_array_whose_header_cannot_be_read(fresh_home, broken, header):
     spoil(broken, "graph/out-start.npy", header)
     with open_service(web_settings(fresh_home, "mini", str(broken))) as service:
         assert list(service.kbs) == ["mini"]
@@ -75,7 +75,7 @@ def test_a_server_starts_beside_an_array_whose_header_cannot_be_read(fresh_home:
 
 
 @pytest.mark.parametrize("together", ["mini + demo", "demo + mini"])
-def test_what_no_agent_asks_together_is_refused_at_the_start(fresh_home: Path, together):
+def test_what_no_agent_asks_together_is_refused_at_the_start(fresh_home, together):
     settings = web_settings(fresh_home, "mini", together)
     with pytest.raises(UsageError, match="demo: nodes of an SKB") as told, open_service(settings):
         pass

@@ -20,7 +20,7 @@ def kilobytes(process: int, what: str) -> int:
 
 
 @pytest.mark.slow
-def test_twenty_downloads_at_once_take_little_memory(fresh_home: Path):
+def test_twenty_downloads_at_once_take_little_memory(fresh_home):
     with served_process(fresh_home, "--kb", "demo") as served:  # two of one reader are sent at once, the others wait
         url, process = served
         visit = Visit(url)

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +61,7 @@ def test_of_thousands_of_shapes_each_is_read_or_refused():
 
 
 @pytest.mark.parametrize("header", ["'''", "((((((", "{'descr':", "  x\n y\n", "\0"])
-def test_a_header_of_an_array_that_is_no_python_is_one_clear_line(tmp_path: Path, header):
+def test_a_header_of_an_array_that_is_no_python_is_one_clear_line(tmp_path, header):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(3))
     written = path.read_bytes()

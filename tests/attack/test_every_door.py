@@ -121,7 +121,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_what_one_writes_or_rates_is_text_for_them_and_nobody_elses(fresh_home: Path, tmp_path: Path):
+def test_what_one_writes_or_rates_is_text_for_them_and_nobody_elses(fresh_home, tmp_path):
     mark = secrets.token_hex(4)
     settings = web_settings(fresh_home, "demo", web_tokens=TOKENS)
     with serving("collect", settings, tmp_path) as url:

@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,14 @@ def no_more_memory() -> Iterator[None]:
         ("n.jsonl", lambda: b'{"id": 1, "a": [' + b"[]," * 600_000 + b"[]]}\n", "line 1: more than"),
     ],
 )
-def test_a_bomb_is_an_error_with_its_line(tmp_path: Path, name: str, content: Callable[[], bytes], told: str):
+def test_a_bomb_is_an_error_with_its_line(tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content())
     with pytest.raises(DataError, match=told):
         list(small(tmp_path / name).nodes(Losses()))
 
 
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_file_of_nothing_but_newlines_takes_no_memory(tmp_path: Path):
+def test_a_file_of_nothing_but_newlines_takes_no_memory(tmp_path):
     (tmp_path / "n.jsonl.gz").write_bytes(gzip.compress(b"\n" * (3 * MIB), 1))
     assert list(small(tmp_path / "n.jsonl.gz").nodes(Losses())) == []
 
@@ -105,7 +105,7 @@ def cycle() -> Any:
 
 
 @pytest.mark.parametrize("make", [shared_references, cycle])
-def test_a_node_that_refers_to_itself_again_and_again_is_refused(tmp_path: Path, make: Callable[[], Any]):
+def test_a_node_that_refers_to_itself_again_and_again_is_refused(tmp_path, make):
     nodes = [{"name": "a", "type": "gene", "details": make()}]
     folder = save_stark(tmp_path / "stark", nodes, [0], [(0, 0, 0)], ({0: "gene"}, {0: "r"}))
     with pytest.raises(DataError, match=r"node 0: (more than|nested)"):
@@ -113,7 +113,7 @@ def test_a_node_that_refers_to_itself_again_and_again_is_refused(tmp_path: Path,
 
 
 @pytest.mark.parametrize("nodes", [["text"], [None], [[1, 2]], [7]])
-def test_nodes_that_are_no_tables_are_refused(tmp_path: Path, nodes: list[Any]):
+def test_nodes_that_are_no_tables_are_refused(tmp_path, nodes):
     folder = save_stark(tmp_path / "stark", nodes, [0], [(0, 0, 0)], ({0: "gene"}, {0: "r"}))
     with pytest.raises(DataError, match="node 0 is no table"):
         list(StarkSource(folder).nodes(Losses()))
@@ -131,14 +131,14 @@ def test_nodes_that_are_no_tables_are_refused(tmp_path: Path, nodes: list[Any]):
         b"",
     ],
 )
-def test_a_small_pickle_takes_little_memory_whatever_it_promises(tmp_path: Path, content: bytes):
+def test_a_small_pickle_takes_little_memory_whatever_it_promises(tmp_path, content):
     (tmp_path / "a.pkl").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.pkl"):
         read_pickle(tmp_path / "a.pkl", memory=64 * MIB)
 
 
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_tensor_that_repeats_its_storage_is_refused(tmp_path: Path):
+def test_a_tensor_that_repeats_its_storage_is_refused(tmp_path):
     content = tensor_pickle("LongStorage", 1, 0, (1 << 30,), (0,))
     save_tensor(tmp_path / "t.pt", np.zeros(1, np.int64), content)
     with pytest.raises(DataError, match="more values than its storage"):
@@ -146,7 +146,7 @@ def test_a_tensor_that_repeats_its_storage_is_refused(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_tensor_that_unpacks_to_gigabytes_is_refused(tmp_path: Path):
+def test_a_tensor_that_unpacks_to_gigabytes_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "t.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("archive/data.pkl", tensor_pickle("LongStorage", 16 * MIB, 0, (16 * MIB,), (1,)))
         archive.writestr("archive/data/0", bytes(128 * MIB))
@@ -155,19 +155,19 @@ def test_a_tensor_that_unpacks_to_gigabytes_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("depth", [10, 3000])
-def test_rdf_that_no_parser_likes_is_an_error(tmp_path: Path, depth: int):
+def test_rdf_that_no_parser_likes_is_an_error(tmp_path, depth):
     (tmp_path / "a.ttl").write_text("<a:a> <a:b> " + "[ <a:c> " * depth + "1" + "]" * (depth + 1) + " .")
     with pytest.raises(DataError, match=r"a\.ttl"):
         list(RdfSource([tmp_path / "a.ttl"]).nodes(Losses()))
 
 
-def test_a_literal_of_20_megabytes_is_refused(tmp_path: Path):
+def test_a_literal_of_20_megabytes_is_refused(tmp_path):
     (tmp_path / "a.nt").write_bytes(b'<a:a> <a:b> "' + b"x" * (20 * MIB) + b'" .\n')
     with pytest.raises(DataError, match=r"a\.nt: a term is longer than 16 MiB"):
         list(RdfSource([tmp_path / "a.nt"]).nodes(Losses()))
 
 
-def test_ids_that_are_no_text_or_look_like_paths_stay_what_they_are(tmp_path: Path):
+def test_ids_that_are_no_text_or_look_like_paths_stay_what_they_are(tmp_path):
     ids = ["\ud800", "\ud801", "../../etc/passwd", "a\u0000b", "a\nb", "", "?", "\x1b[31mred"]
     lines = [json.dumps({"id": one, "name": "n", "type": "t"}) for one in ids]
     (tmp_path / "n.jsonl").write_text("\n".join(lines))
@@ -180,7 +180,7 @@ def test_ids_that_are_no_text_or_look_like_paths_stay_what_they_are(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("relations", "whole"), [(20_000, True), (70_000, False)])
-def test_so_many_relations_and_edges_that_are_none(tmp_path: Path, relations: int, whole: bool):
+def test_so_many_relations_and_edges_that_are_none(tmp_path, relations, whole):
     (tmp_path / "n.jsonl").write_text('{"id": "1", "name": "a", "type": "t"}\n')
     edges = [{"source": "1", "relation": f"r{n}", "target": "1"} for n in range(relations)]
     edges += [{"source": "1", "relation": "", "target": "1"}, {"source": {"a": 1}, "relation": [1], "target": None}]
@@ -195,7 +195,7 @@ def test_so_many_relations_and_edges_that_are_none(tmp_path: Path, relations: in
     assert sum(one.count for one in meta.dropped.values()) == 2
 
 
-def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path: Path):
+def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path):
     evil = "\x1b]0;owned\x07\x1b[2J\u202e"
     rows = [{"id": "1", "name": evil, "type": evil}, {"id": "1", "name": evil, "type": "t"}, {"name": evil}]
     (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows[:2])))
@@ -218,7 +218,7 @@ class Runs:
         return self.call[0], self.call[1:]
 
 
-def test_pickles_that_were_tampered_with_run_nothing_and_end_in_a_value_or_one_error(tmp_path: Path):
+def test_pickles_that_were_tampered_with_run_nothing_and_end_in_a_value_or_one_error(tmp_path):
     canary = tmp_path / "canary"
     touch = f"open({str(canary)!r}, 'w')"
     calls = [Runs(os.system, f"touch {canary}"), Runs(eval, touch), Runs(exec, touch), Runs(open, str(canary), "w")]

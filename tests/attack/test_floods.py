@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.slow
-def test_two_hundred_open_streams_hold_up_nobody_and_each_hears_the_end(fresh_home: Path):
+def test_two_hundred_open_streams_hold_up_nobody_and_each_hears_the_end(fresh_home):
     with (
         Explorer(held=0) as model,
         Server(web_settings(fresh_home, web_models=("stub", "offline"), **model.options()), socket=True) as server,
@@ -78,7 +78,7 @@ def huge(path: str) -> dict[str, tuple[bytes, ...]]:
 
 
 @pytest.mark.parametrize("what", list(huge("/")))
-def test_what_is_too_large_is_refused_by_the_page(server: Server, what: str):
+def test_what_is_too_large_is_refused_by_the_page(server, what):
     told = status(server.url, *huge("/api/ask")[what])
     assert told in (0, 400, 411, 413, 414, 431), told
     assert Visit(server.url)("GET", "/health").status_code == 200
@@ -91,13 +91,13 @@ def mcp(mini_kb: KnowledgeBase, tmp_path: Path):
         yield url
 
 
-def test_what_is_too_large_is_refused_over_mcp(mcp: str):
+def test_what_is_too_large_is_refused_over_mcp(mcp):
     for what, pieces in huge("/mcp").items():
         told = status(mcp, *pieces)
         assert told in (0, 400, 411, 413, 414, 431), (what, told)
 
 
-def test_what_is_no_message_is_told_over_http_as_over_standard_input(mcp: str):
+def test_what_is_no_message_is_told_over_http_as_over_standard_input(mcp):
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     for line, code in ODD:
         body = line if isinstance(line, bytes) else line.encode()

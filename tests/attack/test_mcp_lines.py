@@ -4,9 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-
-from kbnav.knowledge.base import KnowledgeBase
 
 ODD = [
     ("{", -32700),
@@ -25,7 +22,7 @@ ODD = [
 """Lines, with the codes of JSON-RPC that they get over HTTP."""
 
 
-def test_after_each_line_that_is_no_message_the_next_is_answered(mini_home: Path, mini_kb: KnowledgeBase):
+def test_after_each_line_that_is_no_message_the_next_is_answered(mini_home, mini_kb):
     ping = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
     hello = {
         "jsonrpc": "2.0",

@@ -14,7 +14,6 @@ import requests
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import Term
 from kbnav.errors import QueryRefused, QuerySyntaxError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.sparql.evidence import written
 from kbnav.knowledge.sparql.tokens import tokenize
@@ -109,7 +108,7 @@ def _by_http(url: str) -> Door:
     "door",
     [*(f"{way}, {kb}" for way in ("library", "tool", "page") for kb in ("mini", "demo")), "a mirror's own endpoint"],
 )
-def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[str]], door: str, tmp_path: Path):
+def test_no_door_lets_any_through(doors, trap, door, tmp_path):
     place, seen = trap
     slipped = [query for query in hostile(place) if doors[door](query) != "refused"]
     assert slipped == []
@@ -119,7 +118,7 @@ def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[
 
 
 @pytest.mark.slow
-def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
+def test_none_passes_over_mcp(mini_kb, tmp_path, trap):
     place, seen = trap
     queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
     with served(Settings(home=tmp_path), mini_kb) as url:
@@ -139,7 +138,7 @@ def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tupl
         Term("bnode", "b"),
     ],
 )
-def test_a_cell_of_a_hostile_endpoint_writes_no_query(cell: Term):
+def test_a_cell_of_a_hostile_endpoint_writes_no_query(cell):
     assert written(cell) == "UNDEF"
 
 

@@ -2,7 +2,6 @@
 
 import re
 import socket
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -43,7 +42,7 @@ def kept(owner: Visit, session: str) -> dict[str, Any]:
     return {**found, "runs": [{**run, "now": 0} for run in found["runs"]]}
 
 
-def test_no_route_reads_or_changes_what_is_anothers(fresh_home: Path):
+def test_no_route_reads_or_changes_what_is_anothers(fresh_home):
     with Server(web_settings(fresh_home, "mini")) as server:
         owner, other = Visit(server.url), Visit(server.url)
         session = owner.session()
@@ -67,7 +66,7 @@ def test_no_route_reads_or_changes_what_is_anothers(fresh_home: Path):
         assert other("GET", f"/s/{session}").status_code == 404
 
 
-def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home: Path):
+def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home):
     with Server(web_settings(fresh_home, "mini")) as server:
         owner, other = Visit(server.url), Visit(server.url)
         session = owner.session()
@@ -87,7 +86,7 @@ def test_no_answer_of_the_chat_api_holds_live_markdown():
     assert not re.search(r"(?<!\\)[\[\]<>]", written)
 
 
-def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_home: Path, tmp_path: Path):
+def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_home, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener, Server(web_settings(fresh_home, "mini", "demo")) as server:
         listener.setblocking(False)
         visit, there = Visit(server.url), f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from tests.attack.rows import Asked, attack_rows
 
 
 @pytest.mark.slow
-def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path):
+def test_rows_of_any_content_break_no_address_of_the_page(fresh_home):
     with Server(web_settings(fresh_home, "mini")) as server:
         asked = Asked(Visit(server.url))
         with closing(sqlite3.connect(fresh_home / "web.sqlite", isolation_level=None, timeout=30)) as database:
@@ -24,7 +23,7 @@ def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path):
 
 
 @pytest.mark.slow
-def test_a_saved_file_of_any_content_breaks_no_address_of_the_page(fresh_home: Path):
+def test_a_saved_file_of_any_content_breaks_no_address_of_the_page(fresh_home):
     with Server(web_settings(fresh_home, "mini")) as server:
         asked = Asked(Visit(server.url))
         (path,) = (fresh_home / "runs").glob("*.json")

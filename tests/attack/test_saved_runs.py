@@ -5,7 +5,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,7 +108,7 @@ def test_what_makes_a_changed_answer_true_is_looked_up_or_refused(mini_kb):
         ("path", [{"number": 1}], r"path\.0\.call: "),
     ],
 )
-def test_a_field_that_is_no_runs_is_named(tmp_path: Path, field: str, value: Any, message: str):
+def test_a_field_that_is_no_runs_is_named(tmp_path, field, value, message):
     (tmp_path / "a.json").write_text(json.dumps({**next(documents()), field: value}))
     with pytest.raises(DataError, match=message):
         load_run(tmp_path / "a.json")
@@ -134,7 +133,7 @@ def test_a_file_that_is_no_run_is_one_error_for_every_command(tmp_path, content,
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_file_larger_than_any_run_and_what_is_no_file_are_refused_at_once(tmp_path: Path):
+def test_a_file_larger_than_any_run_and_what_is_no_file_are_refused_at_once(tmp_path):
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate(20 << 30)
     os.mkfifo(tmp_path / "pipe.json")
@@ -156,7 +155,7 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
     assert "run-bad.json is not a saved run" in error
 
 
-def test_lines_of_an_evaluation_that_were_changed_are_named(tmp_path: Path):
+def test_lines_of_an_evaluation_that_were_changed_are_named(tmp_path):
     for name, line, message in (
         (QUESTIONS, b'{"id": "q", "run": ' + b"[" * 3000 + b"]" * 3000 + b"}\n", "record 2: "),
         (QUESTIONS, b"[" * 100_000 + b"\n", "record 2: "),
@@ -173,7 +172,7 @@ def test_lines_of_an_evaluation_that_were_changed_are_named(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_line_of_an_evaluation_that_fills_the_memory_is_refused(tmp_path: Path):
+def test_a_line_of_an_evaluation_that_fills_the_memory_is_refused(tmp_path):
     folder = saved_folder(tmp_path / "run", GOLDS, ANSWERS)
     with (folder / QUESTIONS).open("ab") as file:
         file.truncate(20 << 30)

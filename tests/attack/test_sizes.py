@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import quote
@@ -99,7 +98,7 @@ def requests(described: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[s
 
 
 @pytest.mark.slow
-def test_no_operation_takes_long_or_much_or_says_much(fresh_home: Path):
+def test_no_operation_takes_long_or_much_or_says_much(fresh_home):
     with served_process(fresh_home, "--kb", "mini") as (url, process):
         assert process.stdout
         Thread(target=process.stdout.read, daemon=True).start()  # a log that nobody reads would stop the server

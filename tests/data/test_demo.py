@@ -66,7 +66,7 @@ def of_type(kind: str) -> list[str]:
 
 
 @BY_ID
-def test_an_answer_is_what_relations_and_text_have_in_common(row: dict[str, Any]):
+def test_an_answer_is_what_relations_and_text_have_in_common(row):
     related = by_relations(row)
     told = {node for node in of_type(row["type"]) if re.search(row["text"]["pattern"], NODES[node]["description"])}
     assert told == set(row["text"]["fits"])
@@ -74,7 +74,7 @@ def test_an_answer_is_what_relations_and_text_have_in_common(row: dict[str, Any]
     assert len(related) > len(row["answer"]) < len(told), "one of the two alone gives the answer"
 
 
-def test_it_is_built_once_and_holds_the_files(demo_home: Path):
+def test_it_is_built_once_and_holds_the_files(demo_home):
     path = bundled_skb(demo_home)
     built = (path / "meta.json").stat()
     assert bundled_skb(demo_home) == path
@@ -88,7 +88,7 @@ def test_it_is_built_once_and_holds_the_files(demo_home: Path):
         } == set(EDGES)
 
 
-def test_a_new_folder_that_another_build_took_for_one_left_behind_is_made_again(tmp_path: Path, monkeypatch):
+def test_a_new_folder_that_another_build_took_for_one_left_behind_is_made_again(tmp_path, monkeypatch):
     made, make = list[str](), tempfile.mkdtemp
 
     def taken(**options) -> str:
@@ -103,7 +103,7 @@ def test_a_new_folder_that_another_build_took_for_one_left_behind_is_made_again(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_that_need_it_at_once_get_the_same_and_leave_nothing_behind(tmp_path: Path):
+def test_two_that_need_it_at_once_get_the_same_and_leave_nothing_behind(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(bundled_skb, [tmp_path, tmp_path])
     assert first == second
@@ -112,7 +112,7 @@ def test_two_that_need_it_at_once_get_the_same_and_leave_nothing_behind(tmp_path
         assert (skb.meta.nodes, skb.meta.edges) == (len(NODES), len(EDGES))
 
 
-def test_a_home_that_cannot_be_written_to_is_named(tmp_path: Path):
+def test_a_home_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=re.escape(f"cannot build the bundled demo in {tmp_path / 'file'}")):
         bundled_skb(tmp_path / "file")

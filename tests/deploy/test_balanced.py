@@ -45,7 +45,7 @@ def in_order(events: list[dict[str, Any]]) -> bool:
 
 
 def test_a_server_is_killed_in_the_middle_of_ten_streams_and_every_reader_gets_the_answer(
-    tmp_path: Path, fresh_home: Path, database: str
+    tmp_path, fresh_home, database
 ):
     with ExitStack() as stack:
         model = stack.enter_context(Explorer(held=1))
@@ -73,7 +73,7 @@ def test_a_server_is_killed_in_the_middle_of_ten_streams_and_every_reader_gets_t
         assert all(len(rows["rows"]) == 2 for rows in kept), "the other server has what the dead one found"
 
 
-def test_servers_are_replaced_one_by_one_and_no_question_is_lost(tmp_path: Path, fresh_home: Path, database: str):
+def test_servers_are_replaced_one_by_one_and_no_question_is_lost(tmp_path, fresh_home, database):
     with ExitStack() as stack:
         model = stack.enter_context(Explorer())
         homes = [home(tmp_path, fresh_home, name) for name in ("one", "two")]

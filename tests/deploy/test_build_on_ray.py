@@ -88,7 +88,7 @@ def same_files(one: Path, other: Path, *parts: str) -> bool:
     return bool(found[0]) and found[0] == found[1]
 
 
-def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster: str, here: Path, tmp_path: Path):
+def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp_path):
     with (
         endpoint(held_from=3) as server,
         on_ray(workers=2, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
@@ -112,7 +112,7 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster: str, here
         assert other.meta.tokens == one.meta.tokens
 
 
-def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster: str, tmp_path: Path):
+def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster, tmp_path):
     with (
         endpoint(deadly=True) as server,
         on_ray(workers=1, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
@@ -125,7 +125,7 @@ def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_li
     assert not (tmp_path / "never.skb").exists() or not (tmp_path / "never.skb" / "meta.json").exists()
 
 
-def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster: str, here: Path, tmp_path: Path):
+def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_path):
     out = tmp_path / "there.skb"
     command = [sys.executable, "-m", "kbnav", "skb", "build", "--on", "ray", "--workers", "2", "--out", str(out)]
     command += ["--nodes", f"{tmp_path}/n.jsonl", "--edges", f"{tmp_path}/e.jsonl", "--encoder", ENCODER, "--no-text"]
@@ -156,12 +156,12 @@ def written(out: Path) -> int:
         return 0
 
 
-def test_more_gpus_than_the_cluster_has_are_refused(cluster: str):
+def test_more_gpus_than_the_cluster_has_are_refused(cluster):
     with pytest.raises(ServiceError, match="has 2 GPUs, and each worker is to have 4"), on_ray(gpus=4):
         pass
 
 
-def test_an_address_without_a_cluster_is_told_at_once(monkeypatch: pytest.MonkeyPatch):
+def test_an_address_without_a_cluster_is_told_at_once(monkeypatch):
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)

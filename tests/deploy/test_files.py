@@ -39,7 +39,7 @@ def test_the_manifests_are_what_kubernetes_reads():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_compose_reads_its_file_and_needs_the_secrets(tmp_path: Path):
+def test_compose_reads_its_file_and_needs_the_secrets(tmp_path):
     command = [Path(sys.executable).parent / "podman-compose", "-f", DEPLOY / "compose.yaml"]
     needed = {"KBNAV_TOKENS": "{}", "KBNAV_HOSTS": "[]", "POSTGRES_PASSWORD": "secret"}
     secrets = tmp_path / "secrets"
@@ -58,7 +58,7 @@ def test_compose_reads_its_file_and_needs_the_secrets(tmp_path: Path):
     assert done.returncode != 0
 
 
-def test_variables_that_are_set_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_variables_that_are_set_are_settings(monkeypatch, tmp_path):
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     named = {*compose["x-kbnav"]["environment"], *(one["name"] for one in container()["env"])}
     ours = sorted(name for name in named if name.startswith("KBNAV_"))
@@ -71,7 +71,7 @@ def test_variables_that_are_set_are_settings(monkeypatch: pytest.MonkeyPatch, tm
     assert settings.web.hosts == ("ask.example.org",)
 
 
-def test_the_settings_in_the_manifests_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_settings_in_the_manifests_are_settings(monkeypatch, tmp_path):
     (config,) = [one for one in yaml.safe_load_all(KUBERNETES.read_text()) if one["kind"] == "ConfigMap"]
     (tmp_path / "kbnav.toml").write_text(config["data"]["kbnav.toml"])
     monkeypatch.chdir(tmp_path)
@@ -86,7 +86,7 @@ def test_probes_ask_routes_that_exist():
     assert all(f'router.get("{path}")' in routes for path in probed)
 
 
-def test_nginx_reads_its_file(tmp_path: Path):
+def test_nginx_reads_its_file(tmp_path):
     if not (nginx := shutil.which("nginx")):
         pytest.skip("no nginx: install Debian's package nginx-light")
     file = configured(tmp_path, ["127.0.0.1:1", "127.0.0.1:2"], 8099)
@@ -112,7 +112,7 @@ def copied(steps: list[tuple[str, str]], folder: Path) -> None:
                 shutil.copy(ROOT / source, into)
 
 
-def test_the_steps_of_the_container_files_make_a_kbnav_that_starts(tmp_path: Path):
+def test_the_steps_of_the_container_files_make_a_kbnav_that_starts(tmp_path):
     """By hand, where no container can be run: what they copy, installed as they say, starts as they say."""
     serve, bot = (instructions(DEPLOY / f"{name}.Containerfile") for name in ("serve", "bot"))
     made = ("FROM", "COPY", "RUN", "USER")

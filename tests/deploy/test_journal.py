@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +34,7 @@ class Counting(Explorer):
         return super().reply(asked)
 
 
-def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(
-    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(tmp_path, dataset, mini_home, database, monkeypatch):
     with Counting() as model:
         options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
         settings = Settings(**options, database=database)
@@ -81,7 +78,7 @@ def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(
 
 
 def test_a_run_begun_in_its_folder_is_kept_from_then_on_and_another_of_its_name_is_refused(
-    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path, dataset, mini_home, database, monkeypatch
 ):
     settings = Settings(home=mini_home, kb="mini", language="en")
     kept = settings.model_copy(update={"database": Settings(database=database).database})
@@ -97,9 +94,7 @@ def test_a_run_begun_in_its_folder_is_kept_from_then_on_and_another_of_its_name_
         evaluate(plan(dataset, kept), RUN)
 
 
-def test_a_database_that_fails_ends_the_run_with_what_was_answered(
-    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_database_that_fails_ends_the_run_with_what_was_answered(tmp_path, dataset, mini_home, database, monkeypatch):
     with Counting() as model, connect(database, autocommit=True) as admin:
         settings = Settings(home=mini_home, kb="mini", language="en", database=database, **model.options())
         machine(tmp_path, "one", monkeypatch)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_path: Path):
+def test_the_answers_are_those_of_the_folder(bucket, demo_home, tmp_path):
     with pytest.raises(UsageError, match="not an SKB on LanceDB: no finished copy of one is there"):
         LanceStore.open(f"{bucket}/demo", tmp_path)
     with pytest.raises(UsageError, match="s3://other/demo: there is no bucket 'other' at http://127"):
@@ -49,7 +48,7 @@ def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_p
             assert (tmp_path / local.meta.data / "graph" / "out-nodes.npy").is_file()
 
 
-def test_what_cannot_be_reached_is_said_in_a_line(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_cannot_be_reached_is_said_in_a_line(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ServiceError, match=r"^s3://kbnav/demo: http://127\.0\.0\.1:\d+ does not answer$"):
         LanceStore.open(f"{bucket}/demo", tmp_path)
@@ -61,7 +60,7 @@ def test_what_cannot_be_reached_is_said_in_a_line(bucket: str, tmp_path: Path, m
         LanceStore.open(f"{bucket}/demo", tmp_path)
 
 
-def test_after_a_copy_to_s3_that_was_killed_the_next_one_is_whole(bucket: str, demo_home: Path, tmp_path: Path):
+def test_after_a_copy_to_s3_that_was_killed_the_next_one_is_whole(bucket, demo_home, tmp_path):
     folder = str(bundled_skb(demo_home))
     command = [sys.executable, "-m", "kbnav", "skb", "copy", folder, "--out", f"{bucket}/killed"]
     running = subprocess.Popen(command)

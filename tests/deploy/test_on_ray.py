@@ -3,10 +3,7 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kbnav.evaluation.distributed import on_ray
 from kbnav.evaluation.evaluate import evaluate, score_folder
@@ -20,7 +17,7 @@ WORKER = "ray::Worker"
 """The title of a worker's process."""
 
 
-def test_a_cluster_gives_the_scores_of_one_machine(cluster: str, tmp_path: Path, dataset: Path, mini_home: Path):
+def test_a_cluster_gives_the_scores_of_one_machine(cluster, tmp_path, dataset, mini_home):
     settings = Settings(home=mini_home, kb="mini", language="en")
     assert evaluate(plan(dataset, settings), tmp_path / "here") == "done"
     with on_ray(4, workers=2) as build:
@@ -33,7 +30,7 @@ def test_a_cluster_gives_the_scores_of_one_machine(cluster: str, tmp_path: Path,
 
 
 def test_the_questions_of_a_killed_worker_are_asked_again_once_and_the_journal_in_postgresql_has_all(
-    cluster: str, tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    cluster, tmp_path, dataset, mini_home, database, monkeypatch
 ):
     class Counting(Explorer):
         begun = 0
@@ -66,7 +63,7 @@ def test_the_questions_of_a_killed_worker_are_asked_again_once_and_the_journal_i
 
 
 def test_a_question_of_which_its_worker_dies_twice_fails_and_the_others_are_answered(
-    cluster: str, tmp_path: Path, dataset: Path, mini_home: Path
+    cluster, tmp_path, dataset, mini_home
 ):
     class Deadly(Explorer):
         killed = 0
@@ -87,7 +84,7 @@ def test_a_question_of_which_its_worker_dies_twice_fails_and_the_others_are_answ
     assert errors["q2"] in ("ActorDiedError", "ActorUnavailableError")
 
 
-def test_a_failure_in_a_worker_is_the_failure_that_it_was(cluster: str, tmp_path: Path, dataset: Path, mini_home: Path):
+def test_a_failure_in_a_worker_is_the_failure_that_it_was(cluster, tmp_path, dataset, mini_home):
     class Refusing(Explorer):
         def reply(self, asked: object) -> Canned:
             return Canned(b'{"error": {"message": "no"}}', 500)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ for _ in range(4):
 """
 
 
-def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old(database: str):
+def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old(database):
     now = [1000.0]
     one, two = (HttpCache(database, age=60, clock=lambda: now[0]) for _ in range(2))
     one.put("key", "text/plain", b"body")
@@ -36,14 +35,14 @@ def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old
     assert one.get("key") is None
 
 
-def test_replies_are_shared_and_what_is_stored_first_stays(database: str):
+def test_replies_are_shared_and_what_is_stored_first_stays(database):
     one, two = Replies(database), Replies(database)
     one.put("key", "prompt", "first", Usage(5, 3, 0, 1))
     two.put("key", "prompt", "second", Usage())
     assert one.get("key", "prompt") == two.get("key", "prompt") == ("first", Usage(5, 3, 0, 1))
 
 
-def test_processes_of_one_organisation_draw_on_one_bucket(database: str):
+def test_processes_of_one_organisation_draw_on_one_bucket(database):
     """Eight requests of two processes, five of which are allowed in a minute: the other three wait."""
     kept = Throttle(database)._tables
 
@@ -64,7 +63,7 @@ def test_processes_of_one_organisation_draw_on_one_bucket(database: str):
     assert len("".join(said).splitlines()) == 5
 
 
-def test_a_database_that_is_away_is_one_clear_line_without_its_password(tmp_path: Path):
+def test_a_database_that_is_away_is_one_clear_line_without_its_password(tmp_path):
     url = "postgresql://kbnav:nevertobeleft-password@127.0.0.1:1/kbnav"
     settings = Settings(home=tmp_path, database=url)
     with pytest.raises(UsageError, match="cannot reach the database") as raised:

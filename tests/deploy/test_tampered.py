@@ -4,7 +4,6 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def admin(database: str) -> Iterator[Connection[Any]]:
 
 
 @pytest.mark.usefixtures("no_more_memory")
-def test_an_answer_that_cannot_be_unpacked_is_as_if_it_were_not_there(database: str):
+def test_an_answer_that_cannot_be_unpacked_is_as_if_it_were_not_there(database):
     cache = HttpCache(database, age=1e9)
     cache.put("key", "text/plain", b"body")
     with admin(database) as other:
@@ -66,7 +65,7 @@ def reply(**changes: Any) -> bytes:
 
 
 @pytest.mark.usefixtures("no_more_memory")
-def test_a_reply_that_is_none_or_anothers_is_asked_for_again(database: str):
+def test_a_reply_that_is_none_or_anothers_is_asked_for_again(database):
     replies = Replies(database)
     replies.put("key", "prompt", "first", USAGE)
     replies.put("other", "another prompt", "an evil reply", USAGE)
@@ -84,7 +83,7 @@ def test_a_reply_that_is_none_or_anothers_is_asked_for_again(database: str):
         assert replies.get("key", "prompt") is None, "the reply to another prompt"
 
 
-def test_keys_and_texts_are_values_and_never_statements(database: str):
+def test_keys_and_texts_are_values_and_never_statements(database):
     cache, replies = HttpCache(database, age=1e9), Replies(database)
     for key in (GLUE, "%s", "?", "$1", "\\", "''", "a\nb", "é" * 300):
         cache.put(key, key, key.encode())
@@ -102,7 +101,7 @@ class Echo(ModelStub):
         return completion(f"Your key is {headers['authorization']}")
 
 
-def test_no_key_is_in_what_is_shared(database: str, mini_home: Path):
+def test_no_key_is_in_what_is_shared(database, mini_home):
     with Echo([]) as stub:
         options = {"home": mini_home, "kb": "mini", "model": "stub", "base_url": stub.base_url, "api_key": KEY}
         settings = Settings(**options, database=database)
@@ -135,7 +134,7 @@ CHANGES: dict[str, tuple[str, str]] = {
 
 
 def test_a_journal_that_was_changed_is_named_and_never_written_down(
-    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path, dataset, mini_home, database, monkeypatch
 ):
     settings = Settings(home=mini_home, kb="mini", language="en", database=database)
     machine(tmp_path, "one", monkeypatch)
@@ -162,7 +161,7 @@ def test_a_journal_that_was_changed_is_named_and_never_written_down(
     assert evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN) == "done"
 
 
-def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path, database: str):
+def test_rows_of_any_content_break_no_address_of_the_page(fresh_home, database):
     settings = web_settings(fresh_home, "mini")
     shared = settings.model_copy(update={"database": Settings(database=database).database})
     with Server(shared) as server, connect(database, autocommit=True) as other:

@@ -1,6 +1,5 @@
 """The multilingual encoder: a question in one language finds documents in another."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ def e5() -> E5:
     return found
 
 
-def test_a_question_in_another_language_finds_the_english_document(e5: E5, tmp_path: Path) -> None:
+def test_a_question_in_another_language_finds_the_english_document(e5, tmp_path):
     lines = [f'{{"id": "{name}", "type": "page", "name": "{name}", "text": "{text}"}}' for name, text in PAGES.items()]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
     build(TableSource([tmp_path / "pages.jsonl"]), tmp_path / "p.skb", Options(sparql=False, encoder=e5))
@@ -50,7 +49,7 @@ class Prefixing:
         return np.tile(np.float32([0, 2]), (len(texts), 1))
 
 
-def test_questions_and_documents_are_encoded_in_two_ways() -> None:
+def test_questions_and_documents_are_encoded_in_two_ways():
     encoder = E5(Prefixing())
     assert isinstance(encoder, TwoSided)
     assert encoder.encode(["a", "b\0c", "d\ud800"]).tolist() == [[0, 1]] * 3

@@ -8,7 +8,7 @@ from kbnav.encoders.minilm import find_files
 from kbnav.errors import DataError, UsageError
 
 
-def test_texts_of_any_lengths_have_the_vectors_that_they_have_alone() -> None:
+def test_texts_of_any_lengths_have_the_vectors_that_they_have_alone():
     encoder = load("minilm")
     texts = ["oak", "", "ash elm fir oak " * 20, "oak elm", "yew ash", "fir " * 300, "ash elm fir"]
     vectors = encoder.encode(texts)
@@ -17,7 +17,7 @@ def test_texts_of_any_lengths_have_the_vectors_that_they_have_alone() -> None:
         np.testing.assert_allclose(encoder.encode([text])[0], vector, atol=2e-6)
 
 
-def test_the_published_weights_give_the_vectors_that_torch_gives() -> None:
+def test_the_published_weights_give_the_vectors_that_torch_gives():
     texts = ["A tree of the genus Quercus.", "Façade of the old oak-timbered house, built in 1654", "", "acorn " * 400]
     vectors = load("minilm").encode(texts)
 
@@ -38,7 +38,7 @@ def test_the_published_weights_give_the_vectors_that_torch_gives() -> None:
     np.testing.assert_allclose(vectors @ vectors.T, cosines, atol=1e-5)
 
 
-def test_it_tells_how_much_of_a_text_it_does_not_read() -> None:
+def test_it_tells_how_much_of_a_text_it_does_not_read():
     encoder = load("minilm")
     assert isinstance(encoder, Windowed)
     assert encoder.unread("ash " * 254) == 0  # with [CLS] and [SEP] 256 tokens
@@ -46,19 +46,19 @@ def test_it_tells_how_much_of_a_text_it_does_not_read() -> None:
     assert encoder.unread("") == 0
 
 
-def test_a_folder_without_the_model_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_the_model_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"no model\.safetensors and no tokenizer\.json"):
         load("minilm", weights=tmp_path)
 
 
-def test_other_weights_are_refused(tmp_path: Path) -> None:
+def test_other_weights_are_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"other")
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="sha256"):
         load("minilm", weights=tmp_path)
 
 
-def test_files_are_fetched_from_the_hub_where_no_package_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_fetched_from_the_hub_where_no_package_has_them(monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hub, "hf_hub_download", lambda repository, name: f"/cache/{repository}/{name}")
     folder = Path("/cache/sentence-transformers/all-MiniLM-L6-v2")

@@ -77,14 +77,14 @@ def rows(url: str, query: str, dialect: Dialect) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_virtuoso_gives_the_rows_of_wikidatas_service(of_virtuoso: str, query: str) -> None:
+def test_virtuoso_gives_the_rows_of_wikidatas_service(of_virtuoso, query):
     text, expected = QUERIES[query]
     assert rows(of_virtuoso, text, DIALECTS["virtuoso"]) == expected
 
 
 @pytest.mark.parametrize("dialect", ["oxigraph", "sparql11"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_oxigraphs_server_gives_the_rows_of_wikidatas_service(of_oxigraph: str, query: str, dialect: str) -> None:
+def test_oxigraphs_server_gives_the_rows_of_wikidatas_service(of_oxigraph, query, dialect):
     text, expected = QUERIES[query]
     assert rows(of_oxigraph, text, DIALECTS[dialect]) == expected
 
@@ -93,7 +93,7 @@ def opened(url: str, home: Path) -> Settings:
     return Settings(kb="data", home=home, sparql={"data": SparqlSource(url=url)})
 
 
-def test_virtuoso_is_known_found_by_its_text_index_and_told_of_where_it_cuts(of_virtuoso: str, tmp_path: Path) -> None:
+def test_virtuoso_is_known_found_by_its_text_index_and_told_of_where_it_cuts(of_virtuoso, tmp_path):
     with open_kb(opened(of_virtuoso, tmp_path)) as kb:
         found = kb.search_entities("curie").entities
         assert [one.label for one in found] == ["Marie Curie"]

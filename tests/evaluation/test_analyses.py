@@ -37,7 +37,7 @@ def ranked(folder: Path, *right: bool) -> Path:
     return saved_folder(folder, gold, answers)
 
 
-def test_the_smallest_difference_that_a_set_can_show(kbnav: Cli, tmp_path: Path) -> None:
+def test_the_smallest_difference_that_a_set_can_show(kbnav, tmp_path):
     code, out, _ = kbnav("eval", "compare", "--questions", "155")
     # SPINACH, C.2: on its 155 questions differences of 9.0 % or more
     assert (code, "on 15.0% of the questions, differences from 9.0 points on are found" in out) == (0, True)
@@ -52,7 +52,7 @@ def test_the_smallest_difference_that_a_set_can_show(kbnav: Cli, tmp_path: Path)
     assert kbnav("eval", "compare")[0] == 2
 
 
-def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: Path) -> None:
+def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav, tmp_path):
     run = ranked(tmp_path / "run", *(n >= 30 for n in range(40)))
     code, out, _ = kbnav("eval", "report", "run", "--errors", "5", "--seed", "3")
     assert (code, "5 of 30 questions scored below 0.05" in out) == (0, True)
@@ -84,7 +84,7 @@ def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: 
     assert (code, "holds labels" in error) == (2, True)  # nobody's work is written over
 
 
-def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path: Path) -> None:
+def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="has the columns id, class and label"):
         read_sheet(tmp_path / "x.csv")
@@ -96,7 +96,7 @@ def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path: Path) -> N
     assert [row[name][:1] for name in ("id", "question", "answer")] == ["'", "'", "'"]
 
 
-def test_conversations_are_as_long_as_they_have_responses(kbnav: Cli, tmp_path: Path) -> None:
+def test_conversations_are_as_long_as_they_have_responses(kbnav, tmp_path):
     (tmp_path / "forum").mkdir()
     page = [
         f"== Volcanoes ==\nHow? {ANN}\n: {QUERY} {BOB}\n:: Thanks {ANN}\n",  # two responses

@@ -1,6 +1,5 @@
 """Statistics of datasets: the figures of the papers, and small ones worked out by hand."""
 
-import doctest
 import json
 import math
 import sys
@@ -19,7 +18,6 @@ from kbnav.evaluation.dataset_stats import (
     write_histograms,
 )
 from kbnav.evaluation.datasets import Dataset, load_dataset, load_file
-from tests.conftest import ROOT
 
 
 def loaded(shared_data, *names: str) -> list[Dataset]:
@@ -137,13 +135,6 @@ def test_spinach_is_counted_from_a_real_parse(shared_data):
     assert statistics.queries.unique_patterns == statistics.queries.queries == 155
     assert row(statistics)[1] == 2.5  # Table 1's figure
     assert row(statistics) == (7.92, 2.5, 4.64, 1.86, 3.76, 4.96, 0.61)
-
-
-@pytest.mark.parametrize(("page", "tried"), [("dataset-statistics", 6), ("metrics", 11)])
-def test_the_examples_of_the_page_give_the_results_it_shows(tmp_path, monkeypatch, page, tried):
-    monkeypatch.chdir(tmp_path)
-    path = str(ROOT / "docs" / f"{page}.md")
-    assert doctest.testfile(path, module_relative=False, encoding="utf-8") == (0, tried)
 
 
 def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatch, capsys):

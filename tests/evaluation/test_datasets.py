@@ -23,7 +23,7 @@ COUNTS = {  # questions, with a gold query, with a stored answer, boolean answer
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_the_published_file_is_read_whole(shared_data: Path, name: str):
+def test_the_published_file_is_read_whole(shared_data, name):
     dataset = load_dataset(name, shared_data / "benchmarks")
     answers = [question.answers for question in dataset.questions if question.answers is not None]
     booleans = sum(answer.boolean is not None for answer in answers)
@@ -34,7 +34,7 @@ def test_the_published_file_is_read_whole(shared_data: Path, name: str):
     assert dataset.name == name
 
 
-def test_qald_10_has_four_languages_and_one_empty_gold_answer(shared_data: Path):
+def test_qald_10_has_four_languages_and_one_empty_gold_answer(shared_data):
     questions = {q.id: q for q in load_dataset("qald-10", shared_data / "benchmarks").questions}
     assert sum(set(q.texts) == {"en", "zh", "de", "ru"} for q in questions.values()) == 382
     assert [q.id for q in questions.values() if not q.answers] == ["313"]
@@ -44,7 +44,7 @@ def test_qald_10_has_four_languages_and_one_empty_gold_answer(shared_data: Path)
     assert first.answers == AnswerTable(("result",), ((Term("uri", "http://www.wikidata.org/entity/Q42299"),),))
 
 
-def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_data: Path):
+def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_data):
     questions = {q.id: q for q in load_dataset("stark-prime-test", shared_data / "benchmarks").questions}
     assert questions["6517"].nodes == ("56241", "55842", "56174", "56263")
     assert questions["6517"].meta["mor_plan"]["Restriction"] == {"drug": ["Travoprost"]}
@@ -64,7 +64,7 @@ def stark_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_stark_csv_and_split_index(stark_folder: Path):
+def test_stark_csv_and_split_index(stark_folder):
     dataset = load_stark("prime", stark_folder)
     assert [(q.id, q.text(), q.nodes) for q in dataset.questions] == [
         ("7", "Which, one?", ("3", "1")),
@@ -76,7 +76,7 @@ def test_stark_csv_and_split_index(stark_folder: Path):
 
 
 @pytest.mark.parametrize("parent", ["", "stark/qa"])
-def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: Path, parent: str):
+def test_starks_published_folder_is_read_by_name(stark_folder, tmp_path, parent):
     data = tmp_path / "data"
     (data / parent).mkdir(parents=True)
     (stark_folder / "stark_qa").rename(data / parent / "moved")
@@ -100,7 +100,7 @@ def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: P
         load_dataset("stark-mag-human", data)
 
 
-def test_togs_subset_of_qald_10_has_the_ids_of_qald_10(shared_data: Path, tmp_path: Path, caplog):
+def test_togs_subset_of_qald_10_has_the_ids_of_qald_10(shared_data, tmp_path, caplog):
     (tmp_path / "qald-10").mkdir()
     source = shared_data / "benchmarks/qald-10/qald_10.json.gz"
     (tmp_path / "qald-10" / "qald_10.json.gz").write_bytes(source.read_bytes())
@@ -114,13 +114,13 @@ def test_togs_subset_of_qald_10_has_the_ids_of_qald_10(shared_data: Path, tmp_pa
     assert "1 of 3 questions are not in QALD-10 under this wording" in caplog.text
 
 
-def test_stark_split_must_name_questions_of_the_table(stark_folder: Path):
+def test_stark_split_must_name_questions_of_the_table(stark_folder):
     write(stark_folder / "split" / "val.index", "7\n11\n")
     with pytest.raises(DataError, match=r"val\.index: 1 question ids are not in stark_qa\.csv, the first is 11"):
         load_stark("prime", stark_folder, split="val")
 
 
-def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path: Path):
+def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path):
     row = {"uri": {"type": "uri", "value": "a"}}
     questions = [
         {
@@ -138,7 +138,7 @@ def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path: Path):
     assert (second.id, second.query, second.answers) == ("2", "", None)
 
 
-def test_own_questions(tmp_path: Path):
+def test_own_questions(tmp_path):
     row = {"x": {"type": "literal", "value": "1", "datatype": "http://www.w3.org/2001/XMLSchema#integer"}}
     records = [
         {"id": "a", "question": "One?", "sparql": "ASK { }", "answers": True},
@@ -170,14 +170,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("form", "content", "message"), WRONG)
-def test_a_wrong_file_gets_an_error_with_the_record_number(tmp_path: Path, form: str, content: str, message: str):
+def test_a_wrong_file_gets_an_error_with_the_record_number(tmp_path, form, content, message):
     path = write(tmp_path / "wrong.json", content)
     with pytest.raises(DataError, match=message) as caught:
         load_file(form, path)
     assert str(caught.value).startswith(str(path))
 
 
-def test_wrong_csv_names_header_and_row(stark_folder: Path):
+def test_wrong_csv_names_header_and_row(stark_folder):
     table = stark_folder / "stark_qa" / "stark_qa.csv"
     write(table, "id,query\n1,Q?\n")
     with pytest.raises(DataError, match="the header lacks answer_ids"):
@@ -187,7 +187,7 @@ def test_wrong_csv_names_header_and_row(stark_folder: Path):
         load_stark("mag", stark_folder)
 
 
-def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
+def test_a_missing_broken_or_unknown_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"spinach/dev\.json is not there; kbnav eval dataset fetch spinach-dev downl"):
         load_dataset("spinach-dev", tmp_path)
     with pytest.raises(UsageError, match=r"train\.jsonl is not there; get it from its publisher"):

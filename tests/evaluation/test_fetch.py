@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
@@ -67,7 +66,7 @@ def origins(publisher: Publisher, path: str = "/dev.json"):
     return {"spinach-dev": (Remote(publisher.url + path, "spinach/dev.json", len(QUESTIONS), DIGEST),)}
 
 
-def test_a_dataset_is_downloaded_checked_and_read(tmp_path: Path):
+def test_a_dataset_is_downloaded_checked_and_read(tmp_path):
     told: list[tuple[str, int, int]] = []
     with published(Publisher()) as publisher:
         (file,) = fetch("spinach-dev", tmp_path, origins=origins(publisher), progress=lambda *one: told.append(one))
@@ -78,7 +77,7 @@ def test_a_dataset_is_downloaded_checked_and_read(tmp_path: Path):
     assert len(load_dataset("spinach-dev", tmp_path)) == 4000
 
 
-def test_what_was_cut_off_is_asked_for_again_a_few_times(tmp_path: Path):
+def test_what_was_cut_off_is_asked_for_again_a_few_times(tmp_path):
     with published(Publisher(cut_at=[98_304, 49_152])) as publisher:
         (file,) = fetch("spinach-dev", tmp_path, origins=origins(publisher))
         assert (file.sha256, len(publisher.asked)) == (DIGEST, 3)
@@ -88,7 +87,7 @@ def test_what_was_cut_off_is_asked_for_again_a_few_times(tmp_path: Path):
             fetch("spinach-dev", tmp_path / "other", origins=origins(publisher), retries=1)
 
 
-def test_another_file_than_the_known_one_is_refused_and_none_of_it_kept(tmp_path: Path):
+def test_another_file_than_the_known_one_is_refused_and_none_of_it_kept(tmp_path):
     with published(Publisher(content=QUESTIONS.replace(b"Who", b"Wha"))) as publisher:
         with pytest.raises(DataError, match="not the file that is known"):
             fetch("spinach-dev", tmp_path, origins=origins(publisher))
@@ -102,7 +101,7 @@ def test_another_file_than_the_known_one_is_refused_and_none_of_it_kept(tmp_path
         fetch("spinach-dev", tmp_path / "other", origins=origins(publisher))
 
 
-def test_a_redirect_is_followed_on_the_same_host_only(tmp_path: Path):
+def test_a_redirect_is_followed_on_the_same_host_only(tmp_path):
     with published(Publisher(location="/dev.json")) as publisher:
         (file,) = fetch("spinach-dev", tmp_path, origins=origins(publisher, "/moved"))
     assert file.sha256 == DIGEST
@@ -112,7 +111,7 @@ def test_a_redirect_is_followed_on_the_same_host_only(tmp_path: Path):
         assert elsewhere.asked == []
 
 
-def test_the_environments_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_environments_proxy_is_used(tmp_path, monkeypatch):
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     with published(Publisher()) as proxy:
@@ -123,7 +122,7 @@ def test_the_environments_proxy_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert proxy.asked == ["http://data.example/dev.json"]
 
 
-def test_what_is_not_known_is_refused_and_every_address_is_one_of_a_commit(tmp_path: Path):
+def test_what_is_not_known_is_refused_and_every_address_is_one_of_a_commit(tmp_path):
     with pytest.raises(UsageError, match="no dataset 'spinach-deb'; did you mean 'spinach-dev'"):
         fetch("spinach-deb", tmp_path)
     assert set(ORIGINS) <= set(NAMES)
@@ -131,7 +130,7 @@ def test_what_is_not_known_is_refused_and_every_address_is_one_of_a_commit(tmp_p
     assert all(url.startswith("https://") and len(url.split("/")[5]) == 40 for url in urls)
 
 
-def test_the_known_digests_are_those_of_the_published_files(shared_data: Path):
+def test_the_known_digests_are_those_of_the_published_files(shared_data):
     """Held against copies of the published files, unpacked."""
     held = 0
     for remote in (remote for remotes in ORIGINS.values() for remote in remotes):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.errors import ServiceError, UsageError
+from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.gold import collect_gold, gold_file, take_gold
 from kbnav.evaluation.records import GoldAnswer, read_gold
@@ -73,22 +73,6 @@ def test_failed_queries_are_run_again_on_request_only(dataset, tmp_path):
     for retry in (False, False, True):
         collect(dataset, kb, tmp_path / "gold.jsonl", retry_failed=retry)
     assert (kb.ran.count("SELECT broken"), kb.ran.count("SELECT 2")) == (2, 1)
-
-
-def test_it_stops_between_questions(dataset, tmp_path):
-    assert set(collect(dataset, NumbersKB(), tmp_path / "gold.jsonl", stopped=lambda: True)) == {
-        "stored",
-        "nodes",
-        "nothing",
-    }
-
-
-def test_an_endpoint_that_stays_down_ends_it(tmp_path):
-    path = tmp_path / "down.jsonl"
-    lines = [{"id": str(number), "question": "?", "sparql": "SELECT down"} for number in range(15)]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(ServiceError, match="10 failures in a row"):
-        collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")
 
 
 def test_gold_answers_of_something_else_are_refused(dataset, tmp_path):

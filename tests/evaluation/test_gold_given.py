@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,19 @@ import pytest
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.agents.tog import tog_with
-from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, markdown_report
-from kbnav.evaluation.rescoring import by_labels, normalised
+from kbnav.evaluation.rescoring import normalised
 from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.agents.walkers import Script
-from tests.evaluation.parts import saved_folder, table
+from tests.evaluation.parts import table
 
 DISCOVERED = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
 QUESTIONS = [
@@ -163,15 +161,3 @@ def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, mo
     assert scores["by"] == "labels"
     assert {one["id"]: one["values"]["em"] for one in scores["questions"]} == {"curie": 1, "number": 1, "is": 1}
     assert score_folder(tmp_path / "run").by == "ids"
-
-
-def test_labels_come_in_one_call_and_ids_without_one_stay(tmp_path, mini_home):
-    words = AnswerTable(("answer",), ((Term("literal", "Radium"),), (Term("literal", "q999999999"),)))
-    folder = saved_folder(tmp_path / "a", {"one": table("Q1128", "Q999999999")}, {"one": words})
-    settings = Settings(home=mini_home)
-    saved = read_saved_run(folder)
-    assert score_run(by_labels(folder, saved, settings, "mini")).all.values["f1"] == 1
-    assert json.loads((folder / "labels.json").read_text()) == {"Q1128": "radium", "Q999999999": ""}
-    nodes = replace(saved, gold={"one": GoldAnswer("one", "?", "stored", nodes=("n1",))})
-    with pytest.raises(UsageError, match="the gold answers of this run are nodes"):
-        by_labels(folder, nodes, settings, "mini")

@@ -1,7 +1,6 @@
 """Reports: the published runs, numbers worked out by hand, and texts that try to break out of the page."""
 
 import base64
-import csv
 import gzip
 import hashlib
 import json
@@ -27,7 +26,6 @@ from kbnav.evaluation.report import (
     load_report,
     markdown_report,
     run_records,
-    scores_table,
 )
 from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
@@ -129,16 +127,6 @@ def test_a_wrong_answer_is_put_into_a_class(kind, outcome, values):
     assert error_class(question("q", outcome), ASKED, values) == kind
 
 
-def test_rankings_have_classes_of_their_own():
-    gold = GoldAnswer("q", "?", "stored", nodes=("7",))
-    outcome = replace(answered(None), ranking=Ranking.from_scores([("3", 2.0), ("7", 1.0)]))
-    record = question("q", outcome)
-    assert error_class(record, gold, {"hit@1": 0.0, "mrr": 0.5}) == "ranked low"
-    assert error_class(record, gold, {"hit@1": 0.0, "mrr": 0.0}) == "not found"
-    assert error_class(record, gold, {"hit@1": 1.0, "mrr": 1.0}) == "right"
-    assert error_class(None, gold, {"hit@1": 0.0, "mrr": 0.0}) == "missing"
-
-
 def costly_run(factor: int = 1, **rest) -> SavedRun:
     """Four questions, one of them not reached: F1 1, 0 and 0."""
     return saved(
@@ -185,39 +173,6 @@ def test_runs_are_compared_where_they_can_be():
     assert "different datasets" in bad
     assert "different datasets" in visible(html_report(report))
     assert "| b | 3 | F1 | 33.3 (0.0 to 100.0) | 1.0000 |" in markdown_report(report)
-
-
-def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
-    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=items(f"Q{n}")) for n in range(1, 13)]
-
-    def run(right: int, **info) -> SavedRun:
-        found = [items(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
-        return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
-
-    report = build_report({"weak_1": run(3), "strong": run(12), "same": run(3), "other": run(6, sha="1")})
-    markdown = {line.split(" | ")[0]: line for line in scores_table(report, "markdown").splitlines()}
-    assert "25.0" in markdown["| weak_1"]
-    assert r"**100.0**\*" in markdown["| strong"]
-    assert "*" not in markdown["| same"] + markdown["| other"]  # of another dataset: not tested
-    latex = scores_table(report, "latex")
-    assert r"weak\_1 & spinach" in latex
-    assert r"\textbf{100.0}*" in latex
-    rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
-    assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 50.0]
-
-
-def test_a_run_of_rankings_is_reported_by_mrr():
-    gold = [GoldAnswer("q1", "which?", "stored", nodes=("7", "8")), GoldAnswer("q2", "who?", "stored", nodes=("1",))]
-    ranking = Ranking.from_scores([("3", 2.0), ("7", 1.0)], {"7": "seventh"})
-    outcomes = [replace(answered(None), ranking=ranking), answered(None, status="no answer", stop="gave up")]
-    records = [question(one.id, outcome) for one, outcome in zip(gold, outcomes, strict=True)]
-    report = build_report({"a": saved(records, gold)})
-    assert report.runs[0].metric == "mrr"
-    assert report.runs[0].means["mrr"].mean == 0.25
-    assert {one.label for one in report.runs[0].kinds} == {"ranked low", "no answer"}
-    page = html_report(report)
-    assert '<td class="right" title="seventh"><bdi>7</bdi></td>' in page
-    assert "Hit@1" in visible(page)
 
 
 # The page
@@ -280,16 +235,6 @@ def test_hostile_texts_stay_texts():
     assert sum(HOSTILE in text for text in hostile.texts) > 20
 
 
-def test_hostile_texts_do_not_break_tables_of_markdown():
-    report = build_report(run_of(f"a | b\n| --- | {HOSTILE}"))
-    for line in markdown_report(report).splitlines():
-        assert not re.search(r"(?<!\\)[<`]", line)
-    tables = re.split(r"\n\n", markdown_report(report))
-    for table in tables:
-        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if line.startswith("|")}
-        assert len(widths) <= 1
-
-
 def test_the_page_fetches_nothing_and_runs_its_own_script_only():
     page = html_report(build_report(run_of(HOSTILE)))
     parsed = Tags(page)
@@ -303,16 +248,6 @@ def test_the_page_fetches_nothing_and_runs_its_own_script_only():
     assert "default-src 'none'" in policy
 
 
-def test_cells_that_the_gold_answer_has_are_marked_and_long_tables_cut():
-    gold = GoldAnswer("q1", "?", "stored", table=items("Q1"))
-    many = items(*(f"Q{n}" for n in range(1, 71)))
-    labelled = replace(many, labels={"Q1": "universe"})
-    page = html_report(build_report({"a": saved([question("q1", answered(labelled))], [gold])}))
-    assert page.count('<td class="right"') == 1
-    assert "universe (Q1)" in page
-    assert "the first 50 of 70 rows" in page
-
-
 def write(run: SavedRun, folder: Path) -> Path:
     begin_run(folder, run.info)
     for name, lines in ((GOLD_FILE, [run.gold_info, *run.gold.values()]), (QUESTIONS, run.records.values())):
@@ -320,12 +255,6 @@ def write(run: SavedRun, folder: Path) -> Path:
             for line in lines:
                 journal.append(line)
     return folder
-
-
-def test_folders_of_one_name_are_told_apart_by_their_paths(tmp_path):
-    folders = [write(costly_run(), tmp_path / name / "run") for name in ("one", "two")]
-    assert [run.name for run in load_report(folders).runs] == [str(folder) for folder in folders]
-    assert load_report(folders[:1]) == build_report({"run": costly_run()})
 
 
 # The guide

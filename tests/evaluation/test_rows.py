@@ -29,7 +29,7 @@ def runs(shared_data: Path) -> list[dict]:
     return json.loads(gzip.decompress((shared_data / "spinach-qald10-runs" / "predictions.json.gz").read_bytes()))
 
 
-def test_the_published_runs_get_their_published_scores(runs: list[dict]):
+def test_the_published_runs_get_their_published_scores(runs):
     scores = [row_major(run["predicted_answer_tuple"], run["gold_answer_tuple"]) for run in runs]
     assert len(scores) == 387
     for score, run in zip(scores, runs, strict=True):
@@ -55,7 +55,7 @@ def dense(predicted: list, gold: list, per_match: float = 0.0) -> tuple[float, i
 
 
 @given(rows, rows)
-def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_rows: list, gold_rows: list):
+def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_rows, gold_rows):
     predicted, gold = table(*predicted_rows), table(*gold_rows)
     score = row_major(predicted, gold)
     tp, matched = dense(predicted, gold, per_match=-1e-5)
@@ -66,7 +66,7 @@ def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_row
 
 
 @given(st.lists(st.tuples(cells), max_size=9), st.lists(st.tuples(cells), max_size=9))
-def test_with_one_column_it_is_the_usual_f1_of_bags(predicted_rows: list, gold_rows: list):
+def test_with_one_column_it_is_the_usual_f1_of_bags(predicted_rows, gold_rows):
     common = (Counter(predicted_rows) & Counter(gold_rows)).total()
     total = len(predicted_rows) + len(gold_rows)
     score = row_major(table(*predicted_rows), table(*gold_rows))
@@ -105,7 +105,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
         ),
     ],
 )
-def test_cells_compare_by_type_value_datatype_and_language(one: dict, other: dict, equal: bool):
+def test_cells_compare_by_type_value_datatype_and_language(one, other, equal):
     assert row_major([{"a": one}], [{"b": other}]).em == row_major([{"a": other}], [{"b": one}]).em == equal
 
 
@@ -138,7 +138,7 @@ def random_rows(seed: int, count: int, *values: int) -> list[tuple]:
 
 @pytest.mark.parametrize("values", [(60, 60, 60), (400, 20, 30), (50, 3, 1), (90, 1, 90), (7, 5, 3)])
 @pytest.mark.parametrize("rows_predicted", [90, 120, 150])
-def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values: tuple, rows_predicted: int):
+def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values, rows_predicted):
     predicted, gold = table(*random_rows(1, rows_predicted, *values)), table(*random_rows(2, 120, *values))
     score = row_major(predicted, gold)
     tp, matched = dense(predicted, gold, per_match=-1e-6)
@@ -146,7 +146,7 @@ def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values: tupl
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_table_repeated_thousands_of_times_has_as_many_times_the_recall(seed: int):
+def test_a_table_repeated_thousands_of_times_has_as_many_times_the_recall(seed):
     """Every kind of row has then thousands of rows, too many to be matched one by one."""
     predicted, gold = table(*random_rows(seed, 12, 3, 3, 3)), table(*random_rows(seed + 10, 12, 3, 3, 3))
     once, often = row_major(predicted, gold), row_major(predicted * 1500, gold * 1500)

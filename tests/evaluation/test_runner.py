@@ -2,7 +2,6 @@
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -122,7 +121,7 @@ def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, name
         begin_run(tmp_path, replace(info_of(["q0"]), **change))
 
 
-def test_settings_that_change_no_answer_may_change(tmp_path: Path):
+def test_settings_that_change_no_answer_may_change(tmp_path):
     settings = Settings(home=tmp_path)
     begin_run(tmp_path, info_of(["q0"], settings=settings.public(), started="monday"))
     moved = settings.model_copy(
@@ -132,14 +131,3 @@ def test_settings_that_change_no_answer_may_change(tmp_path: Path):
     hotter = settings.model_copy(update={"temperature": 0.3})
     with pytest.raises(UsageError, match=r"settings\.temperature"):
         begin_run(tmp_path, info_of(["q0"], settings=hotter.public()))
-
-
-def test_a_server_that_is_started_again_may_have_another_port(tmp_path: Path):
-    def info(url: str):
-        settings = Settings(home=tmp_path, base_url=f"{url}/v1").public()
-        return info_of(["q0"], settings=settings, kb={"kind": "wikidata", "endpoints": {"sparql": f"{url}/sparql"}})
-
-    begin_run(tmp_path, info("http://127.0.0.1:4001"))
-    begin_run(tmp_path, info("http://127.0.0.1:4002"))
-    with pytest.raises(UsageError, match=r"another kb, settings\.base_url;"):
-        begin_run(tmp_path, info("http://elsewhere.example:4001"))

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.errors import DataError, ServiceError, UsageError
-from kbnav.evaluation.datasets import load_dataset
-from kbnav.evaluation.importing import import_spinach
+from kbnav.errors import ServiceError, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
 from tests.apps.parts import Cli
@@ -82,15 +80,6 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     assert "no line of a TREC run" in error
 
 
-def test_a_run_that_cannot_be_scored_says_why(tmp_path):
-    with pytest.raises(UsageError, match="no question of the run has a gold answer"):
-        score_run(read_saved_run(saved_folder(tmp_path / "none", {"a": None}, {})))
-    with pytest.raises(DataError, match="some gold answers are tables and some are nodes"):
-        score_run(read_saved_run(saved_folder(tmp_path / "both", {"a": table("Q1"), "b": ("1",)}, {})))
-    with pytest.raises(UsageError, match="no run in"):
-        read_saved_run(tmp_path)
-
-
 def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
     gold = {name: table("Q1") for name in "abcdefgh"}
     left = saved_folder(tmp_path / "a", gold, dict.fromkeys("abcdefg", table("Q1")))
@@ -115,9 +104,3 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
         compare_runs(one, other)
     with pytest.raises(UsageError, match="different datasets"):
         compare_runs(one, dataset)
-
-
-def test_an_import_of_questions_that_the_dataset_lacks_is_refused(shared_data, tmp_path):
-    recorded = shared_data / "spinach-qald10-runs" / "predictions.json.gz"
-    with pytest.raises(DataError, match=r"record 1: spinach-dev has no question"):
-        import_spinach(recorded, load_dataset("spinach-dev", shared_data / "benchmarks"), tmp_path)

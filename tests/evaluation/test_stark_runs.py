@@ -51,7 +51,7 @@ def asked(data: Path, out: Path, name: str, system: str = "bm25", **plan: Any) -
     return script.asked, options
 
 
-def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data: Path, tmp_path: Path):
+def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data, tmp_path):
     first, _ = asked(data, tmp_path / "a", "stark-prime-test", sample=0.1, seed=1)
     again, _ = asked(data, tmp_path / "b", "stark-prime-test", sample=0.1, seed=1)
     other, _ = asked(data, tmp_path / "c", "stark-prime-test", sample=0.1, seed=2)
@@ -69,7 +69,7 @@ def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data: Path, tmp_pat
         asked(data, tmp_path / "e", "stark-prime-test", sample=2)
 
 
-def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data: Path, tmp_path: Path):
+def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data, tmp_path):
     _, options = asked(data, tmp_path / "h", "stark-prime-human", "rerank")
     assert options["top_v"] == 10
     scores = score_folder(tmp_path / "h")
@@ -104,7 +104,7 @@ def demo_run(demo_home: Path, tmp_path: Path) -> tuple[Path, list[str]]:
     return tmp_path / "run", ids
 
 
-def test_a_run_is_scored_as_starks_code_does(demo_run: tuple[Path, list[str]], demo_home: Path):
+def test_a_run_is_scored_as_starks_code_does(demo_run, demo_home):
     folder, ids = demo_run
     run = read_saved_run(folder)
     standard = score_run(run)
@@ -121,12 +121,7 @@ def test_a_run_is_scored_as_starks_code_does(demo_run: tuple[Path, list[str]], d
     assert (scores.mode, scores.cut, len(scores.notes())) == ("stark-compat", 0, 1)
 
 
-def test_the_commands_say_how_rankings_were_scored(
-    demo_run: tuple[Path, list[str]],
-    demo_home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
+def test_the_commands_say_how_rankings_were_scored(demo_run, demo_home, monkeypatch, capsys):
     folder, _ = demo_run
     kbnav = Cli(monkeypatch, capsys)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
@@ -141,7 +136,7 @@ def test_the_commands_say_how_rankings_were_scored(
 @pytest.mark.parametrize(
     ("style", "answers"), [("stark-amazon", ["product"]), ("stark-mag", ["paper"]), ("stark-prime", []), ("plain", [])]
 )
-def test_products_answer_on_amazon_papers_on_mag_and_any_node_elsewhere(style: str, answers: list[str]):
+def test_products_answer_on_amazon_papers_on_mag_and_any_node_elsewhere(style, answers):
     """STaRK, section 2.3; no range stands for all nodes."""
     ranges = {"product": (0, 4), "brand": (4, 6), "author": (6, 9), "paper": (9, 12)}
     skb = SimpleNamespace(meta=SimpleNamespace(style=style), type_names=[*ranges], type_range=ranges.__getitem__)

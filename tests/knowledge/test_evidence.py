@@ -1,7 +1,6 @@
 """Which statements make an answer's rows true: on the bundled mirror, with statements made for the purpose."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -166,7 +165,7 @@ def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
     assert (told.rows, told.failed) == ((), "the service is down")
 
 
-def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path: Path):
+def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
     with open_kb(Settings(kb="demo", home=tmp_path)) as demo:
         query = "SELECT ?x ?t { ?x a ?t } LIMIT 2"
         told = found(demo, query)

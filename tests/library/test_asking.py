@@ -51,7 +51,7 @@ def kb(mini_home: Path):
         yield opened
 
 
-def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb: kbnav.KB):
+def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert [(found.id, found.label) for found in kb.search("radium")] == [("Q1128", "radium")]
     assert [found.kind for found in kb.search("discoverer or inventor")] == ["property"]
     assert kb.entry("Q1128", language="de").entity.label == "Radium"
@@ -66,7 +66,7 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb: kbnav.KB
         kbnav.open("nowhere")
 
 
-def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb: kbnav.KB):
+def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb):
     steps: list[str] = []
     answer = kbnav.ask(MARIE, kb=kb, on_step=lambda step: steps.append(step.call.tool))
     assert (answer.text, str(answer), answer.status, answer.rows) == ("polonium, radium",) * 2 + ("answered", ROWS)
@@ -79,7 +79,7 @@ def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb: kbnav.KB):
     assert "polonium" in kbnav.ask("What is the element with the symbol Po?", kb=kb, language="en").text
 
 
-def test_a_follow_up_knows_the_answer_before(kb: kbnav.KB):
+def test_a_follow_up_knows_the_answer_before(kb):
     first = kbnav.ask("Who discovered polonium?", kb=kb)
     model = explorer()
     second = kbnav.ask("And who found it?", kb=kb, model=model, after=first)
@@ -88,7 +88,7 @@ def test_a_follow_up_knows_the_answer_before(kb: kbnav.KB):
     assert "Who discovered polonium?" in [message.text for message in model.seen[0]]
 
 
-def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb: kbnav.KB):
+def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb):
     class Listener(BaseCallbackHandler):
         def __init__(self) -> None:
             self.names: dict[object, str] = {}
@@ -109,7 +109,7 @@ def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb: kbnav.KB
     assert listener.models == [("think", True), ("think", True), ("report", True)]
 
 
-def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_path: Path):
+def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_path):
     model = ScriptedModel(replies=[says(("execute_query", {"query": "SELECT 2"})), says(("finish", {}))])
     settings = kbnav.Settings(home=tmp_path, language="en")
     answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system="spinach", settings=settings)
@@ -121,14 +121,14 @@ def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_pat
         kbnav.ask("How many?", kb=NumbersKB(), model="gpt-4o")
 
 
-def test_nodes_of_an_skb_are_rows_too(demo_home: Path):
+def test_nodes_of_an_skb_are_rows_too(demo_home):
     with kbnav.open("demo", settings=kbnav.Settings(home=demo_home)) as demo:
         answer = kbnav.ask("Which instrument made by somebody from Little Mew has a love letter in it?", kb=demo)
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
     assert (answer.query, answer.link) == ("", "")
 
 
-def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb: kbnav.KB):
+def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):
     async def both() -> list[str]:
         asked = ("Who discovered polonium?", MARIE)
         return [answer.text for answer in await asyncio.gather(*(kbnav.aask(text, kb=kb) for text in asked))]
@@ -147,7 +147,7 @@ def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb: kbnav.K
     assert load_run(last).outcome.note == "Stopped on request."
 
 
-def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb: kbnav.KB):
+def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb):
     again = says(("search_entities", {"query": "polonium"}))
     events = list(kbnav.stream("Who?", kb=kb, model=explorer(again, again)))
     kinds = ["call", "step", "dropped", "dropped", "call", "step", "call", "step", "answer"]
@@ -164,7 +164,7 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
 
 
 @pytest.mark.slow
-def test_what_strict_types_let_a_caller_write_works(monkeypatch: pytest.MonkeyPatch, mini_home: Path):
+def test_what_strict_types_let_a_caller_write_works(monkeypatch, mini_home):
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     with kbnav.open() as kb:
         assert typed_caller.names(kb) == ["radium"]
@@ -174,7 +174,7 @@ def test_what_strict_types_let_a_caller_write_works(monkeypatch: pytest.MonkeyPa
     assert list(typed_caller.watched(MARIE))[-2:] == ["finish", "polonium, radium"]
 
 
-def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path: Path):
+def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path):
     number, wrong = (
         Term("literal", "3", "http://www.w3.org/2001/XMLSchema#integer"),
         "http://www.w3.org/2001/XMLSchema#int",
@@ -207,7 +207,7 @@ def greet(context: Any, thought: str, name: str) -> str:
     return f"Hello, {name}"
 
 
-def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb: kbnav.KB):
+def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     answer = kbnav.ask(MARIE, kb=kb, model="offline")
     assert copy.deepcopy(answer).evidence == kb.evidence(answer)
     sent = pickle.loads(pickle.dumps(answer))
@@ -221,14 +221,14 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb: kbnav.KB):
         assert TestClient(app).get(path).json()["run"]["question"] == MARIE
 
 
-def test_results_are_looped_over_and_become_data_frames(kb: kbnav.KB):
+def test_results_are_looped_over_and_become_data_frames(kb):
     pandas = pytest.importorskip("pandas")
     assert list(pandas.DataFrame(kb.query(POLONIUM))["whoLabel"]) == ["Marie Curie", "Pierre Curie"]
     links = pandas.DataFrame(kb.neighbors("Q979", relation="P61", direction="out"))
     assert set(links["neighborLabel"]) == {"Marie Curie", "Pierre Curie"}
 
 
-def test_objects_are_tools_methods_and_those_of_langchain(kb: kbnav.KB):
+def test_objects_are_tools_methods_and_those_of_langchain(kb):
     class Clock:
         def weekday(self, context: object, thought: str, day: int = 1) -> str:
             """Name a day of the week.
@@ -256,7 +256,7 @@ def test_objects_are_tools_methods_and_those_of_langchain(kb: kbnav.KB):
     assert answer.run.settings["with_tools"] == ["weekday", "double"]
 
 
-def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb: kbnav.KB):
+def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):
     calls = [says(("greet", {"name": "Ann"})), says(("execute_query", {"query": POLONIUM})), says(("finish", {}))]
     answer = kbnav.ask("Who?", kb=kb, model=ScriptedModel(replies=[*calls, AIMessage("Them.")]), tools=[greet])
     assert answer.steps[0].observation == "Hello, Ann"

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -34,7 +33,7 @@ def without_thought(tool: str, **arguments: str) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": "1"}])
 
 
-def test_somebody_elses_agent_navigates_with_the_tools(mini_home: Path):
+def test_somebody_elses_agent_navigates_with_the_tools(mini_home):
     tools = kbnav.langchain_tools("mini", settings=kbnav.Settings(home=mini_home, language="en"))
     gc.collect()  # nothing but the tools holds the knowledge base, which must stay open
     names = ["search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors"]
@@ -57,7 +56,7 @@ def test_somebody_elses_agent_navigates_with_the_tools(mini_home: Path):
     assert asyncio.run(tools[0].ainvoke({"query": "radium"})).startswith("radium (Q1128)")
 
 
-def test_a_graph_is_invoked_awaited_and_streamed_with_a_question_or_messages(kb: kbnav.KB):
+def test_a_graph_is_invoked_awaited_and_streamed_with_a_question_or_messages(kb):
     graph = kbnav.graph(kb, model=explorer())
     nodes = [name for update in graph.stream({"question": "Who?"}, stream_mode="updates") for name in update]
     assert nodes == ["begin", "think", "act", "think", "act", "report", "answer"]
@@ -72,7 +71,7 @@ def test_a_graph_is_invoked_awaited_and_streamed_with_a_question_or_messages(kb:
     assert custom[-1] == "step"
 
 
-def test_a_graph_is_a_node_of_a_larger_one(kb: kbnav.KB):
+def test_a_graph_is_a_node_of_a_larger_one(kb):
     larger = StateGraph(MessagesState)
     larger.add_node("wikidata", kbnav.graph(kb))
     larger.add_edge(START, "wikidata")
@@ -80,7 +79,7 @@ def test_a_graph_is_a_node_of_a_larger_one(kb: kbnav.KB):
     assert [message.text for message in said] == [MARIE, "polonium, radium"]
 
 
-def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb: kbnav.KB, caplog: pytest.LogCaptureFixture):
+def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb, caplog):
     model = ScriptedModel(replies=[*explorer().replies, *explorer().replies, *explorer().replies])
     graph = kbnav.graph(kb, model=model, checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
@@ -91,7 +90,7 @@ def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb: kbnav.KB, cap
     assert "unregistered" not in caplog.text
 
 
-def test_a_dead_service_raises_and_what_was_not_ended_goes_on_in_its_thread(tmp_path: Path):
+def test_a_dead_service_raises_and_what_was_not_ended_goes_on_in_its_thread(tmp_path):
     settings = kbnav.Settings(home=tmp_path, language="en")
     down = ScriptedModel(replies=[says(("execute_query", {"query": "SELECT down"}))])
     with pytest.raises(ServiceError, match="the query service is down"):

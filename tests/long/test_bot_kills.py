@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import MARKER
-from tests.apps.bot.mediawiki import BOT, MediaWiki, Person
+from tests.apps.bot.mediawiki import BOT
 from tests.long.shares import LONGEST, seed, share
 
 PAGES = tuple(f"Project talk:Questions {number}" for number in range(8))
@@ -18,9 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(LONGEST)
-def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_killed(
-    mediawiki: MediaWiki, people: dict[str, Person], tmp_path: Path
-):
+def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_killed(mediawiki, people, tmp_path):
     for page in PAGES:
         people["Admin"].write(page, "Lead.\n")
     state = tmp_path / "bot.sqlite"

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.long.shares import LONGEST, SHARES, seed, share
 
 @pytest.mark.timeout(LONGEST)
 @pytest.mark.parametrize("kind", [kind for kind in SHARES if kind != "bot"])
-def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind: str, tmp_path: Path):
+def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind, tmp_path):
     command = [sys.executable, "-m", "tests.long.killing", kind, str(share(kind)), str(seed()), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"seed {seed()}: {done.stderr[-5000:]}"

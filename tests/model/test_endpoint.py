@@ -10,7 +10,6 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import ChatPolicy, parse_calls
 from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, invoke, open_chat_model
 from kbnav.runs.trajectory import Call, Step
@@ -44,7 +43,7 @@ def policy_for(model: Served) -> ChatPolicy:
     return ChatPolicy(open_chat_model(model.settings(), sampling=True), toolbox, "spinach/policy.md", Budget())
 
 
-def test_a_stopped_run_ends_the_models_work(talkative: Served):
+def test_a_stopped_run_ends_the_models_work(talkative):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -61,7 +60,7 @@ def test_a_stopped_run_ends_the_models_work(talkative: Served):
         loop.close()
 
 
-def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative: Served):
+def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative):
     model = open_chat_model(talkative.settings(model_timeout=1.0), sampling=False)
     with pytest.raises(ServiceError, match="did not answer in time"):
         ask(model, LONG)
@@ -69,13 +68,13 @@ def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative: Served)
     assert ask(open_chat_model(talkative.settings(), sampling=False), "Say hello.")[0]  # and it works again
 
 
-def test_a_call_that_is_cut_off_is_told_to_the_model(terse: Served):
+def test_a_call_that_is_cut_off_is_told_to_the_model(terse):
     (call,) = policy_for(terse)(start("What about silver?", [], Budget()), context()).calls
     assert call.problem
     assert "cut off" in call.problem
 
 
-def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse: Served):
+def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse):
     state = start("What about silver?", [], Budget())
     seen = "Silver is a metal. " * 600
     state["path"] = [Step(n, Call("look", {"at": str(n)}, "", f"c{n}", n), seen) for n in (1, 2)]
@@ -88,9 +87,7 @@ def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse: Served)
 
 
 @pytest.mark.parametrize("name", [one.name for one in BUILT_IN if one.kind == "agent"])
-def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
-    name: str, mini_kb: KnowledgeBase, demo_kb: KnowledgeBase, small_model: Served
-):
+def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(name, mini_kb, demo_kb, small_model):
     kb = mini_kb if name == "spinach" else demo_kb
     tools = build_agent(kb, small_model.settings(), name).tools
     model = open_chat_model(small_model.settings(), sampling=False).bind_tools(tools.schemas, tool_choice="required")

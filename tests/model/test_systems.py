@@ -1,7 +1,5 @@
 """Every system that asks a model, with a real one over real HTTP: it proves the plumbing, and no accuracy at all."""
 
-from pathlib import Path
-
 import pytest
 
 from kbnav.evaluation.runner import build_system
@@ -36,9 +34,7 @@ def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes:
 
 
 @pytest.mark.parametrize("name", ON_AN_SKB)
-def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(
-    name: str, demo_kb: KnowledgeBase, small_model: Served, tmp_path: Path
-):
+def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(name, demo_kb, small_model, tmp_path):
     run = asked(name, demo_kb, small_model, LETTER)
     assert run.outcome.status not in ("failed", "refused")
     assert run.usage.calls >= 1
@@ -48,7 +44,7 @@ def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(
     assert load_run(tmp_path / f"{run.id}.json") == run
 
 
-def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_model: Served):
+def test_spinach_on_a_mirror_comes_to_its_end(mini_kb, small_model):
     run = asked("spinach", mini_kb, small_model, CURIE, pruning="model")
     assert run.outcome.status in ("answered", "no answer", "best effort")
     # two actions; words alone are asked for again once, which costs none

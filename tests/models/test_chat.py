@@ -1,7 +1,6 @@
 """Chat models over real HTTP: what a model is sent, how its replies are read, how its failures come out."""
 
 import asyncio
-import gc
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from kbnav.agents.common.state import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, open_chat_model
-from kbnav.models.transport import MIB, clients
 from kbnav.runs.trajectory import Call, Step, Usage
 from kbnav.settings.model import Budget, Settings
 from kbnav.tools.context import Context
@@ -59,7 +57,7 @@ def test_the_policy_samples_and_everything_else_does_not():
 
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
+def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
     async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
         cancellation = Cancellation(asyncio.get_running_loop())
         return await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello"))
@@ -72,57 +70,6 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, var
     assert said[0] == "hello"
     (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
-
-
-class Witness:
-    """Goes with a client, in one circle of references, and tells what connections that has left by then."""
-
-    def __init__(self, told: list[int]) -> None:
-        self.told = told
-        self.client: Any = None
-
-    def __del__(self) -> None:
-        self.told.append(len(self.client._transport._pool.connections))
-
-
-def test_a_client_that_nobody_holds_any_more_closes_its_connections_before_anything_of_it_goes():
-    told: list[int] = []
-    first = Witness(told)  # what is older is finalised first: before the client, were that closed by its own end
-    with ModelStub([completion("hello")]) as stub:
-        client, _ = clients(stub.base_url, 10.0, "", MIB)
-        client.post(f"{stub.base_url}/chat/completions", json={"messages": []})
-        assert len(client._transport._pool.connections) == 1
-        client.witnesses = first, Witness(told)
-        for witness in client.witnesses:
-            witness.client = client
-        del client, _, first, witness
-        clients.cache_clear()
-        gc.collect()
-    assert told == [0, 0]
-
-
-def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_needs():
-    with ModelStub([completion("hello")]) as stub:
-        policy_for(stub)(start("How many?", [], Budget()), context())
-    tools = {tool["function"]["name"]: tool["function"] for tool in stub.requests[0]["tools"]}
-    assert list(tools) == ["look", "execute_query", "finish"]
-    for tool in tools.values():
-        assert "thought" not in tool["parameters"].get("required", [])
-        assert tool["parameters"]["properties"]["thought"]["description"].endswith("Once a turn.")
-        assert "context" not in tool["parameters"]["properties"]
-    assert tools["look"]["description"] == "Look at something."
-    assert tools["look"]["parameters"]["properties"]["at"]["description"] == "What to look at."
-
-
-def test_several_calls_of_one_reply_become_calls_of_one_turn_and_tokens_are_counted():
-    reply = completion(None, [("look", {"thought": "first", "at": "a"}), ("finish", {"thought": "then"})])
-    with ModelStub([reply]) as stub:
-        said = policy_for(stub)(start("How many?", [], Budget()), context())
-    assert [(call.tool, call.arguments, call.thought, call.turn, call.problem) for call in said.calls] == [
-        ("look", {"at": "a"}, "first", 1, ""),
-        ("finish", {"result": 0, "answer": "", "no_answer": False, "columns": ""}, "then", 1, ""),
-    ]
-    assert said.usage == Usage(prompt=100, completion=20, calls=1)
 
 
 def test_the_path_goes_back_to_the_model_as_its_own_calls_and_the_tools_replies():

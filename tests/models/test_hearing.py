@@ -89,7 +89,7 @@ def test_arguments_that_were_cut_off_are_not_taken_for_whole_ones():
     ],
     ids=["refused", "not streamed", "broken off", "no piece", "error"],
 )
-def test_a_stream_that_goes_wrong_is_asked_for_again_as_a_whole(first: Canned):
+def test_a_stream_that_goes_wrong_is_asked_for_again_as_a_whole(first):
     reply, _, asked = heard(first, completion("whole"))
     assert reply.text == "whole"  # type: ignore[attr-defined]
     assert [bool(one.get("stream")) for one in asked] == [True, False]

@@ -41,7 +41,7 @@ def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
 
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
-def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first: bytes, braked: bool):
+def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first, braked):
     began = time.monotonic()
     with dripping(first) as url, pytest.raises(ServiceError, match="the model did not answer in time"):
         asked(f"{url}/v1", braked=braked, timeout=0.4)
@@ -49,7 +49,7 @@ def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first: bytes, bra
 
 
 @pytest.mark.parametrize("braked", [False, True])
-def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked: bool):
+def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked):
     body = json.loads(completion("hello").body)
     bomb = gzip.compress(json.dumps(body).encode() + b" " * (8 * LARGEST))
     packed = Canned(bomb, headers={"Content-Encoding": "gzip"})
@@ -58,7 +58,7 @@ def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked: bool):
 
 
 @pytest.mark.parametrize("braked", [False, True])
-def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked: bool):
+def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked):
     with ModelStub([completion("x" * LARGEST)]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
         asked(stub.base_url, braked=braked)
     with ModelStub([completion("x" * (LARGEST - 2000))]) as stub:
@@ -67,7 +67,7 @@ def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked:
 
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_place_is_not_followed(status: int, braked: bool):
+def test_a_redirect_to_another_place_is_not_followed(status, braked):
     with ModelStub([completion("caught")]) as other:
         led = Canned(b"", status, headers={"Location": other.base_url + "/chat/completions"})
         with ModelStub([led]) as stub, pytest.raises(BadResponse, match="redirects to 127"):
@@ -76,7 +76,7 @@ def test_a_redirect_to_another_place_is_not_followed(status: int, braked: bool):
 
 
 @pytest.mark.parametrize("braked", [False, True])
-def test_a_redirect_within_the_place_is_followed(braked: bool):
+def test_a_redirect_within_the_place_is_followed(braked):
     with ModelStub([Canned(b"", 307, headers={"Location": "/v2/chat/completions"}), completion("hello")]) as stub:
         assert asked(stub.base_url, braked=braked) == "hello"
 
@@ -105,7 +105,7 @@ def document(change: Callable[[dict[str, object]], object]) -> Canned:
         Canned(b'{"choices":' + b'{"a":' * 900 + b"1" + b"}" * 901),
     ],
 )
-def test_a_completion_that_is_none_is_a_bad_response(reply: Canned):
+def test_a_completion_that_is_none_is_a_bad_response(reply):
     with ModelStub([reply]) as stub, pytest.raises(BadResponse, match=r"no completion|odd message"):
         policy_for(stub)(start("How many?", [], Budget()), context())
 
@@ -118,14 +118,14 @@ def test_a_completion_that_is_none_is_a_bad_response(reply: Canned):
         {"completion_tokens": 10**40},
     ],
 )
-def test_tokens_that_are_no_numbers_are_not_counted(odd: object):
+def test_tokens_that_are_no_numbers_are_not_counted(odd):
     with ModelStub([document(lambda body: body.update(usage=odd))]) as stub:
         said = policy_for(stub)(start("How many?", [], Budget()), context())
     assert said.usage == Usage(calls=1)
 
 
 @pytest.mark.parametrize("depth", [50, 400, 900, 5000])
-def test_arguments_nested_deeply_are_told_to_the_model_and_not_kept(depth: int):
+def test_arguments_nested_deeply_are_told_to_the_model_and_not_kept(depth):
     deep = '{"at": ' + "[" * depth + "]" * depth + "}"
     with ModelStub([completion(None, [("look", deep)])]) as stub:
         said = policy_for(stub)(start("How many?", [], Budget()), context())
@@ -149,7 +149,7 @@ def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
 
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("status", [200, 400, 401, 500])
-def test_a_key_that_is_echoed_is_told_nobody(status: int, braked: bool):
+def test_a_key_that_is_echoed_is_told_nobody(status, braked):
     reply = completion(f"You sent {KEY}, did you?") if status == 200 else failure(status, f"no such key: {KEY}")
     with ModelStub([replace(reply, status=status)]) as stub:
         try:
@@ -183,7 +183,7 @@ def test_a_key_is_left_out_wherever_a_piece_of_the_reply_ends():
 
 
 @pytest.mark.parametrize("braked", [False, True])
-def test_a_reply_that_is_packed_is_unpacked(braked: bool):
+def test_a_reply_that_is_packed_is_unpacked(braked):
     packed = replace(
         completion("hello"), body=gzip.compress(completion("hello").body), headers={"Content-Encoding": "gzip"}
     )

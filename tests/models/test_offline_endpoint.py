@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.offline.endpoint import read, words_apart
-from kbnav.agents.offline.observations import Search, read_search
-from kbnav.agents.offline.question import read_question
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Run
@@ -111,33 +108,3 @@ def test_an_answer_that_leaves_out_too_much_is_refused(agent: Agent, question: s
     assert (refused.status, refused.query) == ("no answer", "")
     assert refused.understood is not None
     assert refused.understood.unused
-
-
-def test_a_search_is_read_as_it_is_shown():
-    search = read_search(
-        "old lamps",
-        'Nothing is named "old lamps"; these match "lamp" (without "old"):\n'
-        'Lamp (shop:Lamp): class; 2 members\nDesk Lamp (12) (data:p1), also "Study Light": Lamp\n'
-        "fits (<http://shop.example/v/fits>): 1 uses [property]",
-    )
-    assert search.matched == ("lamp",)
-    assert [(one.id, one.alias or one.label, one.kind) for one in (*search.items, *search.properties)] == [
-        ("shop:Lamp", "Lamp", "class"),
-        ("data:p1", "Study Light", "thing"),
-        ("<http://shop.example/v/fits>", "fits", "property"),
-    ]
-
-
-def test_words_of_a_phrase_that_nothing_is_called_are_looked_up_one_by_one():
-    question = read_question("Which compounds treat hypertension?", "en")
-    [phrase] = question.phrases
-    apart = words_apart([phrase], {phrase.text: Search(phrase.text, "shorter", ("hypertension",))})
-    assert [(one.text, one.noun) for one in apart] == [("compounds", True), ("treat", False), ("hypertension", False)]
-    searches = {
-        phrase.text: Search(phrase.text, "shorter", ("hypertension",)),
-        "compounds": read_search("compounds", "Compound (v:Compound): class; 9 members"),
-        "treat": read_search("treat", "treats (v:treats): 3 uses [property]"),
-        "hypertension": read_search("hypertension", "hypertension (d:1): Disease"),
-    }
-    reading = read(question, searches, apart)
-    assert (reading.target, [one.id for one in reading.anchors]) == ("v:Compound", ["d:1"])

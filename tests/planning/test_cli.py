@@ -37,7 +37,7 @@ def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return Cli(monkeypatch, capsys)
 
 
-def test_train_then_judge(kbnav: Cli) -> None:
+def test_train_then_judge(kbnav):
     kb = ("--kb", "clinic.skb")
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "ranker")
     assert (code, out) == (0, "ranker: ranker trained on 12 questions, 2 paths; 0 had text alone\n")
@@ -81,9 +81,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node(
-    shelf: Path, kbnav: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node(shelf, kbnav, monkeypatch):
     monkeypatch.chdir(shelf)
     kb = ("--kb", "shelf.skb")
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "hybrid")

@@ -10,7 +10,6 @@ from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.paths import (
     TEXT,
-    Edge,
     Hop,
     PathSchema,
     Plan,
@@ -87,26 +86,6 @@ def test_a_path_is_mended_or_dropped(
     assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
 
 
-def test_paths_that_become_the_same_share_one_probability(schema: PathSchema) -> None:
-    plan = checked([(hops("treats"), 2.0), (hops("associated"), 1.0), (hops("^treats"), 1.0)], schema, ["disease"])
-    assert [(str(*path.hops), path.probability, path.types) for path in plan.paths] == [
-        ("^treats", 0.75, ("disease", "drug")),
-        ("associated", 0.25, ("disease", "gene")),
-    ]
-    assert plan.notes == ("treats became ^treats",)
-
-
-def test_a_path_that_may_lead_to_two_types_is_two() -> None:
-    schema = PathSchema(
-        [Edge("author", "made", "book"), Edge("author", "made", "film"), Edge("editor", "made", "book")]
-    )
-    plan = checked([(hops("made"), 1.0)], schema, ["author"])
-    assert [(path.types, path.probability) for path in plan.paths] == [
-        (("author", "book"), 0.5),
-        (("author", "film"), 0.5),
-    ]
-
-
 def test_hubs_are_bounded(clinic: SKB) -> None:
     path = PlannedPath(hops("associated"), 1.0)
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"]).tolist()] == ["g1", "g2"]
@@ -147,8 +126,3 @@ def test_a_model_plans_no_longer_paths_than_it_is_told(clinic: SKB, longest: int
     plan, prompt, _ = in_context(clinic, long, longest)
     assert f"a relation path of 1 to {longest} relations" in prompt
     assert len(plan.paths) == kept
-
-
-def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic: SKB) -> None:
-    plan, _, _ = in_context(clinic, "I cannot say.")
-    assert plan == Plan(notes=("the model's reply has no path",))

@@ -1,20 +1,18 @@
 """The ranker learns what its questions say, goes to a file and back, and refuses what it was not trained for."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
-from kbnav.planning.planners import NoPlanner, open_planner
+from kbnav.planning.planners import NoPlanner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, examples
-from tests.planning.conftest import EDGES, Words, built
+from tests.planning.conftest import Words
 
 TRAIN = [
     *(
@@ -47,9 +45,7 @@ def trained(clinic: SKB) -> Ranker:
         ("Which remedy is said to be new?", [], TEXT),
     ],
 )
-def test_a_trained_ranker_knows_the_path_of_a_name_it_has_not_met(
-    trained: Ranker, question: str, nodes: list[str], expected: tuple[Hop, ...]
-) -> None:
+def test_a_trained_ranker_knows_the_path_of_a_name_it_has_not_met(trained, question, nodes, expected):
     plan = trained.plan(question, nodes)
     assert hops_of(plan) == expected
     assert plan.paths[0].probability > 0.5
@@ -58,38 +54,22 @@ def test_a_trained_ranker_knows_the_path_of_a_name_it_has_not_met(
     assert sum(shares) <= 1 + 1e-6
 
 
-def test_paths_begin_at_a_type_that_was_matched(trained: Ranker) -> None:
+def test_paths_begin_at_a_type_that_was_matched(trained):
     for path in trained.plan("Which drug helps with gout?", ["g1"]).paths:
         assert path.is_text or path.start == "gene"
         assert path.is_text or (path.types[0], len(path.types)) == ("gene", len(path.hops) + 1)
     assert [path.hops for path in trained.plan("Which drug helps?", []).paths] == [TEXT]
 
 
-def test_a_saved_ranker_plans_the_same(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
+def test_a_saved_ranker_plans_the_same(trained, clinic, tmp_path):
     trained.save(tmp_path / "planner")
     again = Ranker.load(tmp_path / "planner", clinic, Words())
     for question, nodes in (("Which drug helps with gout?", ["x1"]), ("anything else", ["g1", "x2"])):
         assert again.plan(question, nodes) == trained.plan(question, nodes)
 
 
-class OtherWords(Words):
-    name = "other words"
-
-    def encode(self, texts: list[str]) -> Vectors:  # type: ignore[override]
-        return super().encode(texts)
-
-
-def test_another_schema_or_encoder_is_refused_with_both_names(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
-    trained.save(tmp_path)
-    other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
-    with SKB.open(other) as ward, pytest.raises(UsageError, match=r"schema of clinic; that of ward is another"):
-        Ranker.load(tmp_path, ward, Words())
-    with pytest.raises(UsageError, match=r"encoder words; clinic has other words"):
-        Ranker.load(tmp_path, clinic, OtherWords())
-
-
 @pytest.mark.parametrize("damage", ["cut", "swapped", "future", "kind", "no json"])
-def test_a_damaged_ranker_is_refused(trained: Ranker, clinic: SKB, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_ranker_is_refused(trained, clinic, tmp_path, damage):
     trained.save(tmp_path)
     weights, description = tmp_path / "planner.npz", tmp_path / "planner.json"
     found = json.loads(description.read_bytes())
@@ -104,16 +84,6 @@ def test_a_damaged_ranker_is_refused(trained: Ranker, clinic: SKB, tmp_path: Pat
     description.write_text("{" if damage == "no json" else json.dumps(found))
     with pytest.raises(UsageError if damage == "kind" else DataError):
         Ranker.load(tmp_path, clinic, Words())
-
-
-def test_no_planner_and_none_of_that_name(clinic: SKB, tmp_path: Path) -> None:
-    assert open_planner("none", clinic).plan("Which?", ["x1"]) == Plan()
-    with pytest.raises(UsageError, match="no planner 'best'; there are none, in-context, ranker, seq2seq"):
-        open_planner("best", clinic)
-    with pytest.raises(UsageError, match="no trained planner"):
-        Ranker.load(tmp_path, clinic, Words())
-    with pytest.raises(UsageError, match="no questions"):
-        Ranker.train(clinic, Words(), [])
 
 
 class Fixed:
@@ -134,7 +104,7 @@ def example(question: str, *relations: str) -> Example:
     return Example(question, ("d",), frozenset({"drug"}), label)
 
 
-def test_judged_by_hand() -> None:
+def test_judged_by_hand():
     asked = [example("1", "a"), example("2", "a"), example("3", "b", "c"), example("4", *"abcd")]
     plans = {"1": ["a", "b"], "2": ["b", "c", "text", "a"], "3": ["c", "text", "b"], "4": []}
     found = judge(Fixed(plans), asked)
@@ -145,7 +115,7 @@ def test_judged_by_hand() -> None:
     assert judge(NoPlanner(), asked).planner.planned == 0.0
 
 
-def test_a_symmetric_relation_is_right_either_way_and_counts_once() -> None:
+def test_a_symmetric_relation_is_right_either_way_and_counts_once():
     there, back, other = (
         RelationPath((hop,), ("gene", "gene")) for hop in (Hop("near"), Hop("near", "in"), Hop("far"))
     )

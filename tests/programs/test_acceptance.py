@@ -35,7 +35,7 @@ def compared(new: Sequence[float], best: Sequence[float], failed: int = 0) -> Co
         ([1 / 3] * 120, [0.333333] * 120, False),  # as a journal keeps it: no query is better by a hair
     ],
 )
-def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new: list[float], best: list[float], accepted: bool):
+def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new, best, accepted):
     assert compared(new, best).accepted is accepted
 
 

@@ -20,10 +20,8 @@ from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.first_stage import open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.programs.train import ProgramsOptions, train_programs
-from kbnav.programs.writer import describe_setting
 from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
@@ -110,7 +108,7 @@ def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("on", ["processes", "ray"])
 def test_programs_that_run_in_other_processes_or_on_a_cluster_are_the_same(
-    on: str, demo_kb: KnowledgeBase, demo_home: Path, sets: Path, made: Path, tmp_path: Path
+    on, demo_kb, demo_home, sets, made, tmp_path
 ):
     if on == "ray":
         pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -124,7 +122,7 @@ def test_programs_that_run_in_other_processes_or_on_a_cluster_are_the_same(
     assert (elsewhere / "programs.json").read_bytes() == (made / "programs.json").read_bytes()
 
 
-def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_named(kbnav: Cli):
+def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_named(kbnav):
     train = ("train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl", "--out", "x")
     code, _, err = kbnav(*train, "--model", "our-own", "--set", "cost=1")
     assert code == 2
@@ -137,7 +135,7 @@ def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_name
 
 
 @pytest.mark.slow
-def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path, made: Path):
+def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
     code, out, _ = kbnav("programs", "show", "made", "--steps", "--curve", "curve.csv")
     assert code == 0
     assert "g1: MRR" in out
@@ -181,7 +179,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path, 
 
 
 @pytest.mark.slow
-def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home: Path):
+def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets, demo_home):
     train = [
         "train",
         "programs",
@@ -223,9 +221,7 @@ def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Setting
     return build_agent_retriever(kb, settings, AgentRetrieverOptions(trained=str(folder)))
 
 
-def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_so(
-    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
-):
+def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_so(demo_kb, demo_home, tmp_path):
     assert isinstance(demo_kb, SkbKB)
     settings = Settings(kb="demo", home=demo_home)
     retriever, trace = _retriever(demo_kb, tmp_path, FAILS, settings=settings), Trace()
@@ -237,9 +233,7 @@ def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_
     assert "first stage's ranking stands" in step.observation
 
 
-def test_a_group_without_a_program_is_answered_by_the_first_stage_and_others_by_their_own(
-    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
-):
+def test_a_group_without_a_program_is_answered_by_the_first_stage_and_others_by_their_own(demo_kb, demo_home, tmp_path):
     settings = Settings(kb="demo", home=demo_home)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
     first = [str(node) for node in retriever.first("apples")]
@@ -248,9 +242,7 @@ def test_a_group_without_a_program_is_answered_by_the_first_stage_and_others_by_
     assert retriever.prompts == {}
 
 
-def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_answers(
-    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
-):
+def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_answers(demo_kb, demo_home, tmp_path):
     model = ScriptedModel(replies=[AIMessage("1: 2"), AIMessage("1: 0")])
     settings = Settings(kb="demo", home=demo_home, cache_age=0).asking(model)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
@@ -260,12 +252,3 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     assert "agent_retriever/assign.md" in retriever.prompts
     with pytest.raises(UsageError, match="were used to train"):
         retriever.refuse_seen([("1", f"{SEEN.upper()}!")])
-
-
-def test_the_writer_is_told_of_every_type_relation_field_and_function(demo_kb: KnowledgeBase, demo_home: Path):
-    assert isinstance(demo_kb, SkbKB)
-    told = describe_setting(demo_kb, open_parts(demo_kb, Settings(kb="demo", home=demo_home)).api)
-    assert "instrument (52)" in told.knowledge_base
-    assert "instrument --made by--> person (" in told.schema.replace("_", " ")
-    assert "- instrument: name, " in told.structures
-    assert "def relations_of(" in told.api

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
-from pydantic import ValidationError
 
-from kbnav.errors import BadArguments, UnknownId
+from kbnav.errors import BadArguments
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
@@ -60,15 +59,6 @@ def test_relations_are_followed_either_way(calls):
     assert len(calls.call("related", ([AVERHYTHE], "located in", "in", 3))[AVERHYTHE]) == 3
 
 
-def test_a_path_ends_at_each_node_once(calls):
-    ends = calls.call("follow_path", ([WALK], ["located in", "^located in"]))
-    assert {WALK, YARD} < set(ends)
-    assert len(ends) == len(set(ends))
-    assert calls.call("follow_path", ([WALK, YARD], [])) == sorted([WALK, YARD], key=[WALK, YARD].index)
-    assert calls.call("intersect", ([["c", "a", "b", "a"], ["a", "c"], ["a", "c", "x"]],)) == ["c", "a"]
-    assert calls.call("intersect", ([],)) == []
-
-
 def test_texts_are_compared_by_meaning_and_by_words(calls):
     query = "a straight lane for twisting cable"
     near = calls.call("similarity", (query, [AVERHYTHE, WALK]))
@@ -96,26 +86,6 @@ def test_strings_are_compared_from_0_to_1(calls):
     assert 0.8 < near <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "error", "said"),
-    [
-        ("texts_of", (["nowhere"],), UnknownId, "nowhere"),
-        ("texts_of", ("place:averhythe",), BadArguments, "ids"),
-        ("texts_of", ([1],), BadArguments, "texts_of(ids: list[str])"),
-        ("texts_of", (), BadArguments, "ids"),
-        ("related", ([AVERHYTHE], "is near"), UnknownId, "is near"),
-        ("related", ([AVERHYTHE], "", "sideways"), BadArguments, "direction"),
-        ("ids_by_type", ("planet",), UnknownId, "planet"),
-        ("ids_by_type", ("place", 0), BadArguments, "limit"),
-        ("open", ("/etc/passwd",), BadArguments, "no function"),
-        ("__class__", (), BadArguments, "no function"),
-    ],
-)
-def test_wrong_arguments_are_typed_errors(calls, name, args, error, said):
-    with pytest.raises(error, match=re.escape(said)):
-        calls.call(name, args)
-
-
 def test_arguments_are_measured_before_they_are_read(calls):
     shared = ["x"] * 1_000
     with pytest.raises(BadArguments, match=str(MOST_ITEMS)):
@@ -127,26 +97,6 @@ def test_arguments_are_measured_before_they_are_read(calls):
         calls.call("texts_of", (doubled,))
     with pytest.raises(BadArguments, match="256"):
         calls.call("embed", (["x"] * 257,))
-
-
-def test_of_many_wrong_arguments_one_is_looked_at(api):
-    for name, given in (("texts_of", [[]] * 1_000), ("intersect", [[1] * 1_000] * 100)):
-        with pytest.raises(ValidationError) as wrong:
-            api.functions[name]._checked(api.owners[api.functions[name].group], given)
-        assert wrong.value.error_count() == 1
-
-
-def test_what_is_told_is_short_whatever_it_is(api):
-    calls = api.open("q")
-    doubled: list[object] = []
-    for _ in range(200):
-        doubled = [doubled, doubled]
-    calls.call("debug", (doubled, {"a": 10**5000}, "x" * 5_000, list(range(10_000))))
-    assert len(calls.feedback.text) < 10_000
-    for _ in range(50):
-        calls.call("debug", ("y" * 1_000,))
-    assert len(calls.feedback.text) <= api.limits.debug_characters + 100
-    assert "more characters" in calls.feedback.text
 
 
 def test_calls_and_their_time_are_limited(demo_kb):
@@ -167,12 +117,6 @@ def _model(replies, seen=None):
     if seen is not None:
         seen.append(scripted)
     return ModelCalls(scripted, "scripted", jobs=1)
-
-
-def test_without_a_model_no_function_asks_one(api):
-    assert not any(function.asks_model for function in api.functions.values())
-    with pytest.raises(BadArguments, match="no function 'score_texts'"):
-        api.open("q").call("score_texts", ("q", ["a"]))
 
 
 def test_a_model_parses_scores_checks_extracts_summarises_and_classifies(demo_kb):

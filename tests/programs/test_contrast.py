@@ -1,6 +1,5 @@
 """What is shown as having gone well and badly, and which names stay out of instructions."""
 
-from dataclasses import replace
 from typing import Any
 
 from kbnav.programs.first_stage import TrainingQuery
@@ -8,8 +7,6 @@ from kbnav.programs.steps import Trial
 from kbnav.programs.writer import (
     ContrastText,
     Setting,
-    debug_of_worst,
-    describe_trial,
     document_pair,
     names_in,
     split,
@@ -67,28 +64,6 @@ def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_plac
     assert sides(*whole[:2]) == (["whole0", "whole1"], [])
 
 
-def test_a_trial_that_failed_is_on_neither_side():
-    found = split([placed("1", 1, error="line 1: no"), placed("2", 30, error="line 1: no"), placed("3", 30)])
-    assert (found.well, [one.query.id for one in found.badly], found.queries) == ((), ["3"], 1)
-
-
-def test_debug_output_is_that_of_the_failing_or_else_the_worst_queries_cut_and_said():
-    told = [placed("1", 1, debug="fine"), placed("2", None, debug="x" * 1300), placed("3", 9, debug="late")]
-    worst = debug_of_worst(told, shown=2)
-    assert worst == f"Query: query 2\n{'x' * 1200} [100 more characters]\n\nQuery: query 3\nlate"
-    failed = placed("4", 1, error="line 1: no", debug="I got here")
-    assert debug_of_worst([*told, failed]) == "Query: query 4\nI got here"
-    assert debug_of_worst([placed("5", 1)]) == ""
-    assert describe_trial(told[2], str).endswith("at rank 9\nDebug output: late")
-
-
-def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_the_truth():
-    assert describe_trial(trial("1", 1.0, 0.5), {"a": "Ann", "b": "Bob", "c": "Cy", "z": "Zoe"}.__getitem__) == (
-        "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
-        "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
-    )
-
-
 def test_a_right_and_a_wrong_document_of_the_worst_query_are_told():
     told = document_pair(trial("1", 1.0, 0.5), lambda node: f"Text of {node}")
     assert told == ["Text of a", "Text of b"]
@@ -103,12 +78,6 @@ def test_a_right_and_a_wrong_document_of_the_worst_query_are_told():
     )
     assert prompt.index("Text of a") < prompt.index("Text of b") < prompt.index("# Your task")
     assert document_pair(placed("2", None), str) == ["a0", "n1"]
-
-
-def test_an_answer_that_is_no_candidate_is_told_apart_from_one_that_ranks_low():
-    told = replace(trial("1", 1.0, 0.5), candidates=("a", "b", "c", "z"))
-    assert describe_trial(told, str).endswith("z (z) not among the first 3, though a candidate")
-    assert describe_trial(replace(told, candidates=("a", "b", "c")), str).endswith("z (z) no candidate")
 
 
 def test_names_of_the_nodes_shown_and_of_what_the_queries_name_are_replaced():

@@ -4,10 +4,8 @@ from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import (
     Centroids,
     Group,
-    assign,
     groups_by_model,
     merged,
-    propose,
 )
 from kbnav.runs.trace import Trace
 
@@ -52,16 +50,6 @@ def test_where_the_number_of_patterns_is_used_up_leftovers_are_a_group_of_their_
     assert sum(len(group.training) for group in found) == 120
 
 
-def test_no_more_patterns_are_taken_than_asked_for_and_a_reply_without_any_makes_one():
-    assert propose(["q"], 1, Model(), Trace()) == ["drugs"]
-    assert propose(["q"], 3, lambda prompt, trace, purpose: "I cannot.", Trace()) == ["any query"]
-
-
-def test_what_a_reply_does_not_say_or_says_wrongly_is_none_of_the_patterns():
-    reply = "1: 2\n2 -> 1\n3: 9\nnonsense"
-    assert assign(["a", "b"], ["q", "q", "q", "q"], lambda prompt, trace, purpose: reply, Trace()) == [2, 1, 0, 0]
-
-
 def test_common_words_route_new_queries_to_their_group():
     texts = [one.text for one in made(120, "t")]
     centroids = Centroids.of([texts[n::3] for n in range(3)])
@@ -84,3 +72,26 @@ def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
     assert [group.id for group in found] == ["g1", "g2"]
     assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
     assert len(merged(groups, training, held, smallest=100)) == 1
+
+
+def test_a_group_joins_none_whose_answers_are_of_another_type_unless_nothing_can_be_held_out_for_it():
+    def asked(name: str, text: str, *kinds: str) -> TrainingQuery:
+        return TrainingQuery(name, text, kinds)
+
+    training = [asked("a1", "red fish swim", "fish"), asked("b1", "red birds fly", "bird")]
+    training.append(asked("c1", "red fish jump", "bird", "bird", "fish"))  # whose words are those of fish
+    held = [asked(f"{name}{n}", "red", kind) for name, kind in (("a", "fish"), ("b", "bird")) for n in range(2, 5)]
+    alone = asked("c2", "red fish jump", "bird")
+    groups = [
+        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+        Group("g3", "jump", ("c1",), ("c2",)),
+    ]
+    found = merged(groups, training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["fly; or jump", "swim"]
+    found = merged([groups[0], groups[2]], training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["jump", "swim"]
+    bare = Group("g3", "jump", ("c1",), ())
+    assert [group.pattern for group in merged([groups[0], bare], training, held, smallest=3, kinds=str)] == [
+        "swim; or jump"
+    ]

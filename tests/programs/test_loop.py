@@ -8,15 +8,14 @@ import pytest
 
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import Outcome, Program
-from kbnav.programs.steps import Comparison, History, Step, TrialRunner, curve, means
+from kbnav.programs.steps import History, Step, TrialRunner, curve, means
 from kbnav.programs.train import ProgramsOptions, Task, train_group
 from kbnav.programs.writer import Brief, next_action
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Price
-from tests.programs.parts import NODES, Runner, ScriptedWriter, plan, program, queries, query, workshop
+from tests.programs.parts import NODES, Runner, ScriptedWriter, plan, program, queries, workshop
 
-BAD = program("bad")
 BROKEN = "def score(query, candidates)\n    return {}\n"
 
 
@@ -132,65 +131,6 @@ def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
     assert next((step.number, step.source) for step in leaders) == (3, program("good"))
     for step in leaders:  # numbers stand beside the program that got them
         assert step.validation["mrr"] == pytest.approx(sum(step.validated) / 32, abs=1e-5)
-
-
-def test_advice_is_told_by_what_became_of_the_program_that_followed_it():
-    """A program is no worse on its batch, and then: crashes, ties, is worse in validation, or better."""
-
-    def step(number: int, action: str = "improve", **more: Any) -> Step:
-        fields = {"instruction": f"advice {number}", "batch": ("t1",), **more}
-        return Step(number, action, "", "", **fields)  # type: ignore[arg-type]
-
-    def validated(mean: float, best: float) -> dict[str, Any]:
-        return {"compared": Comparison(mean, best, 1.0)}
-
-    steps = [
-        step(1, "write", accepted=True),
-        step(2, failed=1, instruction=""),
-        step(3, "repair", batch=(), instruction=""),
-        step(4, "repair", **validated(0.5, 0.5)),
-        step(5, **validated(0.6, 0.5)),
-        step(6, **validated(0.4, 0.5)),
-        step(7),
-        step(8, failed=1),
-        step(9, "anew", **validated(0.5, 0.5)),
-    ]
-    assert [one.verdict for one in steps] == [
-        *("better", "failed", "failed", "tie", "chance", "worse", "worse", "failed", "tie")
-    ]
-    assert History(tuple(steps)).lessons() == {
-        "advice 1": "tie",  # after two repairs
-        "advice 4": "chance",
-        "advice 5": "worse",
-        "advice 6": "worse",  # on its batch, so that it was not validated
-        "advice 7": "failed",  # and the writer started anew, so nothing came of advice 8
-    }
-    assert History(tuple(steps[:2])).lessons() == {"advice 1": "failed"}
-
-
-def test_a_repair_is_still_told_the_advice_that_the_broken_program_was_to_follow():
-    writer = ScriptedWriter([program("middling"), BROKEN, program("crash"), program("good")])
-    run(writer, plan(steps=5, batch=40))
-    assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "repair", "improve"]
-    assert [brief.history.pending for brief in writer.briefs] == ["", *["Look at the relations."] * 4]
-    assert [step.instruction for step in writer.briefs[3].history.steps] == ["Look at the relations.", "", ""]
-
-
-def test_what_only_ties_with_the_first_stage_does_not_take_its_place():
-    shop = workshop(ScriptedWriter([program("lifted")]))
-    validation = [TrainingQuery(f"v{n}", f"v query {n}", (NODES[5],)) for n in range(8)]
-    task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    (step,) = train_group(task, History(), plan(steps=1), shop, lambda step: None)[0].steps
-    assert step.metrics["mrr"] > (step.best_on_batch or 0.0)
-    assert step.verdict == "tie"
-    assert not step.accepted
-
-
-def test_nothing_is_written_where_the_first_stage_has_every_answer_first():
-    shop = workshop(ScriptedWriter([program("good")]))
-    validation = [query(4 * n, split="v") for n in range(8)]
-    task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    assert train_group(task, History(), plan(), shop, lambda step: None) == (History(), "perfect")
 
 
 def test_names_of_the_examples_are_kept_out_of_instructions_by_code():

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Problem, Program
+from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Program
 
 SCORE = "def score(query, candidates, **parameters):\n    return {}\n"
 
@@ -52,13 +52,6 @@ def test_what_is_none_is_told_with_its_line(source, line, said):
 def test_long_chains_are_read_or_refused_and_do_no_harm(part):
     with suppress(BadProgram):
         assert Program.read(f"z = {part}\n{SCORE}").entry == "score"
-
-
-def test_several_problems_come_together_in_the_order_of_lines():
-    with pytest.raises(BadProgram) as error:
-        Program.read("PARAMETERS = 3\ndef score(query, candidates):\n    breakpoint()\n    return {}\n")
-    assert [problem.line for problem in error.value.problems] == [1, 3]
-    assert str(Problem("odd", 3)) == "line 3: odd"
 
 
 def test_an_escape_that_python_would_warn_of_is_no_fault():

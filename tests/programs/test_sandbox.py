@@ -1,7 +1,6 @@
 """Programs in each sandbox: what they are given, what they may call, and what comes of them."""
 
 import ast
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,41 +44,6 @@ def score(query, candidates, weight):
     assert outcome.calls == {"texts_of": 1, "debug": 1, "token_recall": 1}
 
 
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("raise ValueError('no')", "ValueError: no"),
-        ("names_of(['nowhere'])", "LookupError: there is no node 'nowhere'"),
-    ],
-)
-def test_an_error_names_its_kind_once(statement, said, sandbox, api):
-    program = Program.read(f"def score(query, candidates):\n    {statement}\n    return {{}}\n")
-    assert str(sandbox.run(program, "q", PLACES, api).error) == f"line 2: {said}"
-
-
-def test_a_check_names_what_is_wrong_with_its_line(sandbox, api):
-    program = Program.read("def score(query, candidates):\n    return {n: len(texts_off(n)) for n in candidates}\n")
-    problems = sandbox.check(program, api)
-    assert [problem.line for problem in problems] == [2]
-    assert "texts_off" in problems[0].message
-
-
-def test_an_unknown_node_is_an_error_that_a_program_can_catch(sandbox, api):
-    program = Program.read(
-        """
-def score(query, candidates):
-    try:
-        texts_of(["nowhere"])
-    except LookupError as error:
-        debug(str(error))
-    return {node: place for place, node in enumerate(candidates)}
-"""
-    )
-    outcome = sandbox.run(program, "q", PLACES, api)
-    assert outcome.error is None
-    assert "nowhere" in outcome.debug
-
-
 RANKED = "    return {node: place for place, node in enumerate(candidates)}\n"
 
 
@@ -112,13 +76,6 @@ def test_scores_are_ids_that_are_known_with_finite_numbers_not_all_equal(sandbox
     outcome = sandbox.run(program, "q", PLACES, api)
     assert (outcome.error.kind, outcome.scores) == ("scores", {})
     assert said in outcome.error.message
-
-
-def test_ids_that_a_program_found_must_be_nodes(sandbox, api):
-    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1, 'nowhere': 2}\n")
-    assert "no nodes of the knowledge base: 'nowhere'" in sandbox.run(program, "q", [], api).error.message
-    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1}\n")
-    assert sandbox.run(program, "q", [], api).scores == {"place:averhythe": 1.0}
 
 
 def test_equal_scores_keep_the_order_of_the_candidates(sandbox, api):
@@ -162,12 +119,6 @@ def test_what_a_model_cost_is_told(sandbox, demo_kb):
     assert (outcome.error.kind, outcome.error.line) == ("raised", 3)
     assert "2 prompts are allowed" in outcome.error.message
     assert outcome.usage.calls == len(model.seen) == 2
-
-
-def test_programs_run_side_by_side(sandbox, api):
-    with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda number: run(sandbox, api, f"    debug({number})\n"), range(12)))
-    assert [outcome.debug for outcome in outcomes] == [str(number) for number in range(12)]
 
 
 def test_limits_end_what_is_under_way(api):

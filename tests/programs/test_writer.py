@@ -8,7 +8,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.steps import Comparison, History, Step
 from kbnav.programs.train import Task, train_group
-from kbnav.programs.writer import Brief, ContrastText, ModelWriter, Rejected, Setting, program_in, split
+from kbnav.programs.writer import Brief, ModelWriter, Setting, program_in
 from kbnav.runs.trace import Trace
 from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
@@ -74,21 +74,6 @@ def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
     assert "without the error" in third
 
 
-def test_what_is_wrong_before_a_run_is_told_with_its_source_and_the_last_program_left_out():
-    author, model = writer("```python\nx\n```")
-    last = Step(1, "write", program("good"), "a", "Advice.", batch=("t1",), metrics={"mrr": 0.1, "hit@1": 0.0})
-    rejected = (Rejected("first = 1\n", "type check, before running: line 1: no"), Rejected("second = 2\n", "worse"))
-    brief = Brief("improve", 2, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History((last,)), rejected=rejected)
-    author.write(brief, Trace())
-    (told,) = prompts(model)
-    assert "You wrote, and it did not run:\n```python\nfirst = 1\n```\ntype check, before running: line 1: no" in told
-    assert (
-        told.index("first = 1") < told.index("second = 2") < told.index("Write the program again without what is wrong")
-    )
-    assert program("good") not in told
-    assert "Advice." in told
-
-
 def test_advice_is_told_apart_by_what_it_led_to():
     author, model = writer("```python\nx\n```")
     best = Step(1, "write", program("good"), "a", "Advice 1.", batch=("t1",), accepted=True)
@@ -107,32 +92,6 @@ def test_advice_is_told_apart_by_what_it_led_to():
         assert led_to in before.rpartition("What was advised before")[2].splitlines()[0]
         assert "Advice" not in after.splitlines()[0]
     assert "Advice 1." not in History((steps[0], replace(steps[1], action="anew"))).lessons()
-
-
-def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
-    author, model = writer("Well done.")
-    brief = Brief("improve", 2, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, History())
-    for mrr, said in ((1.0, ""), (0.99, "Well done.")):
-        shown = ContrastText((), (), {"mrr": mrr, "hit@1": mrr, "hit@5": 1.0, "recall@20": 1.0})
-        assert author.reflect(brief, program("good"), split(()), shown, Trace()) == said
-    assert len(model.seen) == 1
-
-
-def test_the_writer_is_told_what_can_be_reached_the_leaders_own_error_and_which_program_advice_is_about():
-    author, model = writer("```python\nx\n```")
-    done = {"validation": {"mrr": 0.7, "hit@1": 0.2}, "validated": (1.0, 0.4), "accepted": True}
-    first = Step(
-        1, "write", program("good"), "a", "Use links.", batch=("t1",), failed=1, error="line 7: KeyError", **done
-    )
-    second = Step(2, "improve", program("bad"), "b", "Use words.", batch=("t1",), metrics={"mrr": 0.1, "hit@1": 0.0})
-    history = History((replace(first, compared=Comparison(0.7, 0.5, 0.01)), second))
-    author.write(Brief("improve", 3, "books", [], {"mrr": 0.3, "hit@1": 0.1}, history, reachable=0.5), Trace())
-    (told,) = prompts(model)
-    assert "0.50 are among the candidates" in told
-    leader = told[told.index("Program of step 1") : told.index("What was advised")]
-    assert "line 7: KeyError" in leader
-    assert "step 1: Use links." in told
-    assert "the program of step 2, from what it ranked well and badly:\nUse words." in told
 
 
 def test_a_fresh_start_does_not_show_the_last_program_but_the_best():

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -11,7 +10,7 @@ from kbnav.knowledge.skb.store import SKB
 from tests.retrieval.expand.conftest import CountingEncoder, KeywordEncoder
 
 
-def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path: Path, tmp_path: Path):
+def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path, tmp_path):
     skb_path = tmp_path / "copy.skb"
     shutil.copytree(related_path, skb_path)
     (tmp_path / "e.jsonl").write_text(json.dumps({"source": "wren", "relation": "mended by", "target": "bob"}))

@@ -3,7 +3,6 @@
 import numpy as np
 
 from kbnav.answers.tables import Ranking
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.qagnn import Candidates
 from kbnav.settings.model import Settings
 from kbnav.training.data import Example, means, read_lists
@@ -21,7 +20,7 @@ class Fixed:
         return Ranking(self._ranking.nodes[:k])
 
 
-def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop: SkbKB):
+def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop):
     first = Fixed(("g0-0", 9.0), ("g1-0", 5.0), ("g2-0", 1.0))
     second = Fixed(("g1-0", 0.5), ("g3-0", 0.5))
     found = Candidates(shop, [first, second, Fixed()], 3).find("a query")
@@ -34,7 +33,7 @@ def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop: SkbKB):
     assert Candidates(shop, [Fixed()], 3).find("a query").nodes == []
 
 
-def test_systems_by_name_are_candidates_too(shop: SkbKB):
+def test_systems_by_name_are_candidates_too(shop):
     found = Candidates.open(shop, Settings(), ("bm25", "vss"), 7, {"bm25": {"name_weight": "2"}}).find("item 3")
     assert len(found.nodes) == 7
     assert found.features.shape == (7, 4)

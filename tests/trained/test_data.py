@@ -1,8 +1,6 @@
 """What retrieval learns from: no torch is needed to know it."""
 
 import random
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +14,13 @@ from kbnav.planning.training import PlannerOptions
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
-from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
+from kbnav.training.data import Documents, Example, Miner, Row, batches, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Folder, Point
-from tests.apps.parts import Cli
-from tests.trained.shop import examples, write_questions
+from tests.trained.shop import examples
 
 
-def test_negatives_are_never_answers_nor_documents_that_equal_one(shop: SkbKB, shop_split: Split):
+def test_negatives_are_never_answers_nor_documents_that_equal_one(shop, shop_split):
     documents = Documents(shop.skb, relations=False)
     sources = {"vss": 4, "bm25": 3}
     miner = Miner(shop, documents, Settings(), sources)
@@ -37,7 +34,7 @@ def test_negatives_are_never_answers_nor_documents_that_equal_one(shop: SkbKB, s
     assert again.negatives(shop_split.training[3]) == miner.negatives(shop_split.training[3])
 
 
-def test_a_twin_of_an_answer_is_no_negative(tmp_path: Path):
+def test_a_twin_of_an_answer_is_no_negative(tmp_path):
     (tmp_path / "n.csv").write_text("id,type,name,text\na,t,one,red\nb,t,one,red\nc,t,two,blue\nd,t,three,green\n")
     (tmp_path / "e.csv").write_text("source,relation,target\na,r,c\n")
     build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
@@ -50,7 +47,7 @@ def test_a_twin_of_an_answer_is_no_negative(tmp_path: Path):
             Miner(kb, Documents(skb, relations=False), Settings(), {"bm25": 3}).negatives(one)
 
 
-def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop: SkbKB, shop_split: Split):
+def test_unless_said_otherwise_twenty_false_positives_of_vss_are_learned_from(shop, shop_split):
     """STaRK, section 3.1."""
     default = read_sources(DenseOptions().negatives)
     one = shop_split.training[0]
@@ -76,7 +73,7 @@ def test_the_planners_labels_are_weighed_by_likelihood_unless_uniform_is_asked_f
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_batch_has_an_answer_of_one_question_among_the_documents_of_another(seed: int):
+def test_no_batch_has_an_answer_of_one_question_among_the_documents_of_another(seed):
     chance = random.Random(seed)
     rows = []
     for _ in range(chance.randint(1, 25)):
@@ -93,7 +90,7 @@ def test_no_batch_has_an_answer_of_one_question_among_the_documents_of_another(s
                 assert one == other or rows[one].answers.isdisjoint(rows[other].documents)
 
 
-def test_validation_questions_are_not_learned_from(shop: SkbKB):
+def test_validation_questions_are_not_learned_from(shop):
     both = examples(shop, range(2))
     found = split(both, [Example("other id", both[0].text.upper(), both[0].answers)], {})
     assert [one.id for one in found.training] == [one.id for one in both[1:]]
@@ -105,24 +102,7 @@ def test_validation_questions_are_not_learned_from(shop: SkbKB):
         split(both, both, {})
 
 
-def test_the_pool_has_the_answers_what_was_found_and_random_nodes(shop: SkbKB, shop_split: Split):
-    answers = {node for one in shop_split.validation for node in one.answers}
-    found = draw_pool(shop_split, {shop_split.validation[0].id: [64]}, 65, 63, seed=0)
-    assert answers | {64} <= set(found)
-    assert len(found) == len(set(found)) == 63
-    assert draw_pool(shop_split, {}, 65, 0, seed=0) == list(range(65))
-
-
-def test_sources_of_negatives_are_read_and_wrong_ones_refused(shop: SkbKB):
-    assert read_sources(DenseOptions(negatives="vss=15, bm25=5").negatives) == {"vss": 15, "bm25": 5}
-    for wrong in ("", "vss", "vss=0", "vss=many"):
-        with pytest.raises(ValueError, match="negatives"):
-            DenseOptions(negatives=wrong)
-    with pytest.raises(UsageError, match="no retriever 'bm52'"):
-        Miner(shop, Documents(shop.skb, relations=False), Settings(), {"bm52": 2})
-
-
-def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):
+def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path):
     first = Folder(tmp_path / "out", "one")
     first.begin()
     assert first.prepared(lambda: {"made": 1}) == first.prepared(lambda: {"made": 2}) == {"made": 1}
@@ -141,36 +121,3 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="no such folder"):
         read_card(tmp_path / "nothing")
     assert WORK == "training"
-
-
-def test_an_skb_without_text_has_nothing_to_learn_from(tmp_path: Path):
-    (tmp_path / "n.csv").write_text("id,type,name\na,t,one\nb,t,two\n")
-    (tmp_path / "e.csv").write_text("source,relation,target\na,r,b\n")
-    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
-    with SKB.open(tmp_path / "x.skb") as skb:
-        with pytest.raises(UsageError, match="x has no texts to learn from, names apart; build it with --relations"):
-            Documents(skb, relations=False)
-        assert "two" in Documents(skb, relations=True).text(0)
-
-
-def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
-    shop_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    cli = Cli(monkeypatch, capsys)
-    asked, out = write_questions(tmp_path / "asked.jsonl"), tmp_path / "out"
-    unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
-    given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]
-    for more, said in (
-        (["--dataset", str(asked), "--validation", str(unanswered)], "no question of unanswered has an answer in shop"),
-        (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
-        (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
-        (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
-    ):
-        code, _, error = cli(*given, *more)
-        assert (code, said in error) == (2, True), error
-        assert not out.exists()
-    if find_spec("torch") is None:
-        code, _, error = cli(*given, "--dataset", str(asked))
-        assert (code, "pip install 'kbnav[train]'" in error, out.exists()) == (2, True, False)
-    code, _, error = cli("retrieve", "--kb", str(shop_folder), "--system", "dense", "a query")
-    assert (code, "--set trained=FOLDER" in error) == (2, True)

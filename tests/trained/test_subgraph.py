@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.qagnn import Builder, CandidateList, inside, together
 from tests.trained.halls import DOORS, names
 
 
-def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
+def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=30)
     found = CandidateList([skb.number("t3-0"), skb.number("t3-1"), skb.number("t9-2")], np.zeros((3, 2), np.float32))
@@ -29,17 +28,7 @@ def test_a_subgraph_has_the_edges_between_its_nodes_and_no_others(hall: SkbKB):
     assert [len(one) for one in inside(skb.graph, np.zeros(0, np.int64))] == [0, 0, 0]
 
 
-def test_a_mere_word_beside_a_quoted_name_is_no_node_that_is_named(hall: SkbKB):
-    skb = hall.skb
-    builder, (first, other) = Builder(skb, skb.vectors, most=30), names()[3:5]
-    found = CandidateList([skb.number("t9-2")], np.zeros((1, 2), np.float32))
-    both = builder.build(f"The red door of {first} and {other}?", found)
-    one = builder.build(f'The red door of "{first}" and {other}?', found)
-    assert both.nodes[both.roles == 0].tolist() == [skb.number("r3"), skb.number("r4")]
-    assert one.nodes[one.roles == 0].tolist() == [skb.number("r3")]
-
-
-def test_subgraphs_are_put_together_with_a_question_node_each(hall: SkbKB):
+def test_subgraphs_are_put_together_with_a_question_node_each(hall):
     skb = hall.skb
     builder = Builder(skb, skb.vectors, most=20)
     graphs = [

@@ -60,11 +60,11 @@ def trained(shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path_fact
     return out
 
 
-def test_it_beats_chance_and_its_untrained_self_on_questions_it_has_not_seen(shop: SkbKB, trained: Path):
+def test_it_beats_chance_and_its_untrained_self_on_questions_it_has_not_seen(shop, trained):
     beats_chance("dense", shop, trained)
 
 
-def test_the_curve_and_the_card_say_how_it_went(trained: Path, shop: SkbKB, shop_split: Split):
+def test_the_curve_and_the_card_say_how_it_went(trained, shop, shop_split):
     card = read_card(trained)
     with (trained / CURVE).open() as file:
         curve = list(csv.DictReader(file))
@@ -79,9 +79,7 @@ def test_the_curve_and_the_card_say_how_it_went(trained: Path, shop: SkbKB, shop
     assert not (trained / WORK).exists()
 
 
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(
-    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
-):
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(shop, shop_split, options, tmp_path):
     short = other(options, epochs=3)
     goes_on_after_a_kill(train_dense, shop, shop_split, short, tmp_path)
     with pytest.raises(Killed):
@@ -90,7 +88,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(
         train_dense(task(shop, shop_split, tmp_path / "again"), other(short, rate=1e-4))
 
 
-def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
+def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop, trained, tmp_path):
     refuses_another_schema("dense", trained, tmp_path)
     with another_schema(tmp_path) as mall, pytest.raises(UsageError, match="that of mall is another"):
         embed(trained, mall)
@@ -101,7 +99,7 @@ def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop:
         build_retriever("dense", SkbKB(again), Settings(), {"trained": str(trained)})
 
 
-def test_a_folder_that_was_moved_serves_with_its_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
+def test_a_folder_that_was_moved_serves_with_its_vectors(shop, trained, tmp_path):
     moved = shutil.copytree(trained, tmp_path / "moved")
     here, there = (build_retriever("dense", shop, Settings(), {"trained": str(one)}) for one in (trained, moved))
     assert here.retrieve("a red lamp", 5) == there.retrieve("a red lamp", 5)
@@ -113,11 +111,11 @@ def test_a_folder_that_was_moved_serves_with_its_vectors(shop: SkbKB, trained: P
     assert not np.load(vectors)[0].any()  # taken over: no text has changed
 
 
-def test_questions_of_the_training_are_not_evaluated(shop: SkbKB, trained: Path, shop_split: Split):
+def test_questions_of_the_training_are_not_evaluated(shop, trained, shop_split):
     refuses_seen("dense", shop, trained, shop_split)
 
 
-def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
+def test_a_folder_that_was_changed_is_refused(trained, tmp_path):
     card = json.loads((trained / "card.json").read_text())
     (tmp_path / MODEL).mkdir()
     (tmp_path / "card.json").write_text(json.dumps(card))
@@ -128,7 +126,7 @@ def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
 
 
 def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothing_written(
-    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+    shop, shop_split, options, tmp_path
 ):
     with pytest.raises(UsageError, match="not enough memory for batches of 8"), enough_memory(8):
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
@@ -146,7 +144,7 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
 
 
 def test_a_device_that_runs_out_of_memory_leaves_nothing_unless_there_is_something_to_go_on_with(
-    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+    shop, shop_split, options, tmp_path
 ):
     def full(epoch: int) -> Listener:
         def listener(point: Point) -> None:
@@ -167,9 +165,7 @@ def test_a_device_that_runs_out_of_memory_leaves_nothing_unless_there_is_somethi
 
 
 @pytest.mark.parametrize("two", [True, False])
-def test_what_is_exported_encodes_as_what_was_trained(
-    two: bool, shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
-):
+def test_what_is_exported_encodes_as_what_was_trained(two, shop, shop_split, options, tmp_path):
     short = other(options, epochs=1, steps=2, two=two)
     train_dense(task(shop, shop_split, tmp_path / "out"), short)
     exported = Trained.load(tmp_path / "out")
@@ -190,12 +186,12 @@ def test_what_is_exported_encodes_as_what_was_trained(
     assert files == 1 + two
 
 
-def test_two_processes_train_together_and_one_of_them_writes(shop_folder: Path, base: Path, tmp_path: Path):
+def test_two_processes_train_together_and_one_of_them_writes(shop_folder, base, tmp_path):
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "kbnav", "train"]
     ended = two_processes_train(start, shop_folder, base, tmp_path)
     assert json.loads(ended)["kind"] == "dense"
 
 
-def test_ray_trains_in_two_processes_too(shop_folder: Path, base: Path, tmp_path: Path):
+def test_ray_trains_in_two_processes_too(shop_folder, base, tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed")
     two_processes_train(["examples/ray_train.py", "2"], shop_folder, base, tmp_path)

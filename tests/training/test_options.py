@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kbnav.errors import UsageError
-from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import BETWEEN, CLOSE, OPEN
 from kbnav.planning.seq2seq import (
-    CHECKPOINT,
     Epoch,
     Seq2Seq,
     Seq2SeqOptions,
@@ -19,47 +16,14 @@ from kbnav.planning.seq2seq import (
     with_lora,
 )
 from kbnav.planning.training import Example
-from tests.training.parts import other
 from tests.training.test_seq2seq import asked, clinic  # noqa: F401 - fixtures
-
-SHORT = Seq2SeqOptions(epochs=3, batch=8)
 
 
 class Killed(BaseException):
     """Ends a training from outside."""
 
 
-def kill_after(epoch: int):
-    def heard(one: Epoch) -> None:
-        if one.number == epoch:
-            raise Killed
-
-    return heard
-
-
-def weights_of(folder: Path) -> bytes:
-    return (folder / "model" / "model.safetensors").read_bytes()
-
-
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(clinic: SKB, asked: list[Example], tmp_path: Path):  # noqa: F811
-    whole: list[Epoch] = []
-    Seq2Seq.train(clinic, asked, tmp_path / "whole", SHORT, whole.append)
-    with pytest.raises(Killed):
-        Seq2Seq.train(clinic, asked, tmp_path / "killed", SHORT, kill_after(1))
-    assert (tmp_path / "killed" / CHECKPOINT).exists()
-    assert not (tmp_path / "killed" / "planner.json").exists()
-    slow = other(SHORT, rate=1e-4)
-    with pytest.raises(UsageError, match="of a training with other questions or options"):
-        Seq2Seq.train(clinic, asked, tmp_path / "killed", slow)
-    rest: list[Epoch] = []
-    Seq2Seq.train(clinic, asked, tmp_path / "killed", SHORT, rest.append)
-    assert [one.number for one in rest] == [2, 3]
-    assert rest == whole[1:]
-    assert weights_of(tmp_path / "killed") == weights_of(tmp_path / "whole")
-    assert not (tmp_path / "killed" / CHECKPOINT).exists()
-
-
-def test_batches_that_are_gathered_are_as_one_large_batch(clinic: SKB, asked: list[Example], tmp_path: Path):  # noqa: F811
+def test_batches_that_are_gathered_are_as_one_large_batch(clinic, asked, tmp_path):  # noqa: F811
     losses = {}
     for name, more in (("large", {"batch": 8}), ("gathered", {"batch": 2, "accumulation": 4})):
         heard: list[Epoch] = []
@@ -71,9 +35,9 @@ def test_batches_that_are_gathered_are_as_one_large_batch(clinic: SKB, asked: li
 
 
 def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(
-    clinic: SKB,  # noqa: F811
-    asked: list[Example],  # noqa: F811
-    tmp_path: Path,
+    clinic,  # noqa: F811
+    asked,  # noqa: F811
+    tmp_path,
 ):
     plain, tokenizer = _base_without_marks(asked, tmp_path / "base")
     assert len(tokenizer(OPEN, add_special_tokens=False)["input_ids"]) > 1
@@ -113,7 +77,7 @@ def _base_without_marks(examples: list[Example], folder: Path):
     return model, tokenizer
 
 
-def test_a_bases_chat_template_is_around_the_prompt(asked: list[Example]):  # noqa: F811
+def test_a_bases_chat_template_is_around_the_prompt(asked):  # noqa: F811
     _, tokenizer = new_model(asked)
     plain = tokenizer.decode(prompt_ids(tokenizer, "Which drug?", ["gene"]))
     tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %} assistant:"

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,18 +57,16 @@ def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathF
         ("Which remedy is often said to be old?", [], TEXT),
     ],
 )
-def test_it_learns_its_questions(
-    clinic: SKB, folder: Path, question: str, nodes: list[str], expected: tuple[Hop, ...]
-) -> None:
+def test_it_learns_its_questions(clinic, folder, question, nodes, expected):
     assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].hops == expected
 
 
-def test_it_beats_the_most_frequent_path(clinic: SKB, folder: Path, asked: list[Example]) -> None:
+def test_it_beats_the_most_frequent_path(clinic, folder, asked):
     found = judge(Seq2Seq.load(folder, clinic), asked)
     assert found.planner.first > 0.9 > found.most_frequent.first
 
 
-def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic: SKB, folder: Path) -> None:
+def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic, folder):
     planner, schema = Seq2Seq.load(folder, clinic), PathSchema.of(clinic)
     for question, starts in (("Xyzzy?", {"gene"}), ("Which drug?", {"disease", "pathway"}), ("", {"drug"})):
         beams = planner.beams(question, frozenset(starts))
@@ -81,7 +78,7 @@ def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic: SKB, folder: Pa
     assert [hops for hops, _ in planner.beams("Which drug?", frozenset())] == [TEXT]
 
 
-def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
+def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood():
     """Two paths of one token, shares 3/4 and 1/4, over four equally probable tokens: ln 4."""
     from kbnav.planning.seq2seq import loss
 
@@ -94,7 +91,7 @@ def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
     assert float(loss(Even(), 0, [([1], [2, 3], 0.5)])) == pytest.approx(2 * math.log(4))
 
 
-def test_lora_on_a_model_that_exists(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:
+def test_lora_on_a_model_that_exists(clinic, folder, asked, tmp_path):
     """The model trained above stands for a pretrained one: the weights that LoRA adds are all that is kept."""
     once = Seq2SeqOptions(base=str(folder / "model"), epochs=1)
     tuned, cut = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", once)
@@ -107,7 +104,7 @@ def test_lora_on_a_model_that_exists(clinic: SKB, folder: Path, asked: list[Exam
     assert again.plan(question, ["x1"]) == tuned.plan(question, ["x1"])
 
 
-def test_what_does_not_fit_is_refused(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(clinic, folder, asked, tmp_path):
     other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
     with SKB.open(other) as ward, pytest.raises(UsageError, match="schema of clinic; that of ward is another"):
         Seq2Seq.load(folder, ward)
@@ -123,9 +120,7 @@ def test_what_does_not_fit_is_refused(clinic: SKB, folder: Path, asked: list[Exa
 
 
 @pytest.mark.parametrize("limit", [512, 128])
-def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_so(
-    clinic: SKB, folder: Path, limit: int
-) -> None:
+def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_so(clinic, folder, limit):
     planner = Seq2Seq.load(folder, clinic)
     planner._model.config.max_position_embeddings = limit
     asked = "Which drug helps with gout, tell me?"
@@ -141,13 +136,7 @@ def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_
     assert planner.plan(long[:read], ["x1"]).paths == plan.paths
 
 
-def test_training_cuts_long_questions_and_keeps_count(clinic: SKB, asked: list[Example], tmp_path: Path) -> None:
-    long = [replace(asked[0], question=f"{asked[0].question} {'It hurts. ' * 2000}"), *asked[1:9]]
-    _, cut = Seq2Seq.train(clinic, long, tmp_path, Seq2SeqOptions(epochs=1))
-    assert cut == 1
-
-
-def test_a_model_too_small_for_any_question_is_refused(clinic: SKB, folder: Path) -> None:
+def test_a_model_too_small_for_any_question_is_refused(clinic, folder):
     planner = Seq2Seq.load(folder, clinic)
     planner._model.config.max_position_embeddings = 30
     with pytest.raises(UsageError, match="reads too few tokens"):

@@ -1,22 +1,19 @@
 """Notes: given once, with the first result that shows what they are about."""
 
-from pathlib import Path
-
 import pytest
 
 from kbnav.agents.common.agent import completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.context import Note, notes_on, read_notes
+from kbnav.tools.context import read_notes
 
 TEXT = "Discoverers stand on the thing, not on the person."
 
 
-def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb, tmp_path):
     file = tmp_path / "notes.toml"
     file.write_text(f"[[note]]\nabout = 'P61'\ntext = '{TEXT}'\n")
     replies = [
@@ -31,12 +28,6 @@ def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb: K
     assert f"Note on P61: {TEXT}" in first.observation
     assert "Note on" not in second.observation
     assert "notes" in run.prompts
-
-
-def test_ids_are_whole_words():
-    notes = [Note(about="P6", text="…"), Note(about="ex:price", text="…")]
-    assert notes_on(notes, "discoverer (P61)") == []
-    assert [one.about for one in notes_on(notes, "wdt:P6 and <ex:price>")] == ["P6", "ex:price"]
 
 
 @pytest.mark.parametrize("text", ["[[note]]\nabout = 'P1'", "[[remark]]\nx = 1", "nonsense"])

@@ -53,12 +53,12 @@ FINE = [
 
 
 @pytest.mark.parametrize(("kind", "question", "query", "table"), DOUBTED, ids=[one[0] for one in DOUBTED])
-def test_each_kind_of_doubt_is_raised_by_its_own_fault_alone(kind: str, question: str, query: str, table: AnswerTable):
+def test_each_kind_of_doubt_is_raised_by_its_own_fault_alone(kind, question, query, table):
     assert [doubt.kind for doubt in check_answer(question, "en", query, table)] == [kind]
 
 
 @pytest.mark.parametrize(("question", "query", "table"), FINE, ids=[one[0] for one in FINE])
-def test_an_answer_of_the_form_that_is_asked_for_raises_none(question: str, query: str, table: AnswerTable):
+def test_an_answer_of_the_form_that_is_asked_for_raises_none(question, query, table):
     assert check_answer(question, "en", query, table) == ()
 
 
@@ -71,7 +71,7 @@ def test_an_answer_of_the_form_that_is_asked_for_raises_none(question: str, quer
         ("zh", "莱因霍尔德有多少兄弟？", "count"),
     ],
 )
-def test_questions_in_other_languages_are_read_too(language: str, question: str, kind: str):
+def test_questions_in_other_languages_are_read_too(language, question, kind):
     assert kind in [doubt.kind for doubt in check_answer(question, language, PLAIN, rows(ONE, TWO))]
 
 

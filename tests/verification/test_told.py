@@ -13,7 +13,7 @@ from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
-from kbnav.runs.trajectory import DOUBTS, Run, load_run
+from kbnav.runs.trajectory import DOUBTS, Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 
@@ -26,7 +26,7 @@ def run(mini_kb: KnowledgeBase, tmp_path: Path) -> Run:
     return ask(build_agent(mini_kb, Settings(home=tmp_path)), ASKED)
 
 
-def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run: Run):
+def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     out = io.StringIO()
     print_answer(Console(file=out, width=120), run, "")
     assert f"Doubt: {DOUBTS['year']}" in out.getvalue()
@@ -35,16 +35,12 @@ def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run: Ru
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
 
 
-def test_doubts_are_saved_with_the_run(run: Run, tmp_path: Path):
-    assert load_run(tmp_path / "runs" / f"{run.id}.json").outcome.doubts == run.outcome.doubts
-
-
-def test_checks_can_be_left_out(mini_kb: KnowledgeBase, tmp_path: Path):
+def test_checks_can_be_left_out(mini_kb, tmp_path):
     settings = Settings(home=tmp_path, checks=False)
     assert ask(build_agent(mini_kb, settings), ASKED).outcome.doubts == ()
 
 
-def test_of_the_published_runs_half_of_the_wrong_and_a_twentieth_of_the_right_answers_are_flagged(shared_data: Path):
+def test_of_the_published_runs_half_of_the_wrong_and_a_twentieth_of_the_right_answers_are_flagged(shared_data):
     every = judged(shared_data)
     right = [one.flagged for one in every if one.right]
     wrong = [one.flagged for one in every if not one.right]

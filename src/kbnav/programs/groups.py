@@ -106,10 +106,11 @@ def groups_by_model(
     most: int = MOST,
     smallest: int = SMALLEST,
     seed: int = 0,
+    kinds: Callable[[str], str] = lambda _: "",
 ) -> list[Group]:
     """Groups by patterns that a model proposes. What fits none, after the leftovers were read once more, is a group.
 
-    Raises as the model's calls do.
+    ``kinds`` gives the type of an answer, as of ``merged``. Raises as the model's calls do.
     """
     drawn = random.Random(seed).sample(list(training), min(READ, len(training)))
     patterns = propose([one.text for one in drawn], most, ask, trace)
@@ -130,7 +131,7 @@ def groups_by_model(
         Group("", pattern, tuple(one.id for one in part), tuple(one.id for one in others))
         for pattern, part, others in zip([*patterns, "queries of no other pattern"], parts, held, strict=True)
     ]
-    return merged(found, training, validation, smallest=smallest)
+    return merged(found, training, validation, smallest=smallest, kinds=kinds)
 
 
 def propose(texts: Sequence[str], most: int, ask: Ask, trace: Trace) -> list[str]:
@@ -158,15 +159,30 @@ def merged(
     validation: Sequence[TrainingQuery],
     *,
     smallest: int = SMALLEST,
+    kinds: Callable[[str], str] = lambda _: "",
 ) -> list[Group]:
-    """Groups with ``smallest`` validation queries at least: while one has fewer, the least joins the nearest."""
+    """While a group has fewer than ``smallest`` validation queries, the least joins the nearest.
+
+    It joins no group whose answers are mostly of another type, by ``kinds``, unless it has nothing to train or to
+    validate on: a program for both would be two.
+    """
     texts = {one.id: one.text for one in (*training, *validation)}
+    answers = {one.id: one.answers for one in (*training, *validation)}
     found = [group for group in groups if group.training or group.validation]
-    while len(found) > 1:
-        least = min(found, key=lambda group: (len(group.validation), len(group.training)))
-        if len(least.validation) >= smallest and least.training:
-            break
-        others = [group for group in found if group is not least]
+
+    def kind(group: Group) -> str:
+        nodes = (node for one in (*group.training, *group.validation) for node in answers[one])
+        return max(Counter(map(kinds, nodes)).items(), key=lambda one: one[1], default=("", 0))[0]
+
+    def others_of(group: Group) -> list[Group]:
+        rest = [one for one in found if one is not group]
+        return [one for one in rest if kind(one) == kind(group)] or (
+            [] if group.training and group.validation else rest
+        )
+
+    while small := [one for one in found if (len(one.validation) < smallest or not one.training) and others_of(one)]:
+        least = min(small, key=lambda group: (len(group.validation), len(group.training)))
+        others = others_of(least)
         members = [[texts[one] for one in (*group.training, *group.validation)] for group in others]
         centroids = Centroids.of(members)
         own = [texts[one] for one in (*least.training, *least.validation)]
@@ -177,5 +193,5 @@ def merged(
             training=near.training + least.training,
             validation=near.validation + least.validation,
         )
-        found = [joined if group is near else group for group in others]
+        found = [joined if group is near else group for group in found if group is not least]
     return [replace(group, id=f"g{number}") for number, group in enumerate(found, 1)]

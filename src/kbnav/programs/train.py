@@ -501,6 +501,7 @@ def train_programs(
             most=options.most,
             smallest=options.smallest,
             seed=options.seed,
+            kinds=lambda node: kb.skb.type_name(kb.skb.number(node)),
         )
         return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, price) or 0.0)
 

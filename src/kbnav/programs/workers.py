@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Queue
+from signal import SIG_IGN, SIGINT, signal
 from typing import Any, Literal
 
 from kbnav.errors import ServiceError
@@ -30,26 +32,20 @@ Where = Literal["here", "processes", "ray"]
 
 
 class Worker:
-    """One process, with everything open until it ends. Errors are given back, since a cluster would wrap them."""
+    """One process, with everything open until it ends."""
 
     def __init__(self, settings: Settings, api_model: str) -> None:
         kb = as_skb(open_kb(settings).__enter__(), "kbnav train programs")
         self._parts = open_parts(kb, settings, api_model=api_model)
         self._sandbox = Sandbox(workers=1).__enter__()
 
-    def first(self, query: str) -> Sequence[str] | Exception:
+    def first(self, query: str) -> Sequence[str]:
         """The candidates of a query, ids, best first."""
-        try:
-            return list(self._parts.first(query, None))
-        except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
-            return error
+        return list(self._parts.first(query, None))
 
-    def run(self, source: str, query: str, candidates: Sequence[str]) -> Outcome | Exception:
+    def run(self, source: str, query: str, candidates: Sequence[str]) -> Outcome:
         """See ``Sandbox.run``."""
-        try:
-            return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
-        except Exception as error:  # noqa: BLE001 - as above
-            return error
+        return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
 
 
 class Bench:
@@ -57,22 +53,11 @@ class Bench:
 
     def __init__(self, call: Callable[..., Any], count: int) -> None:
         """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
-        self._call, self.count = call, count
-
-    def first(self, query: str) -> Sequence[str]:
-        """See ``Worker``."""
-        found: Sequence[str] = self._raised(self._call("first", query))
-        return found
-
-    def run(self, program: Program, query: str, candidates: Sequence[str]) -> Outcome:
-        """See ``Worker``."""
-        outcome: Outcome = self._raised(self._call("run", program.source, query, list(candidates)))
-        return outcome
-
-    def _raised(self, answer: Any) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        self.count = count
+        self.first: Callable[[str], Sequence[str]] = partial(call, "first")
+        self.run: Callable[[Program, str, Sequence[str]], Outcome] = lambda program, query, candidates: call(
+            "run", program.source, query, list(candidates)
+        )
 
 
 _HERE: list[Worker] = []
@@ -80,6 +65,7 @@ _HERE: list[Worker] = []
 
 
 def _begin(settings: Settings, api_model: str) -> None:
+    signal(SIGINT, SIG_IGN)  # ^C ends the training behind its step, which these are needed for
     _HERE.append(Worker(settings, api_model))
 
 
@@ -106,6 +92,8 @@ def open_bench(where: Where, settings: Settings, api_model: str, count: int | No
                 worker = free.get()
                 try:
                     return ray.get(getattr(worker, method).remote(*arguments))
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None
                 finally:
                     free.put(worker)
 

@@ -12,12 +12,12 @@ from kbnav.apps.bot.wiki import Page
 from kbnav.apps.bot.wikitext import Style
 from kbnav.errors import CredentialsError, ServiceError
 from tests.apps.bot.mediawiki import BOT
-from tests.apps.bot.parts import TALK, Scene, connect, run_of
+from tests.apps.bot.parts import TALK, connect, run_of
 
 WD = "http://www.wikidata.org/entity/"
 
 
-def test_a_question_is_found_and_answered_in_its_section_and_a_follow_up_knows_it(scene: Scene):
+def test_a_question_is_found_and_answered_in_its_section_and_a_follow_up_knows_it(scene):
     scene.ann.ask(TALK, "Radium", "Who discovered radium?")
     scene.ann.ask(TALK, "Other", "And what else?")
     bot = scene.bot()
@@ -35,7 +35,7 @@ def test_a_question_is_found_and_answered_in_its_section_and_a_follow_up_knows_i
     assert scene.ann.text(TALK) == before
 
 
-def test_the_edit_names_its_task_and_is_marked_as_a_bots(scene: Scene):
+def test_the_edit_names_its_task_and_is_marked_as_a_bots(scene):
     scene.ann.ask(TALK, "Radium", "Who?")
     scene.tick(scene.bot(task_page="Project:Task"))
     (change,) = scene.ann.call(
@@ -54,7 +54,7 @@ HOSTILE = (
 )
 
 
-def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene: Scene):
+def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene):
     table = AnswerTable(
         (HOSTILE, "b"),
         ((Term("uri", f"{WD}Q1"), Term("literal", f"\n* {HOSTILE}\n== h ==\n")), (Term("literal", "|-"), None)),
@@ -93,9 +93,7 @@ def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene: S
         ("sh", ["SKRIVENAKAT"]),
     ],
 )
-def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(
-    scene: Scene, language: str, switches: list[str]
-):
+def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(scene, language, switches):
     with scene.wiki.configured(wgLanguageCode=language):
         scene.admin.write("Project:Switches", " ".join(switches))
         assert scene.admin.parsed("Project:Switches")["properties"]  # they do act where they are not escaped
@@ -112,7 +110,7 @@ def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(
     assert unquote(address).endswith(f"#SELECT '{text}'")
 
 
-def test_what_a_service_said_as_it_failed_is_not_posted(scene: Scene):
+def test_what_a_service_said_as_it_failed_is_not_posted(scene):
     echoed = "Incorrect API key provided: sk-nevertobeleft at https://models.example"
     scene.answer.make = lambda question: run_of(question, note="The sentence is missing.", error=echoed)
     scene.ann.ask(TALK, "A", "Which?")
@@ -123,7 +121,7 @@ def test_what_a_service_said_as_it_failed_is_not_posted(scene: Scene):
     assert "models.example" not in text
 
 
-def test_a_second_users_edit_in_between_is_kept(scene: Scene):
+def test_a_second_users_edit_in_between_is_kept(scene):
     scene.ann.ask(TALK, "A", "Who?")
     scene.answer.then = lambda: scene.bob.add(TALK, "\n:I think I know. ~~~~\n\n== B ==\nmine\n")
     scene.tick(scene.bot())
@@ -131,7 +129,7 @@ def test_a_second_users_edit_in_between_is_kept(scene: Scene):
     assert text.index("I think I know") < text.index("Answer to Who?") < text.index("== B ==") < text.index("mine")
 
 
-def test_an_edit_conflict_is_found_and_the_page_read_again(scene: Scene):
+def test_an_edit_conflict_is_found_and_the_page_read_again(scene):
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
     (page,) = bot._wiki.read(TALK)
@@ -145,7 +143,7 @@ def test_an_edit_conflict_is_found_and_the_page_read_again(scene: Scene):
     assert markers(text) == {scene.ledger().entries()[0].question.id}
 
 
-def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_overwritten(scene: Scene):
+def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_overwritten(scene):
     wiki = scene.bot()._wiki
     for attempt in range(100):
         written = f"== A ==\nWho asks for time {attempt}?"
@@ -159,7 +157,7 @@ def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_ove
     assert scene.ann.text(TALK) == written + "\n:Me, too."
 
 
-def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
+def test_what_stood_on_a_configured_page_before_is_not_answered(scene):
     scene.ann.write("Project:Questions", "== Old ==\nWas this here? ~~~~\n")
     bot = scene.bot(pages=("Project:Questions",))
     assert scene.tick(bot) == []
@@ -169,7 +167,7 @@ def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
 
 
 @pytest.mark.parametrize(("file", "content", "told"), [("readonly", "A backup.", "readonly"), ("lag", "7", "lagged")])
-def test_a_wiki_that_is_read_only_or_lagged_is_waited_out(scene: Scene, file: str, content: str, told: str):
+def test_a_wiki_that_is_read_only_or_lagged_is_waited_out(scene, file, content, told):
     obstacle = scene.wiki.folder / file
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
@@ -193,7 +191,7 @@ def test_a_wiki_that_is_read_only_or_lagged_is_waited_out(scene: Scene, file: st
     assert min(scene.sleeps) >= (5 if file == "lag" else 0.5)
 
 
-def test_a_session_that_the_wiki_forgot_is_begun_again(scene: Scene):
+def test_a_session_that_the_wiki_forgot_is_begun_again(scene):
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
     scene.answer.then = lambda: bot._wiki._http._session.cookies.clear()
@@ -202,7 +200,7 @@ def test_a_session_that_the_wiki_forgot_is_begun_again(scene: Scene):
     assert f"User:{BOT}" in scene.ann.text(TALK)
 
 
-def test_a_wrong_password_and_a_missing_flag_are_named(scene: Scene):
+def test_a_wrong_password_and_a_missing_flag_are_named(scene):
     with pytest.raises(CredentialsError, match="does not log 'KB bot@test' in"):
         connect(scene.wiki.api, password="x" * 32).login()
     scene.admin.rights(BOT, remove="bot")
@@ -216,7 +214,7 @@ def test_a_wrong_password_and_a_missing_flag_are_named(scene: Scene):
     assert scene.statuses() == ["posted"]
 
 
-def test_a_dry_run_shows_the_edit_once_and_saves_nothing(scene: Scene):
+def test_a_dry_run_shows_the_edit_once_and_saves_nothing(scene):
     scene.ann.ask(TALK, "A", "Who?")
     before = scene.ann.text(TALK)
     bot = scene.bot(edits=False)
@@ -229,7 +227,7 @@ def test_a_dry_run_shows_the_edit_once_and_saves_nothing(scene: Scene):
     assert scene.statuses() == ["posted"]
 
 
-def test_a_model_that_fails_is_asked_again_later_and_at_last_the_bot_says_so(scene: Scene):
+def test_a_model_that_fails_is_asked_again_later_and_at_last_the_bot_says_so(scene):
     def fails(question):
         raise ServiceError("no model")
 
@@ -247,7 +245,7 @@ def test_a_model_that_fails_is_asked_again_later_and_at_last_the_bot_says_so(sce
     assert "Something failed while I looked for an answer" in scene.ann.text(TALK)
 
 
-def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(scene: Scene):
+def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(scene):
     scene.ann.ask(TALK, "A", "Who?")
     scene.tick(scene.bot())
     before = scene.ann.text(TALK)
@@ -258,7 +256,7 @@ def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(
     assert scene.ann.text(TALK) == before
 
 
-def test_a_bot_that_is_logged_in_can_log_in_again(scene: Scene):
+def test_a_bot_that_is_logged_in_can_log_in_again(scene):
     wiki = connect(scene.wiki.api)
     wiki.login()
     wiki.login()  # a bot password's cookies would have it refused

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
-from tests.apps.bot.parts import TALK, Scene
+from tests.apps.bot.parts import TALK
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 
@@ -34,7 +34,7 @@ def kbnav(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_question_is_shown_answered_and_listed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_question_is_shown_answered_and_listed(scene, home, monkeypatch):
     settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\n'
     (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')
     monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
@@ -64,7 +64,7 @@ def test_a_question_is_shown_answered_and_listed(scene: Scene, home: Path, monke
         ({"API": "https://wiki.example.org/api.php", "USER": "B@k", "PASSWORD": "x"}, "KBNAV_CONTACT"),
     ],
 )
-def test_what_is_missing_is_named(home: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], told: str):
+def test_what_is_missing_is_named(home, monkeypatch, environment, told):
     for name, value in environment.items():
         monkeypatch.setenv(f"KBNAV_BOT__{name}", value)
     done = CliRunner().invoke(app, ["bot", "run", "--once"])

@@ -32,7 +32,7 @@ PAGE = "Talk:Radium"
     ],
     ids=["one", "below two headings", "markup", "asked twice", "another user", "another text", "none"],
 )
-def test_the_wiki_places_a_reply_where_it_knows_the_one_comment(items: list[dict[str, Any]], revision: int):
+def test_the_wiki_places_a_reply_where_it_knows_the_one_comment(items, revision):
     body = {
         "query": {"tokens": {"csrftoken": "t"}},
         "discussiontoolspageinfo": {"threaditemshtml": [{"replies": [], **item} for item in items]},
@@ -71,7 +71,7 @@ def refused(*_: object) -> Edit:
     raise AssertionError("the bot placed it")
 
 
-def test_the_wiki_puts_the_reply_behind_those_who_replied(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+def test_the_wiki_puts_the_reply_behind_those_who_replied(scene, monkeypatch):
     bot = scene.bot(pages=(PAGE,))
     scene.tick(bot)
     asked(scene)
@@ -97,7 +97,7 @@ def test_the_wiki_puts_the_reply_behind_those_who_replied(scene: Scene, monkeypa
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["saved, and its word was lost", "not saved"])
-def test_what_the_wiki_did_not_place_is_placed_once(scene: Scene, monkeypatch: pytest.MonkeyPatch, saved: bool):
+def test_what_the_wiki_did_not_place_is_placed_once(scene, monkeypatch, saved):
     real: Callable[..., int] = Wiki.reply
 
     def reply(*given: Any) -> int:

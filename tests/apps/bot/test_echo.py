@@ -128,7 +128,7 @@ def bot(api: str, folder: Path, *, edits: bool = True) -> tuple[Bot, Answerer, L
     return Bot(wiki, ledger, answer, answer.runs.get, Rules(), Style(), edits=edits), answer, ledger
 
 
-def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: tuple[EchoWiki, str], tmp_path: Path):
+def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo, tmp_path):
     wiki, api = echo
     one, answer, ledger = bot(api, tmp_path)
     wiki.unread = {"5": ("mention", "Talk:Old")}
@@ -143,7 +143,7 @@ def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: 
     ledger.close()
 
 
-def test_more_notifications_than_one_reply_holds_are_all_read(echo: tuple[EchoWiki, str], tmp_path: Path):
+def test_more_notifications_than_one_reply_holds_are_all_read(echo, tmp_path):
     wiki, api = echo
     one, answer, ledger = bot(api, tmp_path)
     wiki.unread = {str(number): ("mention", "Talk:Old") for number in range(1, 121)}
@@ -162,7 +162,7 @@ def test_more_notifications_than_one_reply_holds_are_all_read(echo: tuple[EchoWi
     ledger.close()
 
 
-def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Path):
+def test_each_request_has_good_manners(echo, tmp_path):
     wiki, api = echo
     one, _, ledger = bot(api, tmp_path)
     list(one.tick())

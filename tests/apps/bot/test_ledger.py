@@ -20,38 +20,16 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     one.close()
 
 
-def test_what_is_due_are_open_questions_whose_time_has_come(ledger: Ledger):
-    ledger.add(FIRST, 1.0)
-    ledger.add(SECOND, 2.0)
-    ledger.update(FIRST.id, 3.0, status="answered", reply="R", due=10.0, tries=2)
-    assert [entry.question.id for entry in ledger.due(9.9)] == [SECOND.id]
-    assert [entry.question.id for entry in ledger.due(10.0)] == [FIRST.id, SECOND.id]
-    ledger.update(SECOND.id, 4.0, status="posted")
-    assert [entry.reply for entry in ledger.due(11.0)] == ["R"]
-
-
-def test_quotas_count_what_was_answered_or_will_be(ledger: Ledger):
-    ledger.add(FIRST, 100.0)
-    ledger.add(SECOND, 200.0, status="refused")
-    assert ledger.asked_since(100.0) == 1
-    assert ledger.asked_since(100.0, "Bob") == 0
-    assert ledger.asked_since(100.1) == 0
-    ledger.update(FIRST.id, 300.0, status="gone")
-    assert ledger.asked_since(100.0) == 0
-
-
 @pytest.mark.parametrize("end", ["gone", "refused"])
 @pytest.mark.parametrize("asked", [{"status": "answered", "reply": "R", "tries": 0}, {"tries": 1}])
-def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(
-    ledger: Ledger, asked: dict[str, str | float], end: str
-):
+def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(ledger, asked, end):
     ledger.add(FIRST, 100.0)
     ledger.update(FIRST.id, 110.0, **asked)
     ledger.update(FIRST.id, 120.0, status=end)
     assert ledger.asked_since(100.0, "Ann") == 1
 
 
-def test_one_bot_writes_others_read(ledger: Ledger, tmp_path: Path):
+def test_one_bot_writes_others_read(ledger, tmp_path):
     path = tmp_path / "new" / "bot.sqlite"
     ledger.add(FIRST, 1.0)
     with pytest.raises(UsageError, match="another bot is running"):

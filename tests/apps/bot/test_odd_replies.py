@@ -113,7 +113,7 @@ def changed(body: Any, odd: object) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
+def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case):
     body, call = CASES[case]
     call(wiki_of(body))  # the reply as it should be is understood
     for odd in ODD:
@@ -125,7 +125,7 @@ def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_login_that_is_redirected_sends_the_password_nowhere(status: int):
+def test_a_login_that_is_redirected_sends_the_password_nowhere(status):
     with serving(lambda _: Answer({"login": {"result": "Success"}})) as other:
 
         def answer(asked: Asked) -> Answer:
@@ -159,15 +159,6 @@ class Forgetful(Canned):
             body = json.dumps({"error": {"code": "assertuserfailed", "info": "You are no longer logged in."}})
             return read(Reply(200, body.encode(), {"content-type": "application/json"}, request.url))
         return super().fetch(request, read)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_wiki_that_forgets_who_is_logged_in_is_asked_again_then_logged_in_to(times: int):
-    http = Forgetful(times)
-    wiki = Wiki("https://wiki.example/api.php", cast(HttpClient, http), user="Bot@x", password="p", pause=0)
-    wiki.login()
-    assert wiki.revisions(["A"]) == {}
-    assert http.asked.count("login") == times
 
 
 def test_a_wiki_that_goes_on_forgetting_is_waited_for_and_only_a_refused_password_ends_the_bot():

@@ -7,10 +7,10 @@ import pytest
 
 from kbnav.errors import CredentialsError, ServiceError
 from tests.apps.bot.mediawiki import BOT
-from tests.apps.bot.parts import TALK, Scene, connect
+from tests.apps.bot.parts import TALK, connect
 
 
-def test_bots_forged_signatures_of_blocked_users_and_unsigned_texts_get_no_reply(scene: Scene):
+def test_bots_forged_signatures_of_blocked_users_and_unsigned_texts_get_no_reply(scene):
     scene.other_bot.ask(TALK, "A", "Shall we talk?")
     scene.bob.add(
         TALK,
@@ -22,7 +22,7 @@ def test_bots_forged_signatures_of_blocked_users_and_unsigned_texts_get_no_reply
     assert all("Other bot is a bot, or blocked" in one for one in said)
 
 
-def test_a_question_is_its_writers_whatever_signature_it_has(scene: Scene):
+def test_a_question_is_its_writers_whatever_signature_it_has(scene):
     bot = scene.bot(questions_per_user_per_day=2)
     scene.ann.ask(TALK, "A", "Am I Ann?")
     signature = re.search(r"\[\[User:Ann.*", scene.ann.text(TALK))
@@ -38,7 +38,7 @@ def test_a_question_is_its_writers_whatever_signature_it_has(scene: Scene):
     assert "signed by Ann, put there by Bob" in said[1]
 
 
-def test_where_too_many_edits_were_made_a_signature_counts_if_its_user_has_edited_the_page(scene: Scene):
+def test_where_too_many_edits_were_made_a_signature_counts_if_its_user_has_edited_the_page(scene):
     title = f"Project:Busy {time.monotonic_ns()}"
     scene.ann.write(title, "Lead.\n")
     bot = scene.bot(pages=(title,))
@@ -52,7 +52,7 @@ def test_where_too_many_edits_were_made_a_signature_counts_if_its_user_has_edite
     assert "signed by Carol, who has not edited the page" in "".join(said)
 
 
-def test_the_history_of_a_big_page_is_read_in_as_many_replies_as_it_takes(scene: Scene):
+def test_the_history_of_a_big_page_is_read_in_as_many_replies_as_it_takes(scene):
     title = f"Project:Big {time.monotonic_ns()}"
     scene.admin.write(title, "x" * 4000)
     wiki = connect(scene.wiki.api)
@@ -70,7 +70,7 @@ def test_the_history_of_a_big_page_is_read_in_as_many_replies_as_it_takes(scene:
         wiki.edits_since(title, base)
 
 
-def test_quotas_per_user_and_per_day(scene: Scene):
+def test_quotas_per_user_and_per_day(scene):
     for number in range(3):
         scene.ann.ask(TALK, f"A{number}", f"Is it {number}?")
     scene.bob.ask(TALK, "B", "May I?")
@@ -86,14 +86,14 @@ def test_quotas_per_user_and_per_day(scene: Scene):
 
 
 @pytest.mark.parametrize("template", ["{{nobots}}", f"{{{{bots|deny=Other,{BOT}}}}}", "{{bots|optout=answer}}"])
-def test_a_page_that_wants_no_bots_gets_no_reply(scene: Scene, template: str):
+def test_a_page_that_wants_no_bots_gets_no_reply(scene, template):
     scene.ann.write(TALK, f"{template}\n== A ==\nWho? ~~~~\n")
     before = scene.ann.text(TALK)
     assert scene.tick(scene.bot())[-1] == f"{TALK} does not want bots"
     assert (scene.answer.asked, scene.statuses(), scene.ann.text(TALK)) == ([], ["refused"], before)
 
 
-def test_nobots_written_while_the_bot_thinks_is_respected(scene: Scene):
+def test_nobots_written_while_the_bot_thinks_is_respected(scene):
     scene.ann.ask(TALK, "A", "Who?")
     scene.answer.then = lambda: scene.bob.add(TALK, "\n{{nobots}}")
     scene.tick(scene.bot())
@@ -101,7 +101,7 @@ def test_nobots_written_while_the_bot_thinks_is_respected(scene: Scene):
     assert "Answer to" not in scene.ann.text(TALK)
 
 
-def test_a_shut_off_bot_asks_no_model_and_goes_on_when_the_page_is_emptied(scene: Scene):
+def test_a_shut_off_bot_asks_no_model_and_goes_on_when_the_page_is_emptied(scene):
     shutoff = f"User:{BOT}/shutoff"
     scene.ann.ask(TALK, "A", "Who?")
     scene.answer.then = lambda: scene.ann.write(shutoff, "Stop, please.")
@@ -116,7 +116,7 @@ def test_a_shut_off_bot_asks_no_model_and_goes_on_when_the_page_is_emptied(scene
 
 
 @pytest.mark.parametrize(("days", "end"), [(2, "posted"), (7, "refused")])
-def test_a_protected_page_is_looked_at_for_a_week_before_the_model_is_asked(scene: Scene, days: int, end: str):
+def test_a_protected_page_is_looked_at_for_a_week_before_the_model_is_asked(scene, days, end):
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
     scene.admin.act(action="protect", title=TALK, protections="edit=sysop", expiry="never")
@@ -137,7 +137,7 @@ def test_a_protected_page_is_looked_at_for_a_week_before_the_model_is_asked(scen
     assert (len(scene.answer.asked), scene.statuses()) == (int(end == "posted"), [end])
 
 
-def test_a_blocked_account_stops_the_bot_and_loses_nothing(scene: Scene):
+def test_a_blocked_account_stops_the_bot_and_loses_nothing(scene):
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
     scene.answer.then = lambda: scene.admin.act(action="block", user=BOT, reason="misbehaves", expiry="never")
@@ -153,7 +153,7 @@ def test_a_blocked_account_stops_the_bot_and_loses_nothing(scene: Scene):
     assert (len(scene.answer.asked), scene.statuses()) == (1, ["posted"])
 
 
-def test_an_account_blocked_from_one_page_is_refused_there_only(scene: Scene):
+def test_an_account_blocked_from_one_page_is_refused_there_only(scene):
     title = "Project:Partly"
     scene.ann.write(title, "Lead.\n")
     bot = scene.bot(pages=(title,))
@@ -167,14 +167,14 @@ def test_an_account_blocked_from_one_page_is_refused_there_only(scene: Scene):
         scene.admin.act(action="unblock", user=BOT)
 
 
-def test_a_question_that_is_taken_away_gets_no_reply(scene: Scene):
+def test_a_question_that_is_taken_away_gets_no_reply(scene):
     scene.ann.ask(TALK, "A", "Who?")
     scene.answer.then = lambda: scene.ann.write(TALK, "Lead.\n")
     scene.tick(scene.bot())
     assert (scene.statuses(), scene.ann.text(TALK)) == (["gone"], "Lead.")
 
 
-def test_who_takes_questions_away_while_the_bot_thinks_does_not_pass_the_quota(scene: Scene):
+def test_who_takes_questions_away_while_the_bot_thinks_does_not_pass_the_quota(scene):
     scene.answer.then = lambda: scene.ann.write(TALK, "Lead.\n")
     bot = scene.bot(questions_per_user_per_day=2)
     for number in range(3):

@@ -40,7 +40,7 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread.partition("\n")[0])
-def test_what_is_asked_and_where_the_reply_goes(thread: str):
+def test_what_is_asked_and_where_the_reply_goes(thread):
     name, _, written = thread.partition("\n")
     texts = [text.replace("\\n", "\n") for text in re.findall(r"^\d\? (.*)$", written, re.MULTILINE)]
     page = signed(re.sub(r"^\d\?.*\n", "", written, flags=re.MULTILINE))

@@ -1,10 +1,8 @@
 """Who may see what, and from where: owners, other sites, tokens, proxies, secrets."""
 
 import json
-from pathlib import Path
 
 import pytest
-import requests
 from pydantic import SecretStr
 
 from kbnav.apps.web.auth import checked
@@ -16,57 +14,7 @@ from tests.models.stub import ModelStub, failure
 TOKEN = "a-token-of-alice-nevertobeleft"
 
 
-def test_what_is_anothers_is_as_if_it_were_not_there(server: Server, visit: Visit):
-    session = visit.session(kb="mini")
-    run = visit.answered(session, "Who discovered polonium?")["id"]
-    other, nobody = Visit(server.url), Visit(server.url)
-    nobody.http.cookies.clear()
-    for stranger in (other, nobody):
-        for method, path in [
-            ("GET", f"/api/sessions/{session}"),
-            ("DELETE", f"/api/sessions/{session}"),
-            ("GET", f"/s/{session}"),
-            ("GET", f"/api/runs/{run}"),
-            ("GET", f"/api/runs/{run}/events"),
-            ("POST", f"/api/runs/{run}/stop"),
-            ("POST", f"/api/runs/{run}/share"),
-            ("GET", f"/api/results/{run}/rows"),
-            ("GET", f"/api/results/{run}/csv"),
-        ]:
-            assert stranger(method, path).status_code == 404, path
-        asked = stranger("POST", f"/api/sessions/{session}/questions", {"question": "?"})
-        assert asked.status_code == 404
-    assert other("GET", "/api/sessions").json() == []
-    assert nobody("GET", "/api/sessions").json() == []
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status"),
-    [
-        ("GET", "/", {"Host": "evil.example"}, 421),
-        ("GET", "/api/options", {"Host": "evil.example:8080"}, 421),
-        ("POST", "/api/ask", {"Origin": "https://evil.example"}, 403),
-        ("POST", "/api/ask", {"Origin": "null"}, 403),
-        ("POST", "/api/ask", {"Origin": "http://["}, 403),
-        ("POST", "/api/ask", {"Origin": "http://127.0.0.1:1"}, 403),
-        ("POST", "/api/ask", {"Sec-Fetch-Site": "cross-site"}, 403),
-        ("GET", "/?question=x", {"Sec-Fetch-Site": "cross-site"}, 403),
-        ("GET", "/api/sessions", {"Sec-Fetch-Site": "same-site"}, 403),
-        ("GET", "/", {"Sec-Fetch-Site": "cross-site"}, 200),
-        ("POST", "/api/ask", {"Content-Length": "9000000"}, 413),
-        ("POST", "/api/ask", {"Transfer-Encoding": "chunked"}, 411),
-    ],
-)
-def test_other_sites_and_other_names_are_refused(
-    server: Server, method: str, path: str, headers: dict[str, str], status: int
-):
-    prepared = requests.Request(method, server.url + path).prepare()
-    prepared.headers.update(headers)
-    with browse(server.url) as http:
-        assert http.send(prepared, timeout=10).status_code == status
-
-
-def test_every_answer_carries_a_strict_policy(visit: Visit):
+def test_every_answer_carries_a_strict_policy(visit):
     for path in ("/", "/api", "/static/app.js", "/nothing", "/api/options"):
         headers = visit("GET", path).headers
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -74,7 +22,7 @@ def test_every_answer_carries_a_strict_policy(visit: Visit):
         assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_refused_key_reaches_neither_page_nor_log(fresh_home: Path, caplog: pytest.LogCaptureFixture):
+def test_a_refused_key_reaches_neither_page_nor_log(fresh_home, caplog):
     key = "sk-a-nevertobeleft-1234567890"
     caplog.set_level("DEBUG")
     with ModelStub([failure(401, f"Incorrect API key provided: {key}")]) as stub:
@@ -108,7 +56,7 @@ def test_an_address_that_others_reach_needs_a_login_and_a_name():
     assert checked(Settings(web=Web(host="::1")))
 
 
-def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
+def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home):
     tokens = {"alice": TOKEN, "bob": "b-token-of-bob-nevertobeleft"}
     with Server(web_settings(fresh_home, web_tokens=tokens)) as server:
         stranger = Visit(server.url)
@@ -141,7 +89,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
         assert bob("GET", f"/api/sessions/{session}").status_code == 404
 
 
-def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home: Path):
+def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
     options = {"web_proxy_header": "X-Forwarded-User"}
     with Server(web_settings(fresh_home, **options)) as server:
         alice = Visit(server.url, {"X-Forwarded-User": "alice"})

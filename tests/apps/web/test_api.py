@@ -2,7 +2,6 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,14 @@ from kbnav.errors import UsageError
 from tests.apps.web.parts import Server, Visit, web_settings
 
 
-def test_a_question_without_a_session_is_answered_in_one_call(visit: Visit):
+def test_a_question_without_a_session_is_answered_in_one_call(visit):
     answer = visit("POST", "/api/ask", {"question": "Who discovered polonium?", "kb": "mini"}).json()
     assert (answer["status"], answer["text"]) == ("answered", "Marie Curie, Pierre Curie")
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()
     assert [cell["id"] for (cell,) in rows["rows"]] == ["Q7186", "Q37463"]
 
 
-def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_are(visit: Visit, fresh_home: Path):
+def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_are(visit, fresh_home):
     kbs = {one["key"]: one for one in visit("GET", "/api/options").json()["kbs"]}
     assert kbs["mini"]["systems"] == ["spinach"]  # the others there need a model
     assert kbs["mini"]["about"] == [
@@ -44,7 +43,7 @@ def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_a
         pass
 
 
-def test_a_follow_up_knows_the_question_before(visit: Visit):
+def test_a_follow_up_knows_the_question_before(visit):
     session = visit.session(kb="mini")
     visit.answered(session, "Who discovered polonium?")
     run = visit.answered(session, "When was it discovered?")
@@ -55,7 +54,7 @@ def test_a_follow_up_knows_the_question_before(visit: Visit):
     ]
 
 
-def test_events_are_streamed_numbered_and_go_on_behind_a_number(visit: Visit):
+def test_events_are_streamed_numbered_and_go_on_behind_a_number(visit):
     run = visit.ask(visit.session(), "Who discovered polonium?")
     told = list(visit.events(run["id"]))
     assert [event["id"] for event in told] == list(range(1, len(told) + 1))
@@ -66,7 +65,7 @@ def test_events_are_streamed_numbered_and_go_on_behind_a_number(visit: Visit):
     assert later == told[4:]
 
 
-def test_a_ranking_is_downloaded_as_csv_and_json(visit: Visit):
+def test_a_ranking_is_downloaded_as_csv_and_json(visit):
     question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
     answer = visit("POST", "/api/ask", {"question": question, "kb": "demo"}).json()
     result = f"/api/results/{answer['result']['id']}"
@@ -77,7 +76,7 @@ def test_a_ranking_is_downloaded_as_csv_and_json(visit: Visit):
     assert first[1]["href"] == "/entry/demo/instrument%3Athe-brown-eye"
 
 
-def test_rows_are_sorted_by_value_and_paged(visit: Visit):
+def test_rows_are_sorted_by_value_and_paged(visit):
     query = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
     result = visit("POST", "/api/queries", {"query": query, "kb": "mini"}).json()["result"]
     path = f"/api/results/{result['id']}/rows"
@@ -91,13 +90,13 @@ def test_rows_are_sorted_by_value_and_paged(visit: Visit):
 
 
 @pytest.mark.parametrize("query", ["DELETE WHERE { ?s ?p ?o }", "SELECT ?x { ?x SERVICE <http://x/> {} }", "SELECT"])
-def test_a_query_that_may_not_or_cannot_run_is_refused_with_a_reason(visit: Visit, query: str):
+def test_a_query_that_may_not_or_cannot_run_is_refused_with_a_reason(visit, query):
     response = visit("POST", "/api/queries", {"query": query, "kb": "mini"})
     assert response.status_code == 422
     assert response.json()["detail"]
 
 
-def test_a_deleted_session_is_forgotten(server: Server, visit: Visit):
+def test_a_deleted_session_is_forgotten(server, visit):
     session = visit.session(kb="mini")
     answered = visit.answered(session, "Who discovered polonium?")
     run, saved = answered["id"], server.app.state.parts.settings.home / "runs" / f"{answered['answer']['run']}.json"
@@ -109,7 +108,7 @@ def test_a_deleted_session_is_forgotten(server: Server, visit: Visit):
     assert session not in [one["id"] for one in visit("GET", "/api/sessions").json()]
 
 
-def test_the_text2sparql_interface_gives_the_query(visit: Visit):
+def test_the_text2sparql_interface_gives_the_query(visit):
     question, dataset = "Who discovered polonium?", "https://example.org/elements"
     response = visit("GET", "/", params={"question": question, "dataset": dataset})
     assert response.json() == {

@@ -1,7 +1,6 @@
 """The OpenAI-compatible API, through OpenAI's own client."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
@@ -16,12 +15,12 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
         yield one
 
 
-def test_every_choice_is_a_model(client: openai.OpenAI):
+def test_every_choice_is_a_model(client):
     names = [model.id for model in client.models.list()]
     assert {"mini/spinach/offline", "demo/skb/offline", "demo/pasemiqa/offline"} <= set(names)
 
 
-def test_a_system_that_needs_a_model_is_not_offered_without_one(client: openai.OpenAI, fresh_home: Path):
+def test_a_system_that_needs_a_model_is_not_offered_without_one(client, fresh_home):
     assert not {"mini/tog/offline", "demo/gog/offline", "demo/rog/offline"} & {one.id for one in client.models.list()}
     with pytest.raises(openai.NotFoundError, match="tog"):
         client.chat.completions.create(model="mini/tog/offline", messages=[{"role": "user", "content": "?"}])
@@ -33,7 +32,7 @@ def test_a_system_that_needs_a_model_is_not_offered_without_one(client: openai.O
         assert any(one.id.startswith("mini/tog/") for one in other.models.list())
 
 
-def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenAI):
+def test_a_conversation_is_answered_with_rows_and_the_query(client):
     said = client.chat.completions.create(
         model="mini/spinach/offline", messages=[{"role": "user", "content": "Who discovered polonium?"}]
     )
@@ -47,7 +46,7 @@ def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenA
     assert said.choices[0].finish_reason == "stop"
 
 
-def test_what_was_said_before_is_known(fresh_home: Path):
+def test_what_was_said_before_is_known(fresh_home):
     with (
         Explorer() as model,
         Server(web_settings(fresh_home, **model.options()), socket=True) as server,
@@ -70,7 +69,7 @@ def test_what_was_said_before_is_known(fresh_home: Path):
         assert said.usage.prompt_tokens == 100 * len(whole)
 
 
-def test_a_follow_up_points_back_to_what_was_answered_here(client: openai.OpenAI):
+def test_a_follow_up_points_back_to_what_was_answered_here(client):
     asked, more, born = "Who discovered radium?", "When was she born?", "1867-11-07"
     conversation = [{"role": "user", "content": asked}]
     for question in (more, "Where was she born?"):
@@ -96,13 +95,13 @@ def test_a_follow_up_points_back_to_what_was_answered_here(client: openai.OpenAI
         ({"input": [{"role": "assistant", "content": "Hello"}]}, 400),
     ],
 )
-def test_responses_refuse_what_they_do_not_serve(client: openai.OpenAI, asked: dict, status: int):
+def test_responses_refuse_what_they_do_not_serve(client, asked, status):
     with pytest.raises(openai.APIStatusError) as raised:
         client.responses.create(**{"model": "mini", "input": "Who discovered polonium?", **asked})
     assert raised.value.status_code == status
 
 
-def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: openai.OpenAI):
+def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client):
     chunks = list(
         client.chat.completions.create(
             model="mini/spinach/offline",
@@ -119,7 +118,7 @@ def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: opena
     assert chunks[-1].usage.total_tokens == 0  # the offline policy asks no model
 
 
-def test_a_stream_that_is_closed_stops_the_run(fresh_home: Path):
+def test_a_stream_that_is_closed_stops_the_run(fresh_home):
     with (
         Explorer(held=1) as model,
         Server(web_settings(fresh_home, **model.options()), socket=True) as server,
@@ -143,7 +142,7 @@ def test_a_stream_that_is_closed_stops_the_run(fresh_home: Path):
         ("mini", [], 422, "messages"),
     ],
 )
-def test_errors_come_in_openais_form(client: openai.OpenAI, model: str, messages: list[dict], status: int, said: str):
+def test_errors_come_in_openais_form(client, model, messages, status, said):
     with pytest.raises(openai.APIStatusError, match=said) as raised:
         client.chat.completions.create(model=model, messages=messages)
     assert raised.value.status_code == status
@@ -152,7 +151,7 @@ def test_errors_come_in_openais_form(client: openai.OpenAI, model: str, messages
 @pytest.mark.parametrize(
     "asked", [{"n": 2}, {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}]
 )
-def test_what_is_not_served_is_refused_by_name(client: openai.OpenAI, asked: dict):
+def test_what_is_not_served_is_refused_by_name(client, asked):
     with pytest.raises(openai.BadRequestError, match=next(iter(asked))):
         client.chat.completions.create(
             model="mini", messages=[{"role": "user", "content": "Who discovered polonium?"}], **asked

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from tests.apps.web.parts import Server, Visit
+from tests.apps.web.parts import Visit
 
 SOCKET = True
 """The server of this module is behind one, for a client of another library."""
@@ -16,7 +16,7 @@ EXAMPLES = 8
 
 
 @pytest.mark.slow
-def test_no_made_up_request_breaks_the_server_or_is_answered_otherwise_than_described(server: Server):
+def test_no_made_up_request_breaks_the_server_or_is_answered_otherwise_than_described(server):
     visit = Visit(server.url)
     described = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [found.ok() for found in described.get_all_operations()]

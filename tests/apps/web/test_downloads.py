@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import tracemalloc
 import zipfile
 from xml.etree import ElementTree
 
@@ -74,7 +73,7 @@ def test_excel_has_texts_numbers_labels_and_ids_and_no_formulas():
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "json", "xlsx"])
-def test_a_ranking_is_written_in_every_form(form: Form):
+def test_a_ranking_is_written_in_every_form(form):
     result = result_of(None, Ranking((Ranked("a", 1.0, "=A", "kind"), Ranked("b", 0.5, "B"))))
     assert result is not None
     text = written(kept_of(result), form)
@@ -84,19 +83,6 @@ def test_a_ranking_is_written_in_every_form(form: Form):
         assert [one["id"] for one in json.loads(text)] == ["a", "b"]
     else:
         assert "'=A" in text.decode()
-
-
-@pytest.mark.slow
-def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
-    part = next(table_result(AnswerTable(("n",), ((integer(7),),) * 200)).parts())
-    result = StoredTable(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])
-    for form in ("csv", "json"):
-        tracemalloc.start()
-        size = sum(map(len, download(result, form)))  # type: ignore[arg-type]
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert size > 300_000
-        assert peak < 1_000_000
 
 
 def test_labels_that_a_result_lacks_are_looked_up_for_its_file():

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -24,9 +23,7 @@ def held_model() -> Iterator[Explorer]:
         model.go_on.set()
 
 
-def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves_nothing(
-    fresh_home: Path, held_model: Explorer
-):
+def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves_nothing(fresh_home, held_model):
     with Server(web_settings(fresh_home, **held_model.options(), web_runs=1, web_questions_per_day=2)) as server:
         visit = Visit(server.url)
         session = visit.session()
@@ -43,7 +40,7 @@ def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves
         assert Store(database).events(first) == []
 
 
-def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home: Path, held_model: Explorer):
+def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home, held_model):
     settings = web_settings(fresh_home, **held_model.options(), web_runs_per_user=1, web_questions_per_day=2)
     with Server(settings) as server:
         visit = Visit(server.url)
@@ -58,9 +55,7 @@ def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home: Path
 
 
 @pytest.mark.slow
-def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limits_allow(
-    fresh_home: Path, held_model: Explorer
-):
+def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limits_allow(fresh_home, held_model):
     settings = web_settings(fresh_home, **held_model.options(), web_runs_per_user=3, web_questions_per_day=5)
     with Server(settings) as server:
         visit = Visit(server.url)
@@ -83,7 +78,7 @@ def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limit
                 assert not run or visit.ended(run)["status"] == "done"
 
 
-def test_the_next_question_can_be_asked_at_the_very_end_of_the_one_before(visit: Visit):
+def test_the_next_question_can_be_asked_at_the_very_end_of_the_one_before(visit):
     session = visit.session(kb="mini")
     run = visit.ask(session, "Who discovered polonium?")
     for _ in range(8):
@@ -93,9 +88,7 @@ def test_the_next_question_can_be_asked_at_the_very_end_of_the_one_before(visit:
     assert visit.ended(run["id"])["status"] == "done"
 
 
-def test_a_run_whose_database_fails_goes_on_once_that_is_back(
-    fresh_home: Path, held_model: Explorer, caplog: pytest.LogCaptureFixture
-):
+def test_a_run_whose_database_fails_goes_on_once_that_is_back(fresh_home, held_model, caplog):
     settings = web_settings(fresh_home, **held_model.options(), web_runs=1, web_runs_per_user=1)
     with Server(settings) as server, closing(sqlite3.connect(fresh_home / DATABASE, isolation_level=None)) as database:
         visit = Visit(server.url)
@@ -114,7 +107,7 @@ def test_a_run_whose_database_fails_goes_on_once_that_is_back(
         assert visit.answered(session, MARIE)["status"] == "done"
 
 
-def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home: Path):
+def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home):
     with (
         Server(web_settings(fresh_home)) as server,
         closing(sqlite3.connect(fresh_home / DATABASE, isolation_level=None)) as database,
@@ -130,7 +123,7 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home: Path
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
 
 
-def test_a_session_is_at_one_question_at_a_time(fresh_home: Path, held_model: Explorer):
+def test_a_session_is_at_one_question_at_a_time(fresh_home, held_model):
     with Server(web_settings(fresh_home, **held_model.options())) as server:
         visit = Visit(server.url)
         session = visit.session()
@@ -140,7 +133,7 @@ def test_a_session_is_at_one_question_at_a_time(fresh_home: Path, held_model: Ex
         visit.ended(first["id"])
 
 
-def test_time_and_money_for_a_question_are_limited(fresh_home: Path, held_model: Explorer):
+def test_time_and_money_for_a_question_are_limited(fresh_home, held_model):
     with Server(web_settings(fresh_home, **held_model.options(), web_question_seconds=0.3)) as server:
         visit = Visit(server.url)
         run = visit.answered(visit.session(), MARIE)
@@ -158,7 +151,7 @@ def test_time_and_money_for_a_question_are_limited(fresh_home: Path, held_model:
         assert run["answer"]["actions"] == 2
 
 
-def test_a_client_that_hangs_up_stops_its_question(fresh_home: Path, held_model: Explorer):
+def test_a_client_that_hangs_up_stops_its_question(fresh_home, held_model):
     with Server(web_settings(fresh_home, **held_model.options()), socket=True) as server:
         host, port = server.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))

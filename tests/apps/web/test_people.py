@@ -30,13 +30,12 @@ from kbnav.evaluation.human_evaluation import (
     read_ratings,
 )
 from kbnav.knowledge.skb.exploring import Explorer
-from kbnav.knowledge.skb.kb import SkbKB
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Served, browse, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 LETTER = "What string thing with uneven holes hides a letter of love?"
 PUBLISHED = {  # of how many people, and how many rated above the middle and at it or above: STaRK's Table 5
@@ -64,9 +63,7 @@ def collecting(web_home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
                 yield server.url, out
 
 
-def test_somebody_writes_a_question_and_the_harness_asks_it(
-    page: Page, collecting: tuple[str, Path], web_home: Path, tmp_path: Path, monkeypatch, capsys
-):
+def test_somebody_writes_a_question_and_the_harness_asks_it(page, collecting, web_home, tmp_path, monkeypatch, capsys):
     url, out = collecting
     page.goto(url)
     page.fill("#name", "Ada L.")
@@ -113,10 +110,10 @@ def test_somebody_writes_a_question_and_the_harness_asks_it(
 
 @pytest.mark.slow
 def test_axe_finds_nothing_where_questions_are_written_and_judged(
-    look: Page,  # noqa: F811 - the fixture
-    collecting: tuple[str, Path],
-    sets: list[Path],
-    tmp_path: Path,
+    look,  # noqa: F811 - the fixture
+    collecting,
+    sets,
+    tmp_path,
 ):
     url, _ = collecting
     look.context.set_extra_http_headers({"Accept-Language": "es"})
@@ -141,7 +138,7 @@ def test_axe_finds_nothing_where_questions_are_written_and_judged(
         assert faults(look) == []
 
 
-def test_nodes_are_drawn_for_each_person_and_names_give_answers_away(demo_kb: SkbKB, tmp_path: Path):
+def test_nodes_are_drawn_for_each_person_and_names_give_answers_away(demo_kb, tmp_path):
     with open_collection(tmp_path / "q.jsonl", Explorer(demo_kb), ["ship", "tune"], seed=3) as found:
         drawn = [node.id for node in found.drawn("a", 0, 10)]
         assert drawn == [node.id for node in found.drawn("a", 0, 10)]
@@ -166,7 +163,7 @@ def test_nodes_are_drawn_for_each_person_and_names_give_answers_away(demo_kb: Sk
         pass
 
 
-def test_what_is_sent_by_others_or_has_no_name_is_not_kept(collecting: tuple[str, Path]):
+def test_what_is_sent_by_others_or_has_no_name_is_not_kept(collecting):
     url, out = collecting
     form = {"node": "instrument:heron", "question": "What?", "looked": "1"}
     browse(url).post(f"{url}/write", form, timeout=60)
@@ -214,13 +211,7 @@ def sets(tmp_path: Path) -> list[Path]:
     return [tmp_path / "shop-human.jsonl", tmp_path / "shop.jsonl"]
 
 
-def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
-    page: Page,
-    sets: list[Path],
-    tmp_path: Path,
-    monkeypatch,
-    capsys,
-):
+def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page, sets, tmp_path, monkeypatch, capsys):
     datasets, out = [load_file("jsonl", path) for path in sets], tmp_path / "ratings.jsonl"
     with (
         open_judging(out, datasets, count=10, seed=0) as judging,
@@ -256,7 +247,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
     assert kbnav("eval", "judge", "--out", str(out))[0] == 2
 
 
-def test_pairs_are_alike_and_each_question_is_in_one(tmp_path: Path):
+def test_pairs_are_alike_and_each_question_is_in_one(tmp_path):
     people = [
         "Red sweatshirt for proud fans",
         "Find me papers on better condensers by Stojan Hrnjak",

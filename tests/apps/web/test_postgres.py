@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from threading import Barrier, Event
 
 import pytest
@@ -26,9 +25,7 @@ YEAR = 365 * 24 * 3600.0
 
 
 @pytest.mark.slow
-def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
-    fresh_home: Path, database: str
-):
+def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(fresh_home, database):
     environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
     headers = {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}
     with Explorer(held=1) as model:
@@ -62,7 +59,7 @@ def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_d
 
 
 @pytest.mark.slow
-def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_taken(database: str):
+def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_taken(database):
     with open_postgres(database) as one, open_postgres(database) as two:
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
         stores[0].set_up()
@@ -115,7 +112,7 @@ class Paused:
 
 
 @pytest.mark.parametrize("under_way", ["asked", "ended"])
-def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_deleted(database: str, under_way: str):
+def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_deleted(database, under_way):
     with open_postgres(database) as one, open_postgres(database) as two, ThreadPoolExecutor(2) as threads:
         paused = Paused(PostgresDatabase(one))
         slow, store = Store(paused), Store(PostgresDatabase(two))
@@ -145,7 +142,7 @@ def one_waits(database: PostgresDatabase) -> bool:
 
 
 @pytest.mark.slow
-def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_way_goes_on_behind_it(fresh_home: Path):
+def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_way_goes_on_behind_it(fresh_home):
     with postgresql() as database, Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
         environment = {"KBNAV_DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
@@ -172,7 +169,7 @@ def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_wa
 
 
 @pytest.mark.slow
-def test_several_workers_serve_one_address(fresh_home: Path, database: str):
+def test_several_workers_serve_one_address(fresh_home, database):
     several = {"KBNAV_DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
     with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
@@ -183,7 +180,7 @@ def test_several_workers_serve_one_address(fresh_home: Path, database: str):
         process.wait(60)
 
 
-def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database: str):
+def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database):
     with open_postgres(database) as pool:
         sessions = shared_sessions(pool, serializer())
         assert sessions.get_tuple({"configurable": {"thread_id": "s"}}) is None

@@ -14,14 +14,12 @@ from kbnav.apps.web.results import (
     StoredTable,
     cell_data,
     matching,
-    position,
     result_of,
     sorted_rows,
     stored_table,
     table_result,
 )
 from kbnav.apps.web.service import served as offered
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings.model import Settings
 
 TRUE = Term("literal", "true", "http://www.w3.org/2001/XMLSchema#boolean")
@@ -58,22 +56,6 @@ def ordered(table: AnswerTable, column: str, descending: bool) -> list[Row]:
     return result.at(sorted_rows(result, column, descending))
 
 
-def test_a_page_of_rows_is_read_without_the_others():
-    read: list[int] = []
-    rows = tuple((integer(number),) for number in range(1000))
-    parts = list(table_result(AnswerTable(("n",), rows)).parts())
-
-    def part(number: int) -> str:
-        read.append(number)
-        return parts[number]
-
-    result = stored_table({"head": {"columns": ["n"]}, "total": 1000}, 5, part, 200)
-    assert [row[0] and row[0].value for row in result.rows(395, 10)] == [str(one) for one in range(395, 405)]
-    assert read == [1, 2]
-    assert list(result.rows(990, 50)) == list(rows[990:])
-    assert list(result.rows(5000, 50)) == []
-
-
 def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells_come_last():
     numbers = AnswerTable(("n",), ((integer(10),), (None,), (integer(9),), (Term("literal", "9.5", XSD + "decimal"),)))
     assert [row[0] and row[0].value for row in ordered(numbers, "n", False)] == ["9", "9.5", "10", None]
@@ -102,14 +84,6 @@ def test_rows_are_found_by_what_their_cells_show_and_by_ids():
         table_result(AnswerTable(("e", "n"), ((item(1), integer(5)), (item(12), integer(3))), labels={"Q1": "Zinc"}))
     )
     assert [list(matching(result, text)) for text in ("ZIN", "q12", "q1", "3", "none")] == [[0], [1], [0, 1], [1], []]
-
-
-def test_a_point_on_earth_is_told_from_those_elsewhere():
-    where = Term("literal", "Point(21.0 52.25)", WKT)
-    moon = Term("literal", "<http://www.wikidata.org/entity/Q405> Point(1 2)", WKT)
-    kinds = [cell_data(cell, AnswerTable(), no_page).get("kind") for cell in (where, moon)]
-    assert (kinds, position(where)) == (["point", None], (52.25, 21.0))
-    assert position(Term("literal", "Point(200 10)", WKT)) is None
 
 
 def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
@@ -150,25 +124,7 @@ def test_any_table_is_kept_and_sorted(rows, descending):
     assert all(number < len(rows) for number in matching(kept, "a"))
 
 
-def test_a_score_is_a_column_where_it_says_more_than_the_rank():
-    chosen = Ranking((Ranked("a", 1.0), Ranked("b", 0.5), Ranked("c", 0.3333)))
-    scored = Ranking((Ranked("a", 7.5), Ranked("b", 7.2)))
-    found = [result_of(None, one) for one in (chosen, scored)]
-    assert [one.table.columns for one in found if one] == [("rank", "node", "type"), ("rank", "node", "type", "score")]
-
-
-def test_why_a_node_is_in_a_ranking_is_a_column_where_it_differs():
-    nodes = (Ranked("a", 1.0, "A"), Ranked("b", 0.5, "B", "", "generated"), Ranked("c", 0.3, "C", "", "seen"))
-    result = result_of(None, Ranking(nodes))
-    assert result is not None
-    assert result.table.columns == ("rank", "node", "type", "basis")
-    assert [row[-1].value for row in result.table.rows if row[-1]] == ["answer", "generated", "seen"]
-    alike = result_of(None, Ranking(nodes[:1]))
-    assert alike is not None
-    assert alike.table.columns == ("rank", "node", "type")
-
-
-def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb: KnowledgeBase):
+def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb):
     served = offered("mini", mini_kb, Settings(), ())
     wiki = "https://www.wikidata.org/wiki/"
     pages = ("Q979", "Property:P61", "Lexeme:L7", "Lexeme:L7#F2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import openai
@@ -11,12 +10,11 @@ import pytest
 
 from kbnav.apps.web.service import offered
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
+from tests.models.stub import Canned, ModelStub, completion
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
 SOCKET = True
@@ -38,9 +36,7 @@ class Scorer(ModelStub):
         return completion("0.5")
 
 
-def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
-    demo_kb: KnowledgeBase, mini_kb: KnowledgeBase, visit: Visit
-):
+def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, mini_kb, visit):
     names = [entry.name for entry in offered(demo_kb, ())]
     kinds = [entry.kind for entry in offered(demo_kb, ())]
     assert kinds == sorted(kinds)
@@ -54,7 +50,7 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
     assert kbs["demo"]["systems"] == [entry.name for entry in offered(demo_kb, ()) if entry.runs_with("offline")]
 
 
-def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit: Visit, web_home: Path):
+def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home):
     answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "rrf"}).json()
     assert (answer["status"], answer["result"]["ranking"], answer["actions"]) == ("answered", True, 3)
     assert answer["text"].startswith("The Brown Eye; ")
@@ -76,7 +72,7 @@ def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit: Visit, w
     assert run["answer"]["text"] == answer["text"]  # what was asked before changes nothing
 
 
-def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server, fresh_home: Path):
+def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server, fresh_home):
     asked = [{"role": "user", "content": QUERY}]
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
         said = client.chat.completions.create(model="demo/bm25/offline", messages=asked).choices[0].message.content
@@ -90,7 +86,7 @@ def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server
         assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
 
 
-def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb: KnowledgeBase, fresh_home: Path):
+def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb, fresh_home):
     """The program of birds turns the first stage's ranking round; that of apples fails, so that it stands."""
     folder = fresh_home / "programs"
     settings = Settings(kb="demo", home=fresh_home)
@@ -111,17 +107,3 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
             told = "\n".join(str(event.get("observation", "")) for event in ended["events"])
             assert f"{group}: {query}" in told
             assert ("first stage's ranking stands" in told) == (group == "g1")
-
-
-def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home: Path):
-    with silent_endpoint() as (url, asked, hung_up):
-        options = {"model": "stub", "base_url": url, "model_retries": 0}
-        with Server(web_settings(fresh_home, "demo", **options), socket=True) as one:
-            visit = Visit(one.url)
-            run = visit.ask(visit.session(system="rerank", model="stub"), QUERY)
-            assert asked.wait(60)
-            assert visit("POST", f"/api/runs/{run['id']}/stop").status_code == 204
-            assert hung_up.wait(60)
-            ended = visit.ended(run["id"])
-            assert (ended["status"], ended["answer"]["note"]) == ("stopped", "Stopped on request.")
-            assert ended["events"][1]["tool"] == "vss"

@@ -1,7 +1,5 @@
 """Runs saved whole, in a database that several servers share."""
 
-from pathlib import Path
-
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
@@ -14,7 +12,7 @@ def record(name: str) -> Run:
     return Run(name, "Who?", "spinach", "m", "en", (), (), Outcome("answered", "finish", table=table))
 
 
-def test_what_one_server_saves_another_reads(tmp_path: Path):
+def test_what_one_server_saves_another_reads(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         one, two = Store(database), Store(database)
         one.set_up()
@@ -26,7 +24,7 @@ def test_what_one_server_saves_another_reads(tmp_path: Path):
 
 
 @pytest.mark.parametrize("way", ["with its session", "after a day", "gone when it ends"])
-def test_a_saved_run_is_forgotten_with_its_question_even_if_no_answer_names_it(tmp_path: Path, way: str):
+def test_a_saved_run_is_forgotten_with_its_question_even_if_no_answer_names_it(tmp_path, way):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Store(database)
         store.set_up()

@@ -1,23 +1,19 @@
 """Many sessions at once, and sessions that outlive their server."""
 
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import requests
 
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
-from tests.conftest import ROOT
 
 SESSIONS = 50
 
 
 @pytest.mark.slow
-def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home: Path):
+def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home):
     with (
         Explorer() as model,
         Server(web_settings(fresh_home, **model.options(), web_runs_per_user=SESSIONS)) as server,
@@ -41,7 +37,7 @@ def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home:
 
 
 @pytest.mark.slow
-def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: Path):
+def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home):
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
         with served_process(fresh_home, *options) as (url, process):
@@ -72,7 +68,7 @@ def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: P
     assert ended["answer"]["text"] == "Polonium and radium."
 
 
-def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home: Path):
+def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home):
     with Explorer(held=0) as model:
         settings = web_settings(fresh_home, **model.options())
         with Server(settings, socket=True) as server:
@@ -101,18 +97,6 @@ with Server(web_settings(Path(sys.argv[1]))) as server:
     assert visit.answered(visit.session(), "Who discovered polonium?")["status"] == "done"
     print(len(before) > 50, {name for name in sys.modules if name.startswith("langgraph")} - before)
 """
-
-
-def test_the_first_question_waits_for_nothing_to_be_loaded(fresh_home: Path):
-    asked = subprocess.run(
-        [sys.executable, "-c", FIRST, str(fresh_home)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert asked.stdout == "True set()\n"
 
 
 def reachable(url: str) -> bool:

@@ -1,7 +1,6 @@
 """What the server forgets after a day, and what it keeps."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlit
 from kbnav.errors import DatabaseAway, LimitReached, NotOffered
 
 
-def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path: Path):
+def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         (tmp_path / "saved plain.json").touch()
         (tmp_path / "saved shared.json").touch()
@@ -37,7 +36,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(t
             store.may_ask("alice", 1)
 
 
-def test_a_database_that_takes_nothing_is_one_error_and_takes_it_later(tmp_path: Path):
+def test_a_database_that_takes_nothing_is_one_error_and_takes_it_later(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Store(database)
         store.set_up()
@@ -53,7 +52,7 @@ def test_a_database_that_takes_nothing_is_one_error_and_takes_it_later(tmp_path:
         store.count_question("alice", 5)
 
 
-def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_path: Path):
+def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Store(database)
         store.set_up()
@@ -72,7 +71,7 @@ def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: s
     return store.results.add(head, ["x" * 100] * size, rows=size * 200, most=1000)
 
 
-def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_path: Path):
+def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Store(database)
         store.set_up()
@@ -90,7 +89,7 @@ def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_p
         assert store.results.parts("too large") == (9, 200)
 
 
-def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path: Path):
+def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Store(database)
         store.set_up()

@@ -1,7 +1,6 @@
 """The spans of a question."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -23,7 +22,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider.shutdown()
 
 
-def test_a_question_is_a_trace_with_its_calls_in_it(fresh_home: Path, spans: InMemorySpanExporter):
+def test_a_question_is_a_trace_with_its_calls_in_it(fresh_home, spans):
     with Explorer() as model, Server(web_settings(fresh_home, **model.options())) as server:
         visit = Visit(server.url)
         visit.answered(visit.session(), MARIE)
@@ -41,7 +40,7 @@ def test_a_question_is_a_trace_with_its_calls_in_it(fresh_home: Path, spans: InM
     assert "Marie" not in "".join(span.to_json() for span in ended), "what was asked stays out of traces"
 
 
-def test_a_failure_marks_its_span_and_tells_no_message(fresh_home: Path, spans: InMemorySpanExporter):
+def test_a_failure_marks_its_span_and_tells_no_message(fresh_home, spans):
     class Broken(Explorer):
         def reply(self, asked: object) -> Canned:
             return Canned(b'{"error": {"message": "key sk-1234 is wrong"}}', 401)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def paste(page: Page, url: str, columns: str, rows: list[str], view: str = "") -
     page.wait_for_selector(".typed .rows tbody tr", state="attached")
 
 
-def test_the_first_screen_is_light_and_a_pasted_query_is_run_as_one(page: Page, server: Server):
+def test_the_first_screen_is_light_and_a_pasted_query_is_run_as_one(page, server):
     loaded: list[int] = []
     page.on("response", lambda reply: loaded.append(len(reply.body())) if reply.ok else None)
     page.goto(server.url)
@@ -37,7 +36,7 @@ def test_the_first_screen_is_light_and_a_pasted_query_is_run_as_one(page: Page, 
     assert page.locator(".run:not(.typed)").count() == 0
 
 
-def test_five_hundred_points_are_clustered_and_one_opens(page: Page, server: Server):
+def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     rows = [f'"town {n}" "Point({n % 360 - 180} {n % 160 - 80})"^^geo:wktLiteral' for n in range(500)]
     paste(page, server.url, "?town ?at", rows, "#defaultView:Map")
     page.wait_for_selector(".map .cluster")
@@ -50,7 +49,7 @@ def test_five_hundred_points_are_clustered_and_one_opens(page: Page, server: Ser
     assert "town" in page.inner_text(".map .popup")
 
 
-def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page: Page, server: Server):
+def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, server):
     years = [-480 + 8 * n for n in range(300)]
     days = [f'"{"-" * (year < 0)}{abs(year):04}-05-03T00:00:00Z"^^xsd:dateTime' for year in years]
     rows = [f'"event {n}" {day}' for n, day in enumerate(days)] + ['"unknown" UNDEF', '"some time" "somebody knows"']
@@ -62,7 +61,7 @@ def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page: 
     assert all(int(label) <= 2000 for label in labels if label.isdigit())
 
 
-def test_sixty_names_with_numbers_are_sixty_bars_and_two_columns_of_things_a_graph(page: Page, server: Server):
+def test_sixty_names_with_numbers_are_sixty_bars_and_two_columns_of_things_a_graph(page, server):
     paste(page, server.url, "?name ?size", [f'"name {n}" {n + 1}' for n in range(60)], "# defaultView:BarChart")
     page.wait_for_selector(".chart svg [aria-roledescription=bar]")
     assert page.locator(".chart svg [aria-roledescription=bar]").count() == 60
@@ -73,7 +72,7 @@ def test_sixty_names_with_numbers_are_sixty_bars_and_two_columns_of_things_a_gra
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_chosen_view_is_kept_by_the_address(page: Page, server: Server, scheme: str):
+def test_the_chosen_view_is_kept_by_the_address(page, server, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(server.url)
     ask(page, MARIE)

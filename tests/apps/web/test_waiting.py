@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
+from tests.apps.web.parts import CURIE, Server, web_settings
 from tests.apps.web.test_page import MARIE, ask, held_server, wait_for_the_end
 from tests.models.stub import Canned, ModelStub, streamed
 
@@ -47,7 +46,7 @@ def below(page: Page) -> tuple[float, float, float]:
     return box["y"], box["y"] + box["height"], bar["y"]
 
 
-def test_it_says_what_is_awaited_and_for_how_many_seconds(page: Page, held_server: tuple[Server, Explorer]):
+def test_it_says_what_is_awaited_and_for_how_many_seconds(page, held_server):
     server, model = held_server
     page.goto(server.url)
     ask(page, MARIE)
@@ -61,7 +60,7 @@ def test_it_says_what_is_awaited_and_for_how_many_seconds(page: Page, held_serve
     assert not page.is_visible(".awaited")
 
 
-def test_the_answer_is_read_while_it_is_written(page: Page, fresh_home: Path):
+def test_the_answer_is_read_while_it_is_written(page, fresh_home):
     with (
         Writer() as model,
         Server(web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None)) as server,
@@ -81,7 +80,7 @@ def test_the_answer_is_read_while_it_is_written(page: Page, fresh_home: Path):
         assert page.inner_text(".answer .text") == SENTENCE
 
 
-def test_a_lost_server_is_a_banner_that_counts_its_tries(page: Page, held_server: tuple[Server, Explorer]):
+def test_a_lost_server_is_a_banner_that_counts_its_tries(page, held_server):
     server, model = held_server
     page.route("**/api/runs/*/events*", lambda route: route.abort())
     page.goto(server.url)
@@ -97,7 +96,7 @@ def test_a_lost_server_is_a_banner_that_counts_its_tries(page: Page, held_server
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
-def test_what_is_asked_in_mid_run_is_asked_next(page: Page, held_server: tuple[Server, Explorer]):
+def test_what_is_asked_in_mid_run_is_asked_next(page, held_server):
     server, model = held_server
     page.goto(server.url)
     ask(page, MARIE)

@@ -42,23 +42,6 @@ BIRD = "painted in the kiln with a copper heron"
 OTHER = ["glazed", "fired", "cracked", "chipped", "gilded"]
 
 
-def test_both_parts_are_needed_and_the_answers_are_all_that_meet_both(tmp_path: Path) -> None:
-    # j0 and j1 are Ann's and have the heron, j2 to j5 are Ann's and have not, j6 to j8 are Bob's and have it.
-    notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
-    with workshop(tmp_path, notes, range(6)) as skb:
-        found, report = synthesize(skb, SplitSizes(1), MADE)
-    assert len(found) == 1
-    question = found[0]
-    assert set(question.answers) == {"j0", "j1"}
-    assert (question.candidates, question.holders) == (6, 5)
-    assert question.text == "copper herons"
-    assert "copper herons" in question.question
-    assert "that Ann Reed made" in question.question
-    assert question.paths[0].walk == ("ann", question.gold)
-    assert report.kept["test"] == 1
-    assert report.sampled == 1 + sum(report.dropped.values())
-
-
 @pytest.mark.parametrize(
     ("notes", "by_ann", "reason"),
     [
@@ -80,9 +63,7 @@ def test_both_parts_are_needed_and_the_answers_are_all_that_meet_both(tmp_path: 
         ([BIRD, "glazed"], range(2), "relations alone pick the answer"),
     ],
 )
-def test_a_question_that_one_part_answers_is_left_out(
-    tmp_path: Path, notes: list[str], by_ann: range, reason: str
-) -> None:
+def test_a_question_that_one_part_answers_is_left_out(tmp_path, notes, by_ann, reason):
     only_ann = MADE.model_copy(update={"empty": ("kiln", "painted")})
     with workshop(tmp_path, notes, by_ann) as skb:
         found, report = synthesize(skb, SplitSizes(1), only_ann)
@@ -99,7 +80,7 @@ class Herons:
         return normalised(np.array([["heron" in text.lower(), "heron" not in text.lower()] for text in texts]))
 
 
-def test_vectors_must_not_find_an_answer_by_the_text_either(tmp_path: Path) -> None:
+def test_vectors_must_not_find_an_answer_by_the_text_either(tmp_path):
     notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
     with workshop(tmp_path, notes, range(6), Herons()) as skb:
         found, report = synthesize(skb, SplitSizes(1), MADE)
@@ -107,7 +88,7 @@ def test_vectors_must_not_find_an_answer_by_the_text_either(tmp_path: Path) -> N
     assert report.dropped["text alone: vss puts an answer first"] > 0
 
 
-def test_a_name_that_two_nodes_share_starts_no_question(tmp_path: Path) -> None:
+def test_a_name_that_two_nodes_share_starts_no_question(tmp_path):
     nodes = [{"id": "a", "type": "potter", "name": "Ann Reed"}, {"id": "b", "type": "potter", "name": "ann reed"}]
     nodes += [{"id": f"j{n}", "type": "jug", "name": FILLER[n], "note": "copper heron"} for n in range(10)]
     with small_skb(tmp_path, nodes, [("a" if n < 5 else "b", "made", f"j{n}") for n in range(10)]) as skb:
@@ -142,7 +123,7 @@ def same_word(token: str) -> str:
     return "vessel" if word in ("container", "receptacle") else word
 
 
-def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path: Path) -> None:
+def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path):
     skb, notes, edges = fair(tmp_path)
     with skb:
         found, _ = synthesize(skb, SplitSizes(test=20, train=10), FAIR)
@@ -169,7 +150,7 @@ def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path: Path) -> 
         assert all(path.start_name in question.question for path in question.paths)
 
 
-def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path: Path) -> None:
+def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path):
     skb, _, _ = fair(tmp_path)
     with skb:
         found, report = synthesize(skb, SplitSizes(10, 20, 10), FAIR)
@@ -185,7 +166,7 @@ def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path: Path) -> None:
     assert not of_split["val"] & of_split["train"]
 
 
-def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
+def test_a_written_set_is_a_dataset(tmp_path):
     skb, _, _ = fair(tmp_path)
     with skb:
         found, report = synthesize(skb, SplitSizes(4, 3), FAIR)
@@ -198,7 +179,7 @@ def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, monkeypatch, capsys):
     fair(tmp_path)[0].close()
     (tmp_path / "own.toml").write_text('[types.thing]\nfields = ["note"]\n')
     cli = Cli(monkeypatch, capsys)

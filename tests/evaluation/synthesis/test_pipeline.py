@@ -222,14 +222,6 @@ def test_what_a_reply_may_not_be_is_told_to_the_model(workshop, tmp_path, seed, 
     assert any(f"It cannot be used: {problem}" in prompt or problem in prompt for prompt in told)
 
 
-def test_candidates_beyond_the_cap_are_counted_and_the_nearest_are_asked(workshop, tmp_path, seed):
-    with Reader() as reader:
-        (made,), report = run(workshop, tmp_path, "requirements", reader, seed=seed, most=5)
-    assert report.pipeline["candidates"]["left_out_by_the_cap"] == made.pipeline["not_verified"] == 2
-    assert report.pipeline["candidates"]["verified"] == 5
-    assert set(made.answers) == {"j0", "j1", "j4"}
-
-
 def test_killed_in_the_middle_it_goes_on_without_asking_again_what_was_answered(workshop, tmp_path, seed):
     down = [True]
 
@@ -316,24 +308,6 @@ def test_the_command_makes_the_questions_and_says_what_it_did_cost(kbnav, tmp_pa
     assert "gold nodes that pass the verification: 1 of 1, 100.0 %" in out
     assert "1 calls and 0 kept from before, 0 retries, 100 + 20 tokens, $0.0001" in out
     assert {path.name for path in tmp_path.glob("made*")} == {"made.jsonl", "made.report.json", "made.replies.sqlite"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--fuse", "m"], "--fuse, --rewrite and --verify go with --extract"),
-        (["--extract", "m", "--reworded", "debian"], "--reworded words questions that rules made"),
-        (["--extract", "m", "--verify", "a,a"], "are to be different ones"),
-        (["--extract", "m", "--max-cost", "1"], "--max-cost needs the price of m"),
-        (["--extract", "offline"], "the pipeline needs language models: offline is none"),
-    ],
-)
-def test_options_that_do_not_go_together_are_one_line_and_exit_code_2(kbnav, options, message):
-    code, out, error = kbnav(
-        "eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--out", "m.jsonl", *options
-    )
-    assert (code, out) == (2, "")
-    assert message in error.splitlines()[-1]
 
 
 def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_path, seed):

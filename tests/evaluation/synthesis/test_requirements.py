@@ -55,7 +55,7 @@ def met(text: str, starts: list[str], edges: set[Edge]) -> set[str]:
 
 
 @pytest.mark.parametrize("text", TEMPLATES)
-def test_all_branches_are_met_and_no_negated_one(clinic: tuple[SKB, set[Edge]], text: str):
+def test_all_branches_are_met_and_no_negated_one(clinic, text):
     skb, edges = clinic
     template, chance, found = parse_template(text), random.Random(7), 0
     for gold in range(*skb.type_range("ill")):
@@ -72,7 +72,7 @@ def test_all_branches_are_met_and_no_negated_one(clinic: tuple[SKB, set[Edge]], 
     assert found > 2
 
 
-def test_a_question_says_all_three_and_what_is_not(clinic: tuple[SKB, set[Edge]]):
+def test_a_question_says_all_three_and_what_is_not(clinic):
     skb, edges = clinic
     wording = Wording.model_validate(
         {

@@ -103,7 +103,7 @@ def made(tmp_path: Path):
         yield skb, [found[0], replace(found[0], id="small-train-0001", split="train")]
 
 
-def test_only_the_words_of_a_question_change(made, tmp_path: Path) -> None:
+def test_only_the_words_of_a_question_change(made, tmp_path):
     skb, questions = made
     test, train = reworded(skb, questions, WORDS, own(tmp_path))
     for before, after in zip(questions, (test, train), strict=True):
@@ -115,13 +115,7 @@ def test_only_the_words_of_a_question_change(made, tmp_path: Path) -> None:
     assert any(word in train.question for word in ("thrown", "wheel"))
 
 
-def test_a_question_that_cannot_be_put_otherwise_is_left_out(made, tmp_path: Path) -> None:
-    skb, questions = made
-    stubborn = own(tmp_path, OTHER.replace("shaped by", "made by").replace("by the hand of", "produced by"))
-    assert [found.split for found in reworded(skb, questions, WORDS, stubborn)] == ["train"]
-
-
-def test_a_relation_without_other_words_is_named(made, tmp_path: Path) -> None:
+def test_a_relation_without_other_words_is_named(made, tmp_path):
     skb, questions = made
     with pytest.raises(DataError, match="the relation made has phrases in one of its two parts only"):
         own(tmp_path, OTHER.replace("{ made =", "{ sold =", 1))
@@ -133,19 +127,7 @@ def test_a_relation_without_other_words_is_named(made, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_relation_of_a_shipped_wording_has_other_words_both_ways(name: str) -> None:
-    wording, rewording = load_wording(name), load_rewording(name)
-    for part in (rewording.learn, rewording.test):
-        assert part.relations.keys() == wording.relations.keys()
-        for relation, words in wording.relations.items():
-            symmetric = words.symmetric
-            assert part.relations[relation].out, relation
-            assert part.relations[relation].into or symmetric, relation
-        assert part.types.keys() >= wording.types.keys()
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name: str) -> None:
+def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name):
     wording, rewording = load_wording(name), load_rewording(name)
     for relation, words in wording.relations.items():
         schema = meaning([relation, *clauses_of(words)])
@@ -159,7 +141,7 @@ def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name:
         assert not learn & test - {"{1}"}, field
 
 
-def test_the_command_writes_both(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     shop(tmp_path).close()
     (tmp_path / "words.toml").write_text(
         'templates = ["potter -made-> jug"]\n'

@@ -11,7 +11,6 @@ from kbnav.evaluation.synthesis.templates import (
     Branch,
     Leg,
     Template,
-    check_template,
     derive_templates,
     parse_template,
 )
@@ -45,11 +44,11 @@ def templates(draw: st.DrawFn) -> Template:
 
 
 @given(templates())
-def test_what_is_written_is_read_back(template: Template) -> None:
+def test_what_is_written_is_read_back(template):
     assert parse_template(str(template)) == template
 
 
-def test_notation() -> None:
+def test_notation():
     found = parse_template("Disease -DuG-> Gene & Compound -CbG-> Gene <-CbG- Compound -CbG-> Gene")
     assert found.answer == "Gene"
     assert [branch.start for branch in found.branches] == ["Disease", "Compound"]
@@ -84,7 +83,7 @@ def test_notation() -> None:
         "Gene -GiG-> Gene & Drug -!CbG-> Gene -GiG-> Gene",
     ],
 )
-def test_what_is_no_template_is_refused(text: str) -> None:
+def test_what_is_no_template_is_refused(text):
     with pytest.raises(UsageError):
         parse_template(text)
 
@@ -102,14 +101,7 @@ def schema(*tuples: tuple[str, str, str]) -> Meta:
     )
 
 
-def test_a_template_must_fit_the_schema() -> None:
-    meta = schema(("person", "owns", "house"))
-    check_template(parse_template("person -owns-> house <-owns- person"), meta)
-    with pytest.raises(UsageError, match="no edge for house -owns-> person"):
-        check_template(parse_template("person -owns-> house -owns-> person"), meta)
-
-
-def test_all_templates_of_a_small_schema() -> None:
+def test_all_templates_of_a_small_schema():
     meta = schema(("person", "owns", "house"), ("house", "near", "house"))
     assert sorted(map(str, derive_templates(meta, symmetric=["near"]))) == sorted(
         [

@@ -1,7 +1,6 @@
 """A SPARQL endpoint as a knowledge base: found by its URL, and asked through the protocol's calls."""
 
 import re
-import time
 
 import pytest
 
@@ -265,13 +264,6 @@ def test_an_endpoint_that_takes_get_alone_works(served, tmp_path):
         many = [f"<http://shop.example/data/p{place}>" for place in range(200)]
         assert kb.labels(many)[many[1]] == "Desk Lamp 12"
         assert kb.execute_query("SELECT ?p { ?p a shop:Lamp }").rows
-
-
-def test_what_an_endpoint_is_made_of_is_asked_side_by_side(served, tmp_path):
-    served.refuse = lambda query: time.sleep(0.02)
-    with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
-        kb.labels(["shop:Lamp"])
-    assert 2 <= served.most_at_once <= 5
 
 
 def test_where_no_known_predicate_names_things_the_texts_that_look_like_names_do(tmp_path):

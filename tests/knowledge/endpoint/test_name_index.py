@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -75,16 +74,6 @@ def test_a_page_that_takes_too_long_is_asked_for_in_smaller_parts(company, serve
     served.refuse = lambda query: (503, "TimeoutException")
     with pytest.raises(QueryTimeout):
         pages(company, tmp_path / "names", 5000)
-
-
-def test_pages_are_asked_for_side_by_side_where_the_endpoint_cuts_its_results(tmp_path):
-    wanted = sorted((f"urn:p:{place % 400}", f"part {place}") for place in range(1000))
-    turtle = "".join(f'<{iri}> <{LABELS[0]}> "{text}" .' for iri, text in wanted)
-    with serving(turtle) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
-        served.rows, served.refuse = 50, lambda query: time.sleep(0.01)
-        assert pages(kb, tmp_path / "names", 5000) == 1000
-        assert served.most_at_once == 4
-    assert sorted(names(tmp_path / "names")) == wanted
 
 
 def test_a_file_of_something_else_is_left_alone(company, tmp_path):

@@ -6,7 +6,6 @@ import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError
-from kbnav.knowledge.base import Meter, metered
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.open import open_kb
@@ -92,9 +91,3 @@ def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini
     assert refused
     assert not any(step.ok for step in refused)
     assert run.outcome.table is None
-
-
-def test_names_are_asked_for_fifty_at_a_time(mini_kb):
-    meter = Meter()
-    metered(mini_kb, meter).labels([f"Q{number}" for number in range(1, 121)])
-    assert meter.sent == {"api": 3}

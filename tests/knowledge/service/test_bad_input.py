@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError, StopRun, UsageError
+from kbnav.errors import BadResponse, CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.http_store import HttpCache
-from kbnav.knowledge.replies import Reply, read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.context import Shown
@@ -42,14 +41,14 @@ def failure(answer: Callable[[Asked], Answer], query: str = QUERY) -> StopRun:
         (Answer('{"head": {"vars": ["s"]}, "results": {"bindings": [', type=ROWS), BadResponse, ["cut off"]),
     ],
 )
-def test_what_is_no_query_service_is_told_in_one_line(answer: Answer, kind: type[StopRun], said: list[str]) -> None:
+def test_what_is_no_query_service_is_told_in_one_line(answer, kind, said):
     error = failure(lambda _: answer)
     assert isinstance(error, kind)
     assert all(part in str(error) for part in said), error
 
 
 @pytest.mark.parametrize("api", [True, False], ids=["api", "sparql"])
-def test_a_redirect_within_the_host_is_followed_once_and_a_posted_request_never_is(api: bool) -> None:
+def test_a_redirect_within_the_host_is_followed_once_and_a_posted_request_never_is(api):
     def answer(asked: Asked) -> Answer:
         if asked.path.startswith("/new"):
             return FOUND if not api else Answer({"entities": {}})
@@ -62,7 +61,7 @@ def test_a_redirect_within_the_host_is_followed_once_and_a_posted_request_never_
             opened.kb.execute_query(LONG)
 
 
-def test_a_service_that_sends_round_for_ever_is_left() -> None:
+def test_a_service_that_sends_round_for_ever_is_left():
     with (
         serving(lambda _: Answer("", 302, headers={"Location": "/again"})) as served,
         client(served.url) as opened,
@@ -91,7 +90,7 @@ def _over_tls(folder: Path) -> Iterator[str]:
             thread.join()
 
 
-def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path: Path) -> None:
+def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path):
     with _over_tls(tmp_path) as url, client(url, retries=3) as opened:
         for ask in (lambda: opened.kb.execute_query(QUERY), lambda: opened.kb.labels(["Q42"])):
             with pytest.raises(ServiceError, match="cannot be trusted") as caught:
@@ -100,7 +99,7 @@ def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path: 
         assert opened.slept == []
 
 
-def test_an_address_with_a_password_is_refused_before_it_is_kept_and_not_shown() -> None:
+def test_an_address_with_a_password_is_refused_before_it_is_kept_and_not_shown():
     wrong = {"sparql": "https://me:hidden@host/sparql"}
     with pytest.raises(UsageError, match="name and password") as caught:
         load_settings(endpoints=wrong)
@@ -131,9 +130,7 @@ S1TAT = {
         (FOUND, QUERY, ""),
     ],
 )
-def test_a_result_that_the_service_cut_says_so_to_the_model_and_is_not_cached(
-    tmp_path: Path, answer: Answer, query: str, said: str
-) -> None:
+def test_a_result_that_the_service_cut_says_so_to_the_model_and_is_not_cached(tmp_path, answer, query, said):
     cache = HttpCache(tmp_path / "cache.sqlite", age=3600)
     with serving(lambda _: answer) as served, client(served.url, cache=cache) as opened:
         tables = [opened.kb.execute_query(query) for _ in range(2)]
@@ -141,17 +138,3 @@ def test_a_result_that_the_service_cut_says_so_to_the_model_and_is_not_cached(
         assert said in table.cut
         assert bool(table.cut) == bool(said)
         assert (f"NOT ALL: {table.cut}" in table_text(table, Shown())) == bool(said)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "said"),
-    [
-        (500, "Virtuoso S1T00 Error SR171: Transaction timed out", QueryTimeout, "time limit"),
-        (500, "Virtuoso 42000 Error The estimated execution time 987 (sec) exceeds the limit", QueryTimeout, "limit"),
-        (500, "Virtuoso 37000 Error TN...: transitive start not given", QueryRefused, "transitive start not given"),
-    ],
-)
-def test_what_virtuoso_says_of_a_query_reaches_the_model(status: int, body: str, kind: type, said: str) -> None:
-    echoed = f"{body}\n\nSPARQL query:\nSELECT ?x {{ ?x ?p 'operation timed out' }}"
-    with pytest.raises(kind, match=said):
-        read_query(Reply(status, echoed.encode(), {"content-type": "text/plain"}))

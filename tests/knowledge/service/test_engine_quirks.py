@@ -38,7 +38,7 @@ def asked(engine: str) -> Iterator[QueryService]:
 
 @pytest.mark.vcr
 @pytest.mark.parametrize("engine", list(URLS))
-def test_an_engine_says_where_a_query_is_wrong(asked: QueryService, engine: str) -> None:
+def test_an_engine_says_where_a_query_is_wrong(asked, engine):
     said = "Prefix nope was not registered" if engine == "qlever" else "Encountered"
     with pytest.raises(QuerySyntaxError, match=said) as caught:
         asked.select(UNDECLARED if engine == "qlever" else WRONG)  # as kbnav's own are sent: ours is not asked first
@@ -50,14 +50,14 @@ def test_an_engine_says_where_a_query_is_wrong(asked: QueryService, engine: str)
 
 @pytest.mark.vcr
 @pytest.mark.parametrize("engine", ["graphdb", "stardog"])
-def test_an_engine_that_stops_at_its_time_limit_is_told_as_that(asked: QueryService) -> None:
+def test_an_engine_that_stops_at_its_time_limit_is_told_as_that(asked):
     with pytest.raises(QueryTimeout):
         asked.run(ALL)
 
 
 @pytest.mark.vcr
 @pytest.mark.parametrize("engine", ["qlever"])
-def test_an_engine_that_leaves_rows_out_says_how_many_there_are(asked: QueryService) -> None:
+def test_an_engine_that_leaves_rows_out_says_how_many_there_are(asked):
     table = asked.run(ALL)
     assert len(table.rows) == 2
     assert "2 of 3,217 rows" in table.cut
@@ -65,7 +65,7 @@ def test_an_engine_that_leaves_rows_out_says_how_many_there_are(asked: QueryServ
 
 @pytest.mark.vcr
 @pytest.mark.parametrize("engine", ["qlever"])
-def test_names_are_found_by_the_text_index_of_an_engine(asked: QueryService, engine: str) -> None:
+def test_names_are_found_by_the_text_index_of_an_engine(asked, engine):
     table = containing(asked.select, ["desk", "lamp"], [LABEL], DIALECTS[engine])
     assert [(row[0].value, row[1].value) for row in table.rows if row[0] and row[1]] == [
         ("http://shop.example/data/p1", "Desk Lamp 12")

@@ -47,7 +47,7 @@ class Quiet:
 
 
 @pytest.mark.parametrize(("service", "answers"), [("api", 0), ("api", 2), ("vector", 0), ("sparql", 0)])
-def test_a_request_is_hung_up_on_when_its_run_is_stopped(service: str, answers: int) -> None:
+def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
     with Quiet(answers).served() as quiet:
         client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
         request = Request(service, quiet.url, {"query": "ASK {}"})  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service: str, answers: 
         client.close()
 
 
-def test_a_connection_that_was_given_back_is_not_hung_up_on() -> None:
+def test_a_connection_that_was_given_back_is_not_hung_up_on():
     with Quiet(2).served() as quiet:
         client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
         request = Request("api", quiet.url, {})

@@ -66,18 +66,18 @@ GRAPHDB = 'MALFORMED QUERY: Encountered " "with" "WITH "" at line 1, column 11.'
         (engine("Internal error", status=500), "sparql11", "SPARQL 1.1", ""),
     ],
 )
-def test_an_engine_is_known_by_what_it_answers(ask: Callable[[str], Reply], name: str, said: str, text: str) -> None:
+def test_an_engine_is_known_by_what_it_answers(ask, name, said, text):
     found = probe(ask)
     assert (found.name, found.text) == (name, text)
     assert found.engine.startswith(said)
     assert len(ask.asked) <= 5  # type: ignore[attr-defined]
 
 
-def test_lateral_is_used_where_an_unknown_engine_has_it() -> None:
+def test_lateral_is_used_where_an_unknown_engine_has_it():
     assert [probe(engine("no", knows=one)).lateral for one in ("", "lateral")] == [False, True]
 
 
-def test_what_is_no_query_service_is_told_and_not_taken_for_an_engine() -> None:
+def test_what_is_no_query_service_is_told_and_not_taken_for_an_engine():
     page = Reply(200, b"<!DOCTYPE html><title>Hello</title>", {"content-type": "text/html"}, "http://host/")
     with pytest.raises(BadResponse, match="web page"):
         probe(lambda _: page)

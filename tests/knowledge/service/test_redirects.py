@@ -64,7 +64,7 @@ def pair() -> Iterator[Pair]:
 @example("http://OTHER#@OWN/")
 @example("http://OTHER?@OWN/")
 @example("http://OWNhttp:")
-def test_no_address_leads_to_another_place(pair: Pair, location: str) -> None:
+def test_no_address_leads_to_another_place(pair, location):
     if any(ord(one) < 32 for one in location):
         location = location.replace("\x00", "%00").replace("\t", "%09")  # no header can hold them
     pair.ask(location)
@@ -72,7 +72,7 @@ def test_no_address_leads_to_another_place(pair: Pair, location: str) -> None:
     assert all(asked.headers["host"] == pair.own.url[7:] for asked in pair.own.asked)
 
 
-def test_credentials_stay_with_a_redirect_within_the_place(pair: Pair) -> None:
+def test_credentials_stay_with_a_redirect_within_the_place(pair):
     reply = pair.ask("/moved?x=1")
     assert reply is not None
     assert reply.body == b"here"
@@ -84,12 +84,12 @@ def test_credentials_stay_with_a_redirect_within_the_place(pair: Pair) -> None:
     ["http://kb.example\\@evil.example/", "http://a@kb.example/", "/a b", "/a\x00", "https://kb.example/x", "http://kb.example:81/",
      "http://KB.example.evil.example/", "ftp://kb.example/", "///evil.example/", "http://[::1"],
 )  # fmt: skip
-def test_addresses_that_may_hide_another_are_refused(location: str) -> None:
+def test_addresses_that_may_hide_another_are_refused(location):
     with pytest.raises(BadResponse) as caught:
         redirect_target("http://kb.example/sparql", location)
     assert "\n" not in str(caught.value)
 
 
-def test_the_same_place_is_known_in_any_writing() -> None:
+def test_the_same_place_is_known_in_any_writing():
     assert redirect_target("http://kb.example/a", "HTTP://KB.EXAMPLE:80/b?c") == "http://kb.example:80/b?c"
     assert redirect_target("http://kb.example/a/b", "../c") == "http://kb.example/c"

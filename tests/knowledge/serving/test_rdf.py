@@ -2,7 +2,6 @@
 
 import gzip
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge import serving
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import RdfServer
 from kbnav.settings.model import Settings
@@ -56,7 +51,7 @@ def rows(server: RdfServer, query: str, **more: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(server: RdfServer) -> None:
+def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(server):
     assert (server.loaded.statements, server.loaded.graphs) == (8, 2)
     chain = rows(server, "SELECT ?x { <http://example.org/a> <http://example.org/next>+ ?x }")
     met = sorted(one["x"]["value"].rpartition("/")[2] for one in chain)
@@ -67,7 +62,7 @@ def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(s
     assert [row["s"]["value"] for row in one] == ["http://example.org/c"]
 
 
-def test_nothing_is_changed_and_no_other_place_is_asked(server: RdfServer) -> None:
+def test_nothing_is_changed_and_no_other_place_is_asked(server):
     update = requests.post(server.url, data={"update": "DROP ALL"}, timeout=10)
     refused = requests.get(
         server.url, params={"query": "SELECT ?x { SERVICE <http://127.0.0.1:1/> { ?x ?y ?z } }"}, timeout=10
@@ -90,30 +85,11 @@ def test_nothing_is_changed_and_no_other_place_is_asked(server: RdfServer) -> No
         ("", 421),
     ],
 )
-def test_pages_of_other_sites_cannot_ask_under_their_own_name(server: RdfServer, host: str, status: int) -> None:
+def test_pages_of_other_sites_cannot_ask_under_their_own_name(server, host, status):
     where = urlsplit(server.url)
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as line:
         line.sendall(f"GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         assert line.makefile("rb").readline().split()[1] == str(status).encode()
-
-
-def test_connections_beyond_the_most_are_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def done(_: Request) -> Response:
-        return PlainTextResponse("done")
-
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 3)
-    listening = serving.Listening([Route("/", done)], "127.0.0.1", 0, names=["data.example"])
-    where = urlsplit(listening.url)
-    try:
-        held = [socket.create_connection((where.hostname or "", where.port or 0), timeout=10) for _ in range(3)]
-        time.sleep(0.3)
-        assert requests.get(listening.url, timeout=10).status_code == 503
-        for line in held:
-            line.close()
-        time.sleep(0.3)
-        assert requests.get(listening.url, headers={"Host": "data.example"}, timeout=10).text == "done"
-    finally:
-        listening.close()
 
 
 @pytest.mark.parametrize(
@@ -125,9 +101,7 @@ def test_connections_beyond_the_most_are_told_to_come_later(monkeypatch: pytest.
         ("x.jsonld", b'{"@context": "https://schema.org/", "@id": "urn:a", "name": "x"}', DataError, "x.jsonld"),
     ],
 )
-def test_a_file_that_does_not_read_is_one_clear_line(
-    tmp_path: Path, name: str, data: bytes, error: type[Exception], said: str
-) -> None:
+def test_a_file_that_does_not_read_is_one_clear_line(tmp_path, name, data, error, said):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(error, match=said) as caught:
         RdfServer([tmp_path / name])
@@ -136,7 +110,7 @@ def test_a_file_that_does_not_read_is_one_clear_line(
         RdfServer([tmp_path / "absent.ttl"])
 
 
-def test_what_is_served_is_a_knowledge_base_at_once(server: RdfServer, tmp_path: Path) -> None:
+def test_what_is_served_is_a_knowledge_base_at_once(server, tmp_path):
     with open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
         assert kb.search_entities("alpha").entities[0].label == "alpha"
         table = kb.execute_query("SELECT ?x WITH { SELECT ?x { ?x rdfs:label ?l } } AS %x { INCLUDE %x }")

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.errors import DamagedKB, DataError, KbnavError
-from kbnav.knowledge.skb.files import reading
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 
@@ -38,24 +37,7 @@ def change(path: Path, edit: Callable[[np.ndarray], None]) -> None:
     np.save(path, array)
 
 
-def test_a_panic_is_an_error_of_the_knowledge_base_and_what_ends_the_process_is_none():
-    class PanicException(BaseException):
-        pass
-
-    @reading("the text index")
-    def fails(error: BaseException) -> None:
-        raise error
-
-    with pytest.raises(
-        DamagedKB, match=r"the text index cannot be read.*PanicException: inside.*kbnav skb info --check"
-    ):
-        fails(PanicException("inside\nand more"))
-    for error in (KeyboardInterrupt(), KbnavError("said"), DataError("known")):
-        with pytest.raises(type(error)):
-            fails(error)
-
-
-def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy: Path):
+def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy):
     index = data(copy) / "text"
     whole = {path: path.read_bytes() for path in index.iterdir() if path.is_file()}
     ended = []
@@ -86,13 +68,13 @@ def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_c
         ("documents/block-start.npy", lambda array: array.__setitem__(0, 9)),
     ],
 )
-def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy: Path, name, edit):
+def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy, name, edit):
     change(data(copy) / name, edit)
     with pytest.raises(DataError, match=r"demo|graph|nodes|documents"):
         SKB.open(copy)
 
 
-def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy: Path):
+def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy):
     store = next(path for path in data(copy).iterdir() if any(path.glob("MANIFEST*")))
     ended = []
     for path in sorted(store.iterdir()):

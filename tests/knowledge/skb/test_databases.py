@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -109,9 +109,7 @@ type = "maker"
 
 
 @pytest.mark.parametrize("write", [as_sqlite, as_duckdb, as_workbook, as_json, None])
-def test_a_shop_is_the_same_wherever_its_tables_are(
-    tmp_path: Path, write: Callable[[Path], str] | None, request: pytest.FixtureRequest
-) -> None:
+def test_a_shop_is_the_same_wherever_its_tables_are(tmp_path, write, request):
     where = write(tmp_path) if write else request.getfixturevalue("server") + "#"
     files = {name: f"{name}{where}" if where.startswith(".") else f"{where}{name}" for name in TABLES}
     (tmp_path / "shop.toml").write_text(MAP.format(**files))
@@ -128,7 +126,7 @@ def test_a_shop_is_the_same_wherever_its_tables_are(
     assert source.fingerprint == mapped_from_file(tmp_path / "shop.toml").fingerprint
 
 
-def test_a_table_must_be_named_where_there_are_several(tmp_path: Path) -> None:
+def test_a_table_must_be_named_where_there_are_several(tmp_path):
     as_sqlite(tmp_path), as_workbook(tmp_path)
     for name in ("shop.db", "shop.xlsx"):
         with pytest.raises(UsageError, match=rf"2 tables: name one, as .*{name}#parts, .*{name}#makers"):
@@ -141,9 +139,7 @@ def test_a_table_must_be_named_where_there_are_several(tmp_path: Path) -> None:
             list(TableSource([tmp_path / name]).nodes(Losses()))
 
 
-def test_an_update_reads_a_database_again_and_a_password_is_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: str
-) -> None:
+def test_an_update_reads_a_database_again_and_a_password_is_nowhere(tmp_path, monkeypatch, capsys, server):
     import psycopg
 
     kbnav, said = Cli(monkeypatch, capsys), ""
@@ -185,7 +181,7 @@ def test_an_update_reads_a_database_again_and_a_password_is_nowhere(
     [f"postgresql://ann:{PASSWORD}@host/db#t", f"postgresql://ann:7#{PASSWORD}@host/db#t",
      f"postgresql://host/db?password={PASSWORD}#t", f"postgresql:/ann:{PASSWORD}@host/db"],
 )  # fmt: skip
-def test_an_address_that_is_not_well_formed_is_told_without_its_password(address: str) -> None:
+def test_an_address_that_is_not_well_formed_is_told_without_its_password(address):
     with pytest.raises(UsageError, match="PGPASSWORD") as caught:
         Origin.parse(address)
     assert "nevertobeleft" not in str(caught.value)
@@ -213,9 +209,7 @@ def as_graph(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["g.graphml", "g.gexf", "g.csv", "g.json"])
-def test_a_graph_keeps_its_names_types_and_relations(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, monkeypatch, capsys):
     path = tmp_path / name
     as_graph(path) if name[2:] in ("graphml", "gexf") else path.write_text(NEO4J_CSV if "csv" in name else NEO4J_JSON)
     code, out, error = Cli(monkeypatch, capsys)("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")

@@ -1,23 +1,17 @@
 """Documents: what is written comes back, by random access; damage is found."""
 
-import gc
-import time
 import tracemalloc
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from threading import Barrier
 
 import numpy as np
 import pytest
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb import nodes as documents_module
-from kbnav.knowledge.skb.files import open_array
 from kbnav.knowledge.skb.nodes import DocumentWriter, StoredDocuments
 
 
-def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_another_text(tmp_path: Path) -> None:
+def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_another_text(tmp_path):
     writer = DocumentWriter(tmp_path)
     for number in range(100):
         writer.add(number % 2, {"number": number, "text": "ü\n" * number})
@@ -33,7 +27,7 @@ def test_documents_come_back_by_type_and_a_flipped_byte_is_an_error_and_not_anot
         StoredDocuments(tmp_path)[1]
 
 
-def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:
+def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(documents_module, "LARGEST", 1 << 20)
     writer = DocumentWriter(tmp_path)
     writer.add(0, {"text": "short"})
@@ -49,27 +43,3 @@ def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp
     tracemalloc.stop()
     with pytest.raises(DataError, match="a document of 2 MiB: 1 MiB is the most"):
         writer.add(0, {"text": "x" * (2 << 20)})
-
-
-def test_threads_open_arrays_at_once_while_garbage_is_collected(tmp_path: Path):
-    np.save(tmp_path / "a.npy", np.arange(5))
-    together = Barrier(3)
-
-    def give_way(phase: str, info: object) -> None:
-        time.sleep(1e-5)
-
-    def opened(depth: int) -> int:
-        if depth:
-            return opened(depth - 1)
-        together.wait()
-        return sum(int(open_array(tmp_path / "a.npy")[-1]) for _ in range(100))
-
-    threshold = gc.get_threshold()
-    gc.callbacks.append(give_way)
-    gc.set_threshold(7)
-    try:
-        with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(opened, [0, 20, 40])) == [400] * 3
-    finally:
-        gc.set_threshold(*threshold)
-        gc.callbacks.remove(give_way)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from kbnav.apps.cli import app
 from kbnav.encoders import Encoder, Vectors
-from kbnav.errors import KbnavError, ServiceError, UsageError
+from kbnav.errors import KbnavError, ServiceError
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.on_ray import Encoding
 from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS
@@ -55,7 +54,7 @@ def vectors(skb: Path) -> dict[str, bytes]:
     return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
-def test_what_others_encode_in_any_order_is_the_same_byte_for_byte(tmp_path: Path) -> None:
+def test_what_others_encode_in_any_order_is_the_same_byte_for_byte(tmp_path):
     source = small(tmp_path, NODES)
     build(source, tmp_path / "here.skb", options(None))
     workers = Backwards()
@@ -65,7 +64,7 @@ def test_what_others_encode_in_any_order_is_the_same_byte_for_byte(tmp_path: Pat
     assert [len(encoder.seen) for encoder in workers.encoders] == [NODES, NODES]
 
 
-def test_a_build_whose_workers_are_gone_goes_on_with_what_they_did(tmp_path: Path) -> None:
+def test_a_build_whose_workers_are_gone_goes_on_with_what_they_did(tmp_path):
     source = small(tmp_path, NODES)
     with pytest.raises(ServiceError, match="gone"):
         build(source, tmp_path / "there.skb", options(Backwards(only=2)))
@@ -84,26 +83,3 @@ class Forgetful(Letters):
 def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], Any]:
     window = pickle.dumps(Window(range(5), None))
     return lambda: result(Encoding(texts, load, None)({"item": window}))
-
-
-def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path: Path) -> None:
-    meta = build(small(tmp_path), tmp_path / "s.skb", Options(text=False, vectors=False, sparql=False))
-    texts = Texts(tmp_path / "s.skb", meta, relations=False)
-    assert worker(texts)().nodes == 5
-    with pytest.raises(ServiceError, match=r"too little memory: use fewer workers$"):
-        worker(texts, Forgetful)()
-    with pytest.raises(ServiceError, match=r"does not see .*gone\.skb: build in a folder that all of them share$"):
-        worker(Texts(tmp_path / "gone.skb", meta, relations=False))()
-    with pytest.raises(UsageError, match="there are minilm"):
-        worker(texts, lambda: no_encoder())()
-
-
-def no_encoder() -> Encoder:
-    from kbnav.encoders import load
-
-    return load("no such one")
-
-
-def test_workers_are_of_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give --on ray with them"):
-        app(["skb", "build", "--nodes", "n.jsonl", "--out", str(tmp_path / "s.skb"), "--workers", "2"])

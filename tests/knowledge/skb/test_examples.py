@@ -44,7 +44,7 @@ def wordnet(folder: Path) -> Path:
     return folder
 
 
-def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path: Path) -> None:
+def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path):
     with built(wordnet(tmp_path)) as skb:
         made = skb.number("n00000001")
         assert (skb.nodes.names[made], skb.nodes.aliases(made)) == ("made thing", ("artefact",))

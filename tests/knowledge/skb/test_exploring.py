@@ -23,7 +23,7 @@ def explorer(clinic: SkbKB) -> Explorer:
     return Explorer(clinic)
 
 
-def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(explorer: Explorer, edges):
+def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(explorer, edges):
     expected = Counter(relation for source, relation, _ in edges if source == MS)
     expected.update(f"^{relation}" for _, relation, target in edges if target == MS)
     around = explorer.around(MS, 3)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.knowledge.skb.graph import Graph, Hop, write_graph
-from kbnav.knowledge.skb.store import SKB
 
 Edges = list[tuple[str, str, str]]
 
@@ -25,9 +24,7 @@ edge_lists = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 3), st.intege
 
 @given(edge_lists, st.integers(0, 11), st.sampled_from([None, 0, 1, 2, 3]))
 @settings(max_examples=60)
-def test_rows_neighbours_and_degrees_are_those_of_the_set_of_edges(
-    edges: list[tuple[int, int, int]], node: int, relation: int | None
-) -> None:
+def test_rows_neighbours_and_degrees_are_those_of_the_set_of_edges(edges, node, relation):
     with tempfile.TemporaryDirectory() as folder:
         graph = graph_of(edges, 12, 4, Path(folder))
     distinct = {edge for edge in edges if relation in (None, edge[1])}
@@ -46,9 +43,7 @@ def test_rows_neighbours_and_degrees_are_those_of_the_set_of_edges(
 
 @given(edge_lists, st.lists(st.integers(0, 11), min_size=1, unique=True), st.sampled_from(["out", "in", "both"]))
 @settings(max_examples=60)
-def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(
-    edges: list[tuple[int, int, int]], nodes: list[int], direction: str
-) -> None:
+def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(edges, nodes, direction):
     with tempfile.TemporaryDirectory() as folder:
         graph = graph_of(edges, 12, 4, Path(folder))
     found = graph.expand(np.array(nodes, np.int32), Hop(2, direction, (3, 9)))  # type: ignore[arg-type]
@@ -64,7 +59,7 @@ def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(
     assert set(capped.tolist()) <= expected
 
 
-def test_a_node_with_200000_neighbours(tmp_path: Path) -> None:
+def test_a_node_with_200000_neighbours(tmp_path):
     spokes = np.arange(1, 200_001)
     write_graph(tmp_path, 200_001, 2, (np.zeros(200_000, np.int64), spokes % 2, spokes))
     graph = Graph(tmp_path, 2)
@@ -73,12 +68,12 @@ def test_a_node_with_200000_neighbours(tmp_path: Path) -> None:
     assert len(graph.expand(np.array([0], np.int32), Hop(), limit=100)) == 100
 
 
-def test_more_relations_than_one_byte_holds(tmp_path: Path) -> None:
+def test_more_relations_than_one_byte_holds(tmp_path):
     graph = graph_of([(0, 254, 1), (0, 255, 1), (1, 300, 0)], 2, 301, tmp_path)
     assert graph.row(0, "out", 255).relations.tolist() == [255]
     assert graph.row(0, "in", 300).nodes.tolist() == [1]
 
 
-def test_type_tuples_of_hetionet_are_those_counted_in_the_file(hetionet: SKB, hetionet_edges: Edges) -> None:
+def test_type_tuples_of_hetionet_are_those_counted_in_the_file(hetionet, hetionet_edges):
     counted = Counter((source.split("::")[0], name, target.split("::")[0]) for source, name, target in hetionet_edges)
     assert {(item.source, item.relation, item.target): item.count for item in hetionet.meta.tuples} == dict(counted)

@@ -52,7 +52,7 @@ EXPECTED_EDGES = [EdgeRecord("1", "to", "2"), EdgeRecord("2", "back", "1")]
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("suffix", "write"), [(".csv", as_csv), (".jsonl", as_jsonl)])
-def test_the_same_records_from_text_formats(tmp_path: Path, suffix: str, write: Any, packed: bool) -> None:
+def test_the_same_records_from_text_formats(tmp_path, suffix, write, packed):
     paths = []
     for name, rows in (("nodes", NODES), ("edges", EDGES)):
         path = tmp_path / f"{name}{suffix}{'.gz' if packed else ''}"
@@ -62,7 +62,7 @@ def test_the_same_records_from_text_formats(tmp_path: Path, suffix: str, write: 
     assert read(*paths) == (EXPECTED_NODES, EXPECTED_EDGES)
 
 
-def test_the_same_records_from_parquet(tmp_path: Path) -> None:
+def test_the_same_records_from_parquet(tmp_path):
     for name, rows in (("nodes", NODES), ("edges", EDGES)):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
     assert read(tmp_path / "nodes.parquet", tmp_path / "edges.parquet") == (EXPECTED_NODES, EXPECTED_EDGES)
@@ -88,9 +88,7 @@ def test_the_same_records_from_parquet(tmp_path: Path) -> None:
         ("n.jsonl.gz", b"not gzip", "Not a gzipped file"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_named_by_file_and_line(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_a_record_that_cannot_be_read_is_named_by_file_and_line(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         list(TableSource([tmp_path / name]).nodes(Losses()))
@@ -98,7 +96,7 @@ def test_a_record_that_cannot_be_read_is_named_by_file_and_line(
     assert name in str(caught.value)
 
 
-def test_tsv_has_no_quoting_and_columns_that_are_not_kept_are_counted(tmp_path: Path) -> None:
+def test_tsv_has_no_quoting_and_columns_that_are_not_kept_are_counted(tmp_path):
     path = tmp_path / "e.tsv"
     path.write_bytes(b'target\tmore\tsource\tmetaedge\r\n"a\tx\tb"\t r\'s \r\n\r\nc,d\tx\te\tto\r\n')
     losses = Losses()
@@ -107,7 +105,7 @@ def test_tsv_has_no_quoting_and_columns_that_are_not_kept_are_counted(tmp_path: 
     assert losses.examples == {"columns that are not kept (columns)": ["e.tsv: more"]}
 
 
-def test_edges_without_a_needed_column_and_unknown_formats(tmp_path: Path) -> None:
+def test_edges_without_a_needed_column_and_unknown_formats(tmp_path):
     (tmp_path / "e.csv").write_text("from,relation,to\na,b,c\n")
     with pytest.raises(UsageError, match=r"e\.csv has no column 'source'; .*it has from, relation, to"):
         list(TableSource([], [tmp_path / "e.csv"]).edges(Losses()))
@@ -131,7 +129,7 @@ TURTLE = """
 """
 
 
-def test_rdf_becomes_nodes_documents_and_relations(tmp_path: Path) -> None:
+def test_rdf_becomes_nodes_documents_and_relations(tmp_path):
     (tmp_path / "d.ttl").write_text(TURTLE)
     meta = build(RdfSource([tmp_path / "d.ttl"]), tmp_path / "d.skb", BARE)
     assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {
@@ -166,7 +164,7 @@ def test_rdf_becomes_nodes_documents_and_relations(tmp_path: Path) -> None:
         assert skb.documents[skb.number("_:0-0")] == {"in": 1911}
 
 
-def test_faulty_rdf_is_named_by_file_and_line(tmp_path: Path) -> None:
+def test_faulty_rdf_is_named_by_file_and_line(tmp_path):
     (tmp_path / "d.nt").write_text("<http://a> <http://b> <http://c> .\n<http://a> <http://b> .\n")
     with pytest.raises(DataError, match=r"d\.nt, line 2"):
         list(RdfSource([tmp_path / "d.nt"]).nodes(Losses()))

@@ -78,7 +78,7 @@ def filters(skb: SKB) -> list[dict[str, object]]:
     ]
 
 
-def test_nodes_documents_and_edges_are_those_of_the_folder(local: SKB, lance: SKB):
+def test_nodes_documents_and_edges_are_those_of_the_folder(local, lance):
     assert lance.meta == local.meta
     assert list(lance.documents) == list(local.documents)
     for node in range(0, local.meta.nodes, 9):
@@ -90,7 +90,7 @@ def test_nodes_documents_and_edges_are_those_of_the_folder(local: SKB, lance: SK
         lance.number("nobody")
 
 
-def test_texts_and_vectors_are_found_in_the_same_order_with_every_filter(local: SKB, lance: SKB, queries: list[str]):
+def test_texts_and_vectors_are_found_in_the_same_order_with_every_filter(local, lance, queries):
     for mine, its in ((local.text, lance.text), (local.vectors, lance.vectors)):
         assert mine is not None
         assert its is not None
@@ -107,7 +107,7 @@ def test_texts_and_vectors_are_found_in_the_same_order_with_every_filter(local: 
         lance.vectors.nearest(asked[:-1])
 
 
-def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate_index_most_of_the_rest(tmp_path: Path):
+def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate_index_most_of_the_rest(tmp_path):
     near = [f"n{number},near,reel of film {number} {number % 7}" for number in range(1_100)]
     far = [f"f{number},far,a reel among {'many other words ' * (number + 3)}" for number in range(3)]
     (tmp_path / "n.csv").write_text("\n".join(["id,type,text", *near, *far]))
@@ -139,7 +139,7 @@ def both(demo_home: Path, tables: Path, cache: Path) -> Iterator[tuple[SkbKB, Sk
         yield kb, other
 
 
-def test_tools_and_retrievers_run_on_it_unchanged(both: tuple[SkbKB, SkbKB], tmp_path: Path):
+def test_tools_and_retrievers_run_on_it_unchanged(both, tmp_path):
     kb, other = both
     assert other.capabilities == kb.capabilities
     assert other.state() == kb.state()
@@ -155,9 +155,7 @@ def test_tools_and_retrievers_run_on_it_unchanged(both: tuple[SkbKB, SkbKB], tmp
         assert its.ids, name
 
 
-def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_killed_one_changes_nothing(
-    tmp_path: Path,
-):
+def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_killed_one_changes_nothing(tmp_path):
     place = str(tmp_path / "tables")
     for word, nodes in (("first", 30), ("second", 20), ("third", 10)):
         build(small(tmp_path, nodes, word), tmp_path / f"{word}.skb", Options(vectors=False, sparql=False))
@@ -184,7 +182,7 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
     assert check(place, tmp_path) == []
 
 
-def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: Path):
+def test_what_is_no_skb_or_damaged_is_named(local, tables, tmp_path):
     with pytest.raises(UsageError, match="not an SKB on LanceDB"):
         LanceStore.open(str(tmp_path / "nothing"), tmp_path / "cache")
     copy = tmp_path / "copy"
@@ -200,7 +198,7 @@ def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: 
         LanceStore.open(str(copy), tmp_path / "cache2")
 
 
-def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clear_error(tables: Path, tmp_path: Path):
+def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clear_error(tables, tmp_path):
     files = {path.parent: path for path in sorted(tables.rglob("data/*")) if path.is_file()}
     for path in list(files.values())[:2]:
         copy = Path(shutil.copytree(tables, tmp_path / path.name))
@@ -215,7 +213,7 @@ def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clea
         assert faults
 
 
-def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(tables: Path, tmp_path: Path):
+def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(tables, tmp_path):
     (row,) = connect(str(tables)).open_table("builds").to_arrow()["build"].to_pylist()
     copy = tmp_path / "copy"
     for name in ("graph/../../../out.npy", "/out.npy", "nodes//out.npy", "nodes/..", "nodes/out\\n"):

@@ -36,7 +36,7 @@ def shop(folder: Path, **more: object) -> TableSource:
     return TableSource([Table.model_validate(table)])
 
 
-def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: Path) -> None:
+def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
     edges = ["brand", "category:has_category", "goes_with:goes with:product"]
     source = shop(tmp_path, edges=edges, text=("description", "reviews"), split="|")
     nodes, found, losses = all_of(source)
@@ -63,7 +63,7 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: P
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
 
 
-def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
+def test_json_lines_may_have_lists_and_lack_columns(tmp_path):
     (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
     table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})
     nodes, edges, _ = all_of(TableSource([table]))
@@ -114,7 +114,7 @@ def many(folder: Path, config: str = TABLES) -> TableSource:
     return mapped_from_file(folder / "shop.toml")
 
 
-def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
+def test_a_file_maps_many_tables_and_tables_of_links(tmp_path):
     nodes, edges, _ = all_of(many(tmp_path))
     assert [(node.id, node.type, node.name) for node in nodes] == [
         ("p1", "product", "Lamp"), ("p2", "product", "Bulb"), ("1", "maker", "Acme"), ("b1", "person", "Ann"),
@@ -147,7 +147,7 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
         ('"orders.tsv"', '"other.tsv"', "other.tsv: No such file"),
     ],
 )
-def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path, old, new, message):
     assert TABLES.count(old) == 1
     with pytest.raises(UsageError) as caught:
         all_of(many(tmp_path, TABLES.replace(old, new)))
@@ -157,7 +157,7 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, ne
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_delimiters_are_recognised(tmp_path: Path, delimiter: str, encoding: str) -> None:
+def test_delimiters_are_recognised(tmp_path, delimiter, encoding):
     rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
     path = tmp_path / "n.csv"
     path.write_bytes("\r\n".join(delimiter.join(row) for row in rows).encode(encoding))
@@ -179,7 +179,7 @@ RDF = {
 
 
 @pytest.mark.parametrize("name", RDF)
-def test_rdf_of_any_format_is_named_by_its_titles_and_what_has_no_name_is_counted(tmp_path: Path, name: str) -> None:
+def test_rdf_of_any_format_is_named_by_its_titles_and_what_has_no_name_is_counted(tmp_path, name):
     path = tmp_path / f"{name}.gz"
     path.write_bytes(gzip.compress(RDF[name].encode()))
     nodes, edges, losses = all_of(RdfSource([path]))
@@ -188,7 +188,7 @@ def test_rdf_of_any_format_is_named_by_its_titles_and_what_has_no_name_is_counte
     assert losses.examples == {"node without a name (kept, the end of its IRI is shown)": ["http://x/b"]}
 
 
-def test_a_property_of_names_can_be_given_and_a_remote_context_is_told(tmp_path: Path) -> None:
+def test_a_property_of_names_can_be_given_and_a_remote_context_is_told(tmp_path):
     (tmp_path / "d.ttl").write_text('<http://x/a> <http://x/called> "Ann" ; <http://x/called> "Anna" .')
     (node,) = RdfSource([tmp_path / "d.ttl"], label_properties=["http://x/called"]).nodes(Losses())
     assert (node.name, node.fields) == ("Ann", {"aliases": ["Anna"]})
@@ -205,7 +205,7 @@ sku;name;price (EUR);weight;since;code;sold;note
 """
 
 
-def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path: Path) -> None:
+def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
     (tmp_path / "messy.csv").write_text(MESSY, encoding="utf-8")
     table = Table.model_validate({"file": tmp_path / "messy.csv", "id": "sku", "type": "part"})
     source = TableSource([table])
@@ -245,6 +245,6 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path: P
         (["31.02.2024"], ["31.02.2024"]),
     ],
 )
-def test_a_column_is_read_by_all_of_its_first_cells(cells: list[str], values: list[object]) -> None:
+def test_a_column_is_read_by_all_of_its_first_cells(cells, values):
     column = column_of("it", cells)
     assert [column.value(cell) for cell in cells] == values

@@ -66,7 +66,7 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-def test_products_with_reviews_and_their_brands_categories_and_colours_become_nodes(raw: Path, tmp_path: Path) -> None:
+def test_products_with_reviews_and_their_brands_categories_and_colours_become_nodes(raw, tmp_path):
     meta = build(AmazonSource(raw), tmp_path / "a.skb", BARE)
     assert {one.name: one.count for one in meta.types} == {"product": 23, "brand": 2, "category": 2, "color": 1}
     assert {reason: one.count for reason, one in meta.dropped.items()} == {
@@ -102,9 +102,7 @@ def test_products_with_reviews_and_their_brands_categories_and_colours_become_no
         )
 
 
-def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_the_edges(
-    raw: Path, tmp_path: Path
-) -> None:
+def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_the_edges(raw, tmp_path):
     (raw / "category_list.json").write_text(json.dumps(["kettles"]))
     source = AmazonSource(raw)
     whole = build(source, tmp_path / "a.skb", BARE)
@@ -115,9 +113,7 @@ def test_a_list_of_categories_says_which_become_nodes_and_a_build_goes_on_with_t
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_own(
-    saved: bool, raw: Path, tmp_path: Path
-) -> None:
+def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_own(saved, raw, tmp_path):
     folder, form = raw, Format.amazon
     nodes = [{"title": "Kettle"}, {"title": "Mug"}, {"brand_name": "Acme"}, {"category_name": "home"}]
     edges = [(0, 0, 1), (1, 1, 0), (0, 2, 2), (0, 3, 3), (1, 3, 3)]
@@ -143,7 +139,7 @@ def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_
     assert sum(len(source) for source, _, _ in again) == meta.edges
 
 
-def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw: Path, tmp_path: Path) -> None:
+def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw, tmp_path):
     with pytest.raises(UsageError, match=r"no meta_NAME\.json\.gz here"):
         AmazonSource(tmp_path)
     packed(raw / "qa_Home_and_Kitchen.json.gz", ["{'asin': 'B1'}", "__import__('os').system('true')"])

@@ -63,7 +63,7 @@ def edges_of(skb: SKB) -> set[tuple[int, str, int]]:
     }
 
 
-def test_primekg_is_built_with_its_own_numbers_and_features(primekg: Path, tmp_path: Path) -> None:
+def test_primekg_is_built_with_its_own_numbers_and_features(primekg, tmp_path):
     meta = build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
     assert {reason: one.count for reason, one in meta.dropped.items()} == {
         "further lines of features for a node (the first is kept)": 1,
@@ -86,7 +86,7 @@ def test_primekg_is_built_with_its_own_numbers_and_features(primekg: Path, tmp_p
         assert get_doc_info(skb, skb.number("0"), add_rel=False).endswith("- source: NCBI\n")
 
 
-def test_the_metadata_that_stark_added_describes_genes_and_processes(primekg: Path, tmp_path: Path) -> None:
+def test_the_metadata_that_stark_added_describes_genes_and_processes(primekg, tmp_path):
     extended: dict[str, Any] = {
         "gene/protein": {"PHYHIP": {"_id": "9796", "alias": ["PAHX-AP"], "summary": "Binds.", "empty": None}},
         "biological_process": {"16": {"definition": "Moves copper.", "none": [""]}},
@@ -152,7 +152,7 @@ def mag(tmp_path: Path) -> Path:
     return folder
 
 
-def test_papers_in_english_and_what_hangs_together_with_them_are_kept(mag: Path, tmp_path: Path) -> None:
+def test_papers_in_english_and_what_hangs_together_with_them_are_kept(mag, tmp_path):
     for table, rows in TABLES.items():
         packed(mag / f"{table}.txt.gz", rows, "\t")
     meta = build(MagSource(mag), tmp_path / "m.skb", BARE)
@@ -186,7 +186,7 @@ def test_papers_in_english_and_what_hangs_together_with_them_are_kept(mag: Path,
     assert sum(len(part.source) for part in MagSource(mag).edges(None)) == meta.edges  # type: ignore[arg-type]
 
 
-def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag: Path, tmp_path: Path) -> None:
+def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag, tmp_path):
     rows = [(50, "On the engines", 'with\ttabs and "quotes"'), (53, "Über die Maschinen", "")]
     with (mag / "idx_title_abs.tsv").open("w", newline="") as file:
         csv.writer(file, delimiter="\t").writerows([("mag_id", "title", "abstract"), *rows])

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ WITH_SPARQL = Options(text=False, vectors=False, sparql=True)
 @example("libstdc.6.0.30")
 @example("..a.b..c.")
 @settings(max_examples=300)
-def test_every_id_can_be_written_with_its_prefix_and_read_back(text: str) -> None:
+def test_every_id_can_be_written_with_its_prefix_and_read_back(text):
     """The parser reads ``node:…`` as the IRI that the view has, and the cell gives the id back."""
     query = f"PREFIX node: <{SKB_PREFIXES['node']}> SELECT ?x {{ VALUES ?x {{ node:{local_name(text)} }} }}"
     found = next(iter(Store().query(query)))[Variable("x")]  # type: ignore[arg-type, index]
@@ -40,14 +39,12 @@ def test_every_id_can_be_written_with_its_prefix_and_read_back(text: str) -> Non
     assert Term("uri", found.value).entity_id == text
 
 
-def test_names_of_relations_are_readable_and_never_the_same() -> None:
+def test_names_of_relations_are_readable_and_never_the_same():
     names = ["has part", "has_part", "Gr>G", "off-label use", "-x.", "größe"]
     assert local_names(names) == ["has%20part", "has_part", "Gr%3EG", "off-label_use", "%2Dx%2E", "größe"]
 
 
-def test_a_two_hop_query_gives_what_a_walk_over_the_file_gives(
-    clinic: SkbKB, hetionet_edges: list[tuple[str, str, str]]
-) -> None:
+def test_a_two_hop_query_gives_what_a_walk_over_the_file_gives(clinic, hetionet_edges):
     """Compounds that treat a disease that has the symptom ``Symptom::D006261`` (headache)."""
     diseases = {source for source, name, target in hetionet_edges if name == "DpS" and target == "Symptom::D006261"}
     expected = {source for source, name, target in hetionet_edges if name == "CtD" and target in diseases}
@@ -62,7 +59,7 @@ def test_a_two_hop_query_gives_what_a_walk_over_the_file_gives(
     assert table.labels[some] == clinic.skb.nodes.names[clinic.skb.number(some)]
 
 
-def test_fields_are_typed_and_long_texts_left_out(tmp_path: Path) -> None:
+def test_fields_are_typed_and_long_texts_left_out(tmp_path):
     record: dict[str, Any] = {
         "id": "a b/ü",
         "type": "my type",
@@ -105,7 +102,7 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path: Path) -> None:
     }
 
 
-def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(tmp_path: Path) -> None:
+def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(tmp_path):
     record = {"id": "libx.so.6", "name": "x", "version": {"up.stream": {"of.it": 7}}}
     write_jsonl(tmp_path / "n.jsonl", [record])
     build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
@@ -117,7 +114,7 @@ def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(
     kb.close()
 
 
-def test_updates_services_and_faults_are_refused_as_for_wikidata(clinic: SkbKB) -> None:
+def test_updates_services_and_faults_are_refused_as_for_wikidata(clinic):
     for query in ("INSERT DATA { node:a rel:b node:c }", "DELETE WHERE { ?a ?b ?c }"):
         with pytest.raises(QueryRefused, match="changes data"):
             clinic.execute_query(query)
@@ -140,7 +137,7 @@ def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, 
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb: SkbKB) -> None:
+def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb):
     store = SparqlStore(demo_kb.skb, timeout=30, memory_limit=1 << 30, size=1, most_bytes=1 << 20)
     with pytest.raises(QueryRefused, match="the result is larger than 1 MiB: add a LIMIT, or count"):
         store.query("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000")

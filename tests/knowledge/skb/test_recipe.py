@@ -34,9 +34,7 @@ def edges_of(path: Path) -> set[tuple[str, str]]:
         }
 
 
-def test_an_update_without_files_reads_those_of_the_build_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
     rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n"), tmp_path / "shop.skb"
     bare = ("--no-text", "--no-sparql", "--encoder", "none")
@@ -64,9 +62,7 @@ def test_an_update_without_files_reads_those_of_the_build_again(
     ("duplicates", "name", "suppliers"),
     [("first", "Pump", ["Acme"]), ("last", "Pump XL", ["Coyote"]), ("merge", "Pump", ["Acme", "Coyote"])],
 )
-def test_rows_of_one_id_are_taken_or_left_with_their_edges(
-    tmp_path: Path, duplicates: str, name: str, suppliers: list[str]
-) -> None:
+def test_rows_of_one_id_are_taken_or_left_with_their_edges(tmp_path, duplicates, name, suppliers):
     table = Table.model_validate({"file": shop(tmp_path), "type": "product", "edges": ["supplier"]})
     source, losses = TableSource([table], duplicates=Duplicates(duplicates)), Losses()
     nodes = {node.id: node.name for node in source.nodes(losses) if node.type == "product"}
@@ -76,7 +72,7 @@ def test_rows_of_one_id_are_taken_or_left_with_their_edges(
     assert sum(losses.counts.values()) == 1
 
 
-def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path: Path) -> None:
+def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path):
     (tmp_path / "n.csv").write_text("id,name,colour,size\n1,Lamp,red,\n1,,blue,7\n")
     source = TableSource([tmp_path / "n.csv"], duplicates=Duplicates.merge)
     assert [*source.nodes(Losses())] == [NodeRecord("1", "", "Lamp", {"colour": ["red", "blue"], "size": 7})]
@@ -84,7 +80,7 @@ def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path
         list(TableSource([tmp_path / "n.csv"], duplicates=Duplicates.stop).nodes(Losses()))
 
 
-def test_lines_that_cannot_be_read_are_put_aside_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_lines_that_cannot_be_read_are_put_aside_and_the_others_are_kept(tmp_path):
     (tmp_path / "n.csv").write_text('id,name\n1,A\n2,"B\n3,C\n4,D,x\n5,E\n6,"F\nG"\n')
     (tmp_path / "n.jsonl").write_text('{"id": "7", "name": "H"}\n{broken\n{"name": "no id"}\n[1]\n{"id": "8"}\n')
     files, bad = [tmp_path / "n.csv", tmp_path / "n.jsonl"], tmp_path / "bad.jsonl"

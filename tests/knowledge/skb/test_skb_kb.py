@@ -1,6 +1,5 @@
 """Every call of the protocol on an SKB, with answers counted in hetionet's files."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def names(hetionet_records: Records) -> dict[str, str]:
     return {record["id"]: record["name"] for record in hetionet_records}
 
 
-def test_it_is_a_knowledge_base_that_can_do_what_it_was_built_with(clinic: SkbKB, hetionet_path: Path) -> None:
+def test_it_is_a_knowledge_base_that_can_do_what_it_was_built_with(clinic, hetionet_path):
     assert isinstance(clinic, KnowledgeBase)
     assert clinic.name == "clinic"
     assert clinic.capabilities == {
@@ -56,9 +55,7 @@ def test_it_is_a_knowledge_base_that_can_do_what_it_was_built_with(clinic: SkbKB
         ("interstitial pneumonia with scarring", FIBROSIS, "fulltext"),
     ],
 )
-def test_nodes_are_found_by_name_by_misspelled_name_and_by_text(
-    clinic: SkbKB, query: str, first: str, rung: str
-) -> None:
+def test_nodes_are_found_by_name_by_misspelled_name_and_by_text(clinic, query, first, rung):
     found = clinic.search_entities(query, limit=5)
     assert found.rung == rung
     assert len(found.entities) <= 5
@@ -68,9 +65,7 @@ def test_nodes_are_found_by_name_by_misspelled_name_and_by_text(
         assert found.entities[0].kind == "Disease"
 
 
-def test_an_entry_has_the_document_and_the_edges_both_ways(
-    clinic: SkbKB, clinic_edges: Edges, names: dict[str, str], hetionet_records: Records
-) -> None:
+def test_an_entry_has_the_document_and_the_edges_both_ways(clinic, clinic_edges, names, hetionet_records):
     entry = clinic.get_entry(GLAUCOMA)
     record = next(record for record in hetionet_records if record["id"] == GLAUCOMA)
     assert entry.entity.label == "glaucoma"
@@ -83,7 +78,7 @@ def test_an_entry_has_the_document_and_the_edges_both_ways(
     assert not entry.omitted
 
 
-def test_an_entry_of_a_hub_says_how_many_edges_it_leaves_out(hetionet: SKB, hetionet_edges: Edges) -> None:
+def test_an_entry_of_a_hub_says_how_many_edges_it_leaves_out(hetionet, hetionet_edges):
     kb = SkbKB(hetionet)
     entry = kb.get_entry("Anatomy::UBERON:0000473")
     every = [(name, target) for source, name, target in hetionet_edges if source == "Anatomy::UBERON:0000473"]
@@ -95,7 +90,7 @@ def test_an_entry_of_a_hub_says_how_many_edges_it_leaves_out(hetionet: SKB, heti
         assert shown == min(count, 50)
 
 
-def test_examples_of_a_relation_are_real_edges_of_different_subjects(clinic: SkbKB, clinic_edges: Edges) -> None:
+def test_examples_of_a_relation_are_real_edges_of_different_subjects(clinic, clinic_edges):
     examples = clinic.get_property_examples("CtD", limit=5)
     found = {(one.subject.id, one.property.id, one.value.id) for one in examples}
     assert len(found) == 5
@@ -116,9 +111,7 @@ def test_examples_of_a_relation_are_real_edges_of_different_subjects(clinic: Skb
         ("rel:DpS", "out", lambda s, r, t: r == "DpS" and s == GLAUCOMA),
     ],
 )
-def test_neighbours_by_relation_and_direction(
-    clinic: SkbKB, clinic_edges: Edges, relation: str | None, direction: Any, wanted: Any
-) -> None:
+def test_neighbours_by_relation_and_direction(clinic, clinic_edges, relation, direction, wanted):
     found = clinic.search_neighbors(GLAUCOMA, relation=relation, direction=direction, limit=1000)
     expected = {edge for edge in clinic_edges if wanted(*edge)}
     assert found.total == len(expected)
@@ -131,7 +124,7 @@ def test_neighbours_by_relation_and_direction(
     assert edges == expected
 
 
-def test_neighbours_are_ranked_against_the_query_and_cut_to_the_limit(clinic: SkbKB) -> None:
+def test_neighbours_are_ranked_against_the_query_and_cut_to_the_limit(clinic):
     found = clinic.search_neighbors(GLAUCOMA, query="Timolol", limit=3)
     assert found.edges[0].neighbor.text == "Timolol"
     assert len(found.edges) == 3
@@ -141,7 +134,7 @@ def test_neighbours_are_ranked_against_the_query_and_cut_to_the_limit(clinic: Sk
     assert len({(edge.relation.id, edge.direction) for edge in turns.edges}) == 2
 
 
-def test_a_query_by_meaning_keeps_to_the_type_asked_for(clinic: SkbKB) -> None:
+def test_a_query_by_meaning_keeps_to_the_type_asked_for(clinic):
     ranking = clinic.vector_query("interstitial pneumonia with scarring", kind="Disease", limit=10)
     assert FIBROSIS in ranking.ids[:3]
     assert all(node.startswith("Disease::") for node in ranking.ids)

@@ -31,7 +31,7 @@ BARE = Options(text=False, vectors=False, sparql=False)
 
 @given(hnp.arrays(st.sampled_from([np.int64, np.float32, np.int32, np.uint8]), hnp.array_shapes(max_dims=3)))
 @settings(max_examples=50)
-def test_a_tensor_comes_back(array: Any) -> None:
+def test_a_tensor_comes_back(array):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.pt"
         save_tensor(path, array)
@@ -47,7 +47,7 @@ plain_values = st.recursive(
 
 @given(plain_values, st.integers(0, 5))
 @settings(max_examples=100)
-def test_plain_data_comes_back_from_every_pickle_protocol(value: Any, protocol: int) -> None:
+def test_plain_data_comes_back_from_every_pickle_protocol(value, protocol):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "p.pkl"
         path.write_bytes(pickle.dumps(value, protocol=protocol))
@@ -55,7 +55,7 @@ def test_plain_data_comes_back_from_every_pickle_protocol(value: Any, protocol: 
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_numpy_values_become_plain_ones(tmp_path: Path, protocol: int) -> None:
+def test_numpy_values_become_plain_ones(tmp_path, protocol):
     pairs = {
         "text": (np.str_("brand"), "brand"),
         "whole": (np.int64(-3), -3),
@@ -89,9 +89,7 @@ class Hostile:
         (np.load, "{}", r"numpy[\w.]*\.load"),
     ],
 )
-def test_a_hostile_pickle_is_refused_by_the_name_of_what_it_tried(
-    tmp_path: Path, call: Any, argument: str, named: str
-) -> None:
+def test_a_hostile_pickle_is_refused_by_the_name_of_what_it_tried(tmp_path, call, argument, named):
     victim = tmp_path / "victim"
     path = tmp_path / "p.pkl"
     path.write_bytes(pickle.dumps({0: {"name": Hostile(call, argument.format(victim))}}))
@@ -100,7 +98,7 @@ def test_a_hostile_pickle_is_refused_by_the_name_of_what_it_tried(
     assert not victim.exists()
 
 
-def test_a_hostile_tensor_is_refused(tmp_path: Path) -> None:
+def test_a_hostile_tensor_is_refused(tmp_path):
     path = tmp_path / "t.pt"
     array = np.arange(6)
     content = tensor_pickle("LongStorage", 6, 0, [6], [1], function="os\nsystem")
@@ -129,7 +127,7 @@ def test_a_hostile_tensor_is_refused(tmp_path: Path) -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
 @settings(max_examples=200)
-def test_a_damaged_pickle_gives_data_or_one_clear_error(place: int, flip: int) -> None:
+def test_a_damaged_pickle_gives_data_or_one_clear_error(place, flip):
     content = bytearray(pickle.dumps({n: {"title": f"word {n}", "vote": np.int64(n)} for n in range(40)}))
     content[place % len(content)] ^= flip
     with tempfile.TemporaryDirectory() as folder:
@@ -188,7 +186,7 @@ def prime(tmp_path: Path) -> Any:
         yield skb
 
 
-def test_prime_keeps_starks_numbers_as_ids_and_all_edges(prime: SKB) -> None:
+def test_prime_keeps_starks_numbers_as_ids_and_all_edges(prime):
     assert prime.meta.style == "stark-prime"
     assert prime.type_names == ("disease", "gene/protein", "drug")
     names = [prime.nodes.names[prime.number(str(n))] for n in range(5)]
@@ -202,7 +200,7 @@ def test_prime_keeps_starks_numbers_as_ids_and_all_edges(prime: SKB) -> None:
     assert prime.nodes.aliases(prime.number("0")) == ("DYRK1AP3", "PAHX-AP")
 
 
-def test_a_gene_of_prime_is_rendered_as_by_stark(prime: SKB) -> None:
+def test_a_gene_of_prime_is_rendered_as_by_stark(prime):
     expected = (
         "- name: PHYHIP\n"
         "- type: gene/protein\n"
@@ -253,7 +251,7 @@ MAG_NODES: list[dict[str, Any]] = [
 MAG_EDGES = [(0, 0, 2), (4, 1, 5), (4, 2, 3), (0, 3, 4), (1, 3, 4)]
 
 
-def test_mag_is_rendered_as_by_stark(tmp_path: Path) -> None:
+def test_mag_is_rendered_as_by_stark(tmp_path):
     folder = save_stark(tmp_path / "processed", MAG_NODES, [0, 0, 1, 2, 3, 3], MAG_EDGES, None)
     build(StarkSource(folder), tmp_path / "mag.skb", BARE)
     with SKB.open(tmp_path / "mag.skb") as skb:
@@ -305,7 +303,7 @@ AMAZON_NODES: list[dict[str, Any]] = [
 AMAZON_EDGES = [(0, 0, 1), (0, 1, 1), (0, 2, 2), (0, 3, 3), (1, 3, 3)]
 
 
-def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Path) -> None:
+def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path):
     save_stark(
         tmp_path / "processed" / "cache" / "brand-category-color",
         AMAZON_NODES,
@@ -358,7 +356,7 @@ def test_amazon_is_rendered_as_by_stark_and_parallel_edges_are_kept(tmp_path: Pa
         )
 
 
-def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+def test_files_that_do_not_fit_together_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"no node_info\.pkl"):
         StarkSource(tmp_path)
     names = (PRIME_TYPES, PRIME_RELATIONS)
@@ -382,7 +380,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         StarkSource(folder)
 
 
-def test_two_relations_to_one_neighbour_are_both_shown(prime: SKB) -> None:
+def test_two_relations_to_one_neighbour_are_both_shown(prime):
     drug = prime.number("1")
     assert get_doc_info(prime, drug, add_rel=False) == (
         "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n  - state: solid\n"
@@ -400,7 +398,7 @@ TEXTS = st.sampled_from(["", "nan", "a text", "two"])
 
 @given(st.lists(TEXTS, min_size=1), st.lists(TEXTS, min_size=1))
 @settings(max_examples=60)
-def test_blank_texts_inside_lists_are_rendered_as_by_stark(generif: list[str], interpro: list[str]) -> None:
+def test_blank_texts_inside_lists_are_rendered_as_by_stark(generif, interpro):
     details = {"generif": [{"text": one} for one in generif], "interpro": [{"desc": one} for one in interpro]}
     kept = dict(stark_node(0, "gene/protein", {"name": "G", "details": details}, "stark-prime").fields)["details"]
     assert kept == details

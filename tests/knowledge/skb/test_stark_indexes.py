@@ -67,7 +67,7 @@ def built(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SKB,
         yield skb, encoder
 
 
-def test_what_is_encoded_is_starks_rendering_to_the_letter(built: tuple[SKB, CountingEncoder]):
+def test_what_is_encoded_is_starks_rendering_to_the_letter(built):
     skb, encoder = built
     alone, related = [
         [get_doc_info(skb, node, add_rel=relations) for node in range(len(skb.nodes))] for relations in (False, True)
@@ -91,7 +91,7 @@ STRUCTURES = {
 """What KAR's Table 9 lists, in the words of the rendering; the parts of Prime's details one by one."""
 
 
-def test_models_are_told_the_fields_that_are_rendered(built: tuple[SKB, CountingEncoder]):
+def test_models_are_told_the_fields_that_are_rendered(built):
     skb, _ = built
     expected = STRUCTURES[skb.meta.style]
     assert {kind: fields for kind, fields in structures(skb).items() if kind in expected} == expected
@@ -103,7 +103,7 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built: tuple[SKB, CountingEncoder]):
+def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built):
     skb, _ = built
     shown, hidden = FOUND_AND_NOT[skb.meta.style]
     for index in (skb.text, skb.relational_text):
@@ -117,7 +117,7 @@ def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built: tuple[
         assert index.holders(name.split()[0]) >= 1
 
 
-def test_a_folder_of_an_earlier_format_is_refused(tmp_path: Path):
+def test_a_folder_of_an_earlier_format_is_refused(tmp_path):
     path = tmp_path / "old.skb"
     build(StarkSource(save_stark(tmp_path / "processed", *STYLES["stark-prime"])), path, BARE)
     assert (read_meta(path).format, read_meta(path).indexed) == (2, "stark-prime")
@@ -126,7 +126,7 @@ def test_a_folder_of_an_earlier_format_is_refused(tmp_path: Path):
         SKB.open(path)
 
 
-def test_bm25_leaves_relations_out_and_a_reranker_sees_them_in_starks_lines(built: tuple[SKB, CountingEncoder]):
+def test_bm25_leaves_relations_out_and_a_reranker_sees_them_in_starks_lines(built):
     skb, kb = built[0], SkbKB(built[0])
     word, kind, alone = {
         "stark-amazon": ("Cup", "product", {"1"}),

@@ -60,7 +60,7 @@ NUMBERS = st.integers(-2, 2).map(float)  # few values, so that ties are many
 
 
 @given(data=st.data(), count=st.integers(1, 40), limit=st.integers(0, 45))
-def test_search_is_a_full_sort_cut_at_the_limit(data: st.DataObject, count: int, limit: int) -> None:
+def test_search_is_a_full_sort_cut_at_the_limit(data, count, limit):
     rows = data.draw(arrays(np.float32, (count, 3), elements=NUMBERS))
     query = data.draw(arrays(np.float32, 3, elements=NUMBERS))
     cuts = sorted(data.draw(st.lists(st.integers(0, count), min_size=2, max_size=6, unique=True)))
@@ -77,7 +77,7 @@ def test_search_is_a_full_sort_cut_at_the_limit(data: st.DataObject, count: int,
     )
 
 
-def test_search_goes_on_over_more_rows_than_are_held_at_a_time() -> None:
+def test_search_goes_on_over_more_rows_than_are_held_at_a_time():
     rng = np.random.default_rng(0)
     rows = normalised(rng.standard_normal((200_000, 4)))
     query = rows[150_000]
@@ -95,7 +95,7 @@ def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
     vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
 
 
-def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_build_goes_on_where_it_was(tmp_path):
     names = [f"{'abcde'[n % 5] * (n % 9)}x{n}" for n in range(3000)]
     process = multiprocessing.get_context("spawn").Process(target=_build_until_killed, args=(tmp_path, names, 1700))
     process.start()
@@ -111,7 +111,7 @@ def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (index.vectors == Letters().encode(names)).all()
 
 
-def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path: Path) -> None:
+def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path):
     built(tmp_path, ["a", "b", "c"], Letters())
     changed = Letters()
     index = built(tmp_path, ["a", "bbbe", "c"], changed)
@@ -124,7 +124,7 @@ def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path: Path
     assert built(tmp_path, [], Letters()).search("a") == []
 
 
-def test_a_query_that_is_asked_again_is_not_encoded_again_and_cannot_be_spoilt(tmp_path: Path) -> None:
+def test_a_query_that_is_asked_again_is_not_encoded_again_and_cannot_be_spoilt(tmp_path):
     encoder = Letters()
     index = built(tmp_path, ["ab", "cd"], encoder)
     encoder.seen.clear()
@@ -136,7 +136,7 @@ def test_a_query_that_is_asked_again_is_not_encoded_again_and_cannot_be_spoilt(t
     assert encoder.seen == ["abc", "d"]
 
 
-def test_a_wrong_encoder_is_refused_with_both_names(tmp_path: Path) -> None:
+def test_a_wrong_encoder_is_refused_with_both_names(tmp_path):
     built(tmp_path, ["a"], Letters("this one"))
     with pytest.raises(UsageError, match=r"this one.*that one"):
         vectors.open(tmp_path, Letters("that one"))
@@ -146,7 +146,7 @@ def test_a_wrong_encoder_is_refused_with_both_names(tmp_path: Path) -> None:
         vectors.open(tmp_path).nearest(np.ones(3, dtype=np.float32))
 
 
-def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_index_is_refused(tmp_path):
     with pytest.raises(DataError, match="not a vector index"):
         vectors.open(tmp_path)
     built(tmp_path, ["aa", "ab"], Letters())
@@ -161,7 +161,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
 TREES = ["oak tree bark", "elm tree leaf", "acorn of oak", "stock market", "bond market", "stock and bond"]
 
 
-def test_without_an_encoder_lsa_is_fitted_kept_and_used_again(tmp_path: Path) -> None:
+def test_without_an_encoder_lsa_is_fitted_kept_and_used_again(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()

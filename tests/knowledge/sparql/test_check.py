@@ -1,5 +1,4 @@
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,9 +29,7 @@ def verdicts(queries: list[str], dialect: str = "wdqs") -> Counter[str]:
     return counts
 
 
-def test_every_whole_example_of_the_service_passes_but_for_foreign_services_and_what_is_no_sparql(
-    shared_data: Path,
-) -> None:
+def test_every_whole_example_of_the_service_passes_but_for_foreign_services_and_what_is_no_sparql(shared_data):
     examples = real.examples(shared_data)
     whole = [example["text"] for example in examples if not example["truncated_suspect"]]
     assert verdicts(whole) == {"ok": 848, "QueryRefused": 14, "QuerySyntaxError": 4}
@@ -41,9 +38,7 @@ def test_every_whole_example_of_the_service_passes_but_for_foreign_services_and_
         assert "sparql" in text.lower().split("service", 1)[1] or "europeana" in text
 
 
-def test_no_recorded_query_that_ran_live_is_blocked_and_every_one_with_a_syntax_error_is_found(
-    shared_data: Path,
-) -> None:
+def test_no_recorded_query_that_ran_live_is_blocked_and_every_one_with_a_syntax_error_is_found(shared_data):
     recorded = real.recorded(shared_data)
     for dialect, passed in (("wdqs", 659), ("sparql11", 657)):  # two use geof:
         assert verdicts([text for status, text in recorded if status == "ok"], dialect)["ok"] == passed
@@ -51,7 +46,7 @@ def test_no_recorded_query_that_ran_live_is_blocked_and_every_one_with_a_syntax_
         assert broken == {"QuerySyntaxError": 12}
 
 
-def test_logged_and_gold_queries_pass(shared_data: Path) -> None:
+def test_logged_and_gold_queries_pass(shared_data):
     assert set(verdicts(real.logged(shared_data))) == {"ok"}
     # One gold query has `:a` where `_:a` is meant, one asks the query service's own address as a foreign service.
     gold = verdicts(real.gold(shared_data))
@@ -70,7 +65,7 @@ def test_logged_and_gold_queries_pass(shared_data: Path) -> None:
         r"ASK { } ; INS\u0045RT DATA { wd:Q1 wdt:P31 wd:Q5 }",
     ],
 )
-def test_updates_are_refused(query: str) -> None:
+def test_updates_are_refused(query):
     with pytest.raises(QueryRefused):
         check(query)
 
@@ -95,7 +90,7 @@ def test_updates_are_refused(query: str) -> None:
         "ASK { SERVICE wikibase:label { SERVICE <http://evil.example/> { ?x ?y ?z } } }",
     ],
 )
-def test_no_spelling_of_a_foreign_service_gets_through(query: str) -> None:
+def test_no_spelling_of_a_foreign_service_gets_through(query):
     for dialect in ("wdqs", "sparql11"):
         with pytest.raises((QueryRefused, QuerySyntaxError)):
             check(query, dialect)
@@ -112,18 +107,18 @@ def test_no_spelling_of_a_foreign_service_gets_through(query: str) -> None:
         "CONSTRUCT { ?x ?y ?z } FROM <http://evil.example/> WHERE { ?x ?y ?z }",
     ],
 )
-def test_no_dataset_is_named(query: str) -> None:
+def test_no_dataset_is_named(query):
     for dialect in ("wdqs", "sparql11"):
         with pytest.raises(QueryRefused, match="FROM is not allowed here"):
             check(query, dialect)
 
 
-def test_a_name_that_begins_like_from_is_none() -> None:
+def test_a_name_that_begins_like_from_is_none():
     query = "PREFIX from: <a:b> SELECT ?from { ?from from:x 'FROM <a:b>' ; <a:FROM> from:y } # FROM <a:b>"
     assert check(query) == "SELECT"
 
 
-def test_a_keyword_in_a_string_comment_iri_or_name_is_no_keyword() -> None:
+def test_a_keyword_in_a_string_comment_iri_or_name_is_no_keyword():
     query = """# SERVICE <http://evil.example/> { INSERT }
     SELECT ?service { ?service rdfs:label "SERVICE ?x { DELETE" ; schema:url <http://a.b/SERVICE#INSERT> , '''
     } ; DROP ALL # '''; wdt:P31 wd:insert # LOAD
@@ -132,7 +127,7 @@ def test_a_keyword_in_a_string_comment_iri_or_name_is_no_keyword() -> None:
     assert check("ASK { VALUES (?x ?y) { (wd:Q1 <http://a.b/(c)#d>) } }") == "ASK"
 
 
-def test_the_form_is_told_behind_a_prologue_and_comments() -> None:
+def test_the_form_is_told_behind_a_prologue_and_comments():
     assert check("#ASK\nBASE <http://a.b/> PREFIX x: <http://a.b/#>\nconstruct { ?x x:y 1 } { ?x ?y 2 }") == "CONSTRUCT"
     assert check("DESCRIBE wd:Q42 LIMIT 5") == "DESCRIBE"
 
@@ -161,7 +156,7 @@ def error_of(query: str, dialect: str = "sparql11") -> QuerySyntaxError:
         ("SELECT ?x { ?x ?p ?y FILTER(geof:distance(?x, ?y) > 1) }", 1, 29, ["geof:distance"]),
     ],
 )
-def test_an_error_names_the_place_and_what_belongs_there(query: str, line: int, column: int, words: list[str]) -> None:
+def test_an_error_names_the_place_and_what_belongs_there(query, line, column, words):
     error = error_of(query)
     assert (error.line, error.column) == (line, column)
     assert f"line {line}, column {column}" in str(error)
@@ -169,7 +164,7 @@ def test_an_error_names_the_place_and_what_belongs_there(query: str, line: int, 
         assert word in str(error)
 
 
-def test_extensions_pass_to_a_live_service_and_so_does_what_only_blazegraph_allows() -> None:
+def test_extensions_pass_to_a_live_service_and_so_does_what_only_blazegraph_allows():
     check("SELECT ?x WITH { SELECT ?x { ?x ?p 1 } } AS %a { INCLUDE %a }")
     check("SELECT (YEAR(?d) AS ?year) (COUNT(*) AS ?n) { ?x wdt:P569 ?d } GROUP BY ?year ?year HAVING (?n > 1)")
     check("SELECT ?x { ?x wdt:P1 ?y BIND(IF(BOUND(?y), ?y, 0) AS ?y) ?x ?p ?z }")
@@ -178,7 +173,7 @@ def test_extensions_pass_to_a_live_service_and_so_does_what_only_blazegraph_allo
         check("SELECT (YEAR(?d > ) AS ?year) { ?x wdt:P569 ?d } GROUP BY ?year")
 
 
-def test_hostile_sizes_end_in_an_error_and_not_in_a_crash() -> None:
+def test_hostile_sizes_end_in_an_error_and_not_in_a_crash():
     for query in ("ASK { FILTER" + "(" * 20_000, "ASK " + "{" * 20_000 + "}" * 20_000, "ASK { " + "a." * 5_000):
         with pytest.raises(QuerySyntaxError):
             check(query)
@@ -197,14 +192,14 @@ def test_hostile_sizes_end_in_an_error_and_not_in_a_crash() -> None:
         ("SELECT * { {} " + "UNION {} " * 120_000 + "}", 100_001, "longer than 100,000 characters"),
     ],
 )
-def test_what_would_crash_the_parser_does_not_reach_it(query: str, column: int, words: str, dialect: str) -> None:
+def test_what_would_crash_the_parser_does_not_reach_it(query, column, words, dialect):
     error = error_of(query, dialect)
     assert (error.line, error.column) == (1, column)
     assert words in str(error)
 
 
 @given(st.text(alphabet="SELECT*{}()[]?x.;,'\"<>#\\u0022:@%^/|+-=!& \n\t1aé", max_size=60))
-def test_any_text_gets_a_verdict_with_a_place_inside_it(text: str) -> None:
+def test_any_text_gets_a_verdict_with_a_place_inside_it(text):
     place = (1, 1)
     try:
         check(text)

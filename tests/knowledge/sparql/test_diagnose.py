@@ -79,14 +79,14 @@ def ask(asked: list[str], run: Callable[[str], object]) -> Callable[[str], bool]
         ("SELECT (COUNT(?x) AS ?n) { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }", "by what is stated here, there is no such"),
     ],
 )
-def test_the_part_that_leaves_no_rows_is_named_and_which_kind_of_nothing_it_is(query, words, ask, asked) -> None:
+def test_the_part_that_leaves_no_rows_is_named_and_which_kind_of_nothing_it_is(query, words, ask, asked):
     said = diagnose_empty(query, ask) or ""
     assert words in said
     assert len(asked) <= 9
     assert "live Wikidata" not in said
 
 
-def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask) -> None:
+def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask):
     for pattern in (
         "?x wdt:P27 wd:Q142",
         "?x wdt:P27 wd:Q30 ; wdt:P569 ?d",
@@ -97,7 +97,7 @@ def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask) -> None:
         assert "there is no such thing" not in said
 
 
-def test_a_count_of_nothing_is_nothing_and_a_pattern_that_matches_is_not_blamed(ask) -> None:
+def test_a_count_of_nothing_is_nothing_and_a_pattern_that_matches_is_not_blamed(ask):
     def table(*cells: str | None, boolean: bool | None = None) -> AnswerTable:
         row = tuple(cell and Term("literal", cell) for cell in cells)
         return AnswerTable(("n",) * len(cells), (row,) if cells else (), boolean=boolean)
@@ -117,7 +117,7 @@ def test_a_count_of_nothing_is_nothing_and_a_pattern_that_matches_is_not_blamed(
     )
 
 
-def test_six_probes_are_enough_for_sixteen_patterns(ask: Callable[[str], bool], asked: list[str]) -> None:
+def test_six_probes_are_enough_for_sixteen_patterns(ask, asked):
     for bad in range(16):
         asked.clear()
         patterns = [f"?x wdt:P27 ?c{i} ." if i != bad else "?x wdt:P999 ?nothing ." for i in range(16)]
@@ -127,7 +127,7 @@ def test_six_probes_are_enough_for_sixteen_patterns(ask: Callable[[str], bool], 
         assert len(asked) <= 9
 
 
-def test_a_timeout_ends_the_search() -> None:
+def test_a_timeout_ends_the_search():
     def ask(query: str) -> bool:
         raise QueryTimeout("60 s")
 

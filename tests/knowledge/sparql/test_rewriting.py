@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,9 +118,7 @@ def _short(term: Any) -> str:
         ),
     ],
 )
-def test_what_blazegraph_has_gives_its_rows_elsewhere(
-    store: Store, query: str, expected: list[tuple[str, ...]], dialect: Dialect
-) -> None:
+def test_what_blazegraph_has_gives_its_rows_elsewhere(store, query, expected, dialect):
     if "xsd:int" in query:
         dialect = replace(dialect, narrow_integers=False)  # the store is Oxigraph, whatever the dialect
     assert rows(store, query, dialect) == expected
@@ -137,11 +134,11 @@ def test_what_blazegraph_has_gives_its_rows_elsewhere(
         "SELECT (?o + 1 AS ?n) (?n * 2 AS ?m) { ?s ?p ?o } ORDER BY ?m",
     ],
 )
-def test_what_is_no_alias_of_its_select_is_left_alone(query: str) -> None:
+def test_what_is_no_alias_of_its_select_is_left_alone(query):
     assert rewrite(query, DIALECTS["oxigraph"]) == query
 
 
-def test_aliases_of_aliases_do_not_grow_without_end() -> None:
+def test_aliases_of_aliases_do_not_grow_without_end():
     doubled = " ".join(f"(?a{number} + ?a{number} AS ?a{number + 1})" for number in range(1, 60))
     query = f"SELECT (COUNT(*) AS ?a1) {doubled} {{ ?s ?p ?o }} HAVING(?a60 > 1)"
     assert len(rewrite(query, DIALECTS["oxigraph"])) < 1_000_000
@@ -170,14 +167,14 @@ def test_aliases_of_aliases_do_not_grow_without_end() -> None:
         ("SELECT ?x { ?x wdt:P31 }", "virtuoso", ["line 1, column 24", "expected"]),
     ],
 )
-def test_what_cannot_be_said_is_told_with_its_place(query: str, dialect: str, said: list[str]) -> None:
+def test_what_cannot_be_said_is_told_with_its_place(query, dialect, said):
     services = {"http://www.bigdata.com/rdf/gas#service", "http://wikiba.se/ontology#mwapi"}
     with pytest.raises(QuerySyntaxError) as caught:
         prepare(query, dialect_named(dialect), services=services)
     assert all(part in str(caught.value) for part in said), str(caught.value)
 
 
-def test_only_allowed_services_are_left_and_only_where_the_engine_asks_others() -> None:
+def test_only_allowed_services_are_left_and_only_where_the_engine_asks_others():
     query = "SELECT ?x { SERVICE <https://other.example/sparql> { ?x ?p ?y } }"
     with pytest.raises(QueryRefused):
         prepare(query, DIALECTS["qlever"])
@@ -188,7 +185,7 @@ def test_only_allowed_services_are_left_and_only_where_the_engine_asks_others() 
 
 
 @pytest.mark.parametrize("dialect", [WITH_LATERAL, WITHOUT], ids=["lateral", "standard"])
-def test_an_allowed_service_may_be_silent(store: Store, dialect: Dialect) -> None:
+def test_an_allowed_service_may_be_silent(store, dialect):
     silent = f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}".replace("SERVICE", "SERVICE SILENT")
     assert rows(store, silent, dialect) == [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")]
     assert prepare(silent, DIALECTS["wdqs"], services=[LABEL_SERVICE]).text.endswith(silent)
@@ -198,7 +195,7 @@ def test_an_allowed_service_may_be_silent(store: Store, dialect: Dialect) -> Non
         prepare(other, DIALECTS["qlever"], services=["https://another.example/sparql"])
 
 
-def test_standard_queries_stay_as_they_are_in_every_dialect() -> None:
+def test_standard_queries_stay_as_they_are_in_every_dialect():
     for name, dialect in DIALECTS.items():
         query = "# a comment\nSELECT ?x { ?x wdt:P31/wdt:P279* wd:Q5 FILTER NOT EXISTS { ?x wdt:P570 [] } } LIMIT 3"
         prepared = prepare(query, dialect)
@@ -206,7 +203,7 @@ def test_standard_queries_stay_as_they_are_in_every_dialect() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "virtuoso", "qlever"])
-def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind: Any) -> None:
+def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind):
     dialect = replace(DIALECTS["sparql11"], text=kind)
     found = text_search(dialect, "?e", ["rdfs:label", "skos:prefLabel"], "?name", "Marie \"Curie'} ; DROP")
     prepare(f"SELECT ?e ?name {{ {found} }}", dialect)  # parses
@@ -214,7 +211,7 @@ def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind: 
     assert text_search(dialect, "?e", ["rdfs:label"], "?name", " ?! ") == ""
 
 
-def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path: Path) -> None:
+def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path):
     for name in DIALECTS:
         source = {"url": "http://127.0.0.1:9/sparql", "dialect": name}
         with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:

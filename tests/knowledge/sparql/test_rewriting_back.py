@@ -78,7 +78,7 @@ def rows(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
 
 
 @given(graphs, queries)
-def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph: list[Quad], query: str) -> None:
+def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph, query):
     store = Store()
     store.extend(graph)
     expected = rows(store, prepare(query, DIALECTS["oxigraph"]).text)

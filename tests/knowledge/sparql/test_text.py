@@ -14,7 +14,7 @@ from kbnav.knowledge.sparql.tokens import tokenize, tokenize_all
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
 
-def test_only_missing_standard_prefixes_in_use_are_added_in_front() -> None:
+def test_only_missing_standard_prefixes_in_use_are_added_in_front():
     query = 'PREFIX p: <http://a.b/>\nSELECT ?x { ?x wdt:P31/p:x wd:Q5, "ps:P1", my:x } # pq:P2'
     added = add_prefixes(query)
     assert added.endswith(query)
@@ -38,7 +38,7 @@ BODY = "SELECT ?x { { SELECT ?x { ?x ?p 'LIMIT 3' } LIMIT 5 } # LIMIT 7\n ?x ?p 
         (BODY + " LIMIT 10", "Name a chemical element", BODY),
     ],
 )
-def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> None:
+def test_a_probing_limit_is_taken_off(query, question, left):
     assert drop_probe_limit(query, question) == left
     assert parse_error(left) is None
 
@@ -60,11 +60,11 @@ def test_a_probing_limit_is_taken_off(query: str, question: str, left: str) -> N
         ("CONSTRUCT { ?x ?y ?z } { ?x ?y ?z } LIMIT 10", "Which?"),
     ],
 )
-def test_a_limit_that_belongs_to_the_answer_stays(query: str, question: str) -> None:
+def test_a_limit_that_belongs_to_the_answer_stays(query, question):
     assert drop_probe_limit(query, question) == query
 
 
-def test_labels_stand_above_the_query_in_the_order_of_first_use() -> None:
+def test_labels_stand_above_the_query_in_the_order_of_first_use():
     query = 'SELECT ?x {\n  ?x wdt:P61 wd:Q7186 . # known\n  ?x rdfs:label """a\nb""", wd:Q7186 ; wdt:P31 wd:Q5 }'
     labels = {"P61": "discoverer or inventor", "Q5": "human", "Q7186": "Marie Curie"}
     labelled = comment_labels(query, labels)
@@ -73,7 +73,7 @@ def test_labels_stand_above_the_query_in_the_order_of_first_use() -> None:
 
 
 @given(st.text(), st.text(), st.sampled_from(["\n", "\r\n", "\r"]))
-def test_no_label_can_change_the_query(first: str, second: str, newline: str) -> None:
+def test_no_label_can_change_the_query(first, second, newline):
     query = newline.join(["SELECT ?x {", "?x wdt:P31 wd:Q5 . # c", "?x ?p '''", "'''@en, wd:Q42", "}"])
     commented = comment_labels(query, {"Q5": first, "Q42": second, "P31": r"\u000a } DROP ALL"})
     assert [token.text for token in tokenize(commented)] == [token.text for token in tokenize(query)]
@@ -81,7 +81,7 @@ def test_no_label_can_change_the_query(first: str, second: str, newline: str) ->
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_a_link_gives_the_query_back(query: str) -> None:
+def test_a_link_gives_the_query_back(query):
     page = "https://query.wikidata.org/#"
     link = query_link(query, page)
     assert unquote(link.removeprefix(page)) == query
@@ -90,7 +90,7 @@ def test_a_link_gives_the_query_back(query: str) -> None:
 
 
 @given(st.text(alphabet="?x:a.1'\"\\#<> \n@-{}", max_size=40))
-def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text: str) -> None:
+def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text):
     try:
         tokens = tokenize_all(text)
     except QuerySyntaxError:

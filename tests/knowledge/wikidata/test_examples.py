@@ -36,8 +36,3 @@ def pairs(answer: object, limit: int = 5) -> list[tuple[str, str]]:
 def test_uses_with_labels_go_first_and_subjects_do_not_repeat():
     assert pairs(wikibase(USES)) == [("Q1", "Q11"), ("Q2", "Q11"), ("Q4", "Q12"), ("Q9", "Q12"), ("Q3", "Q13")]
     assert pairs(wikibase(USES), limit=2) == [("Q1", "Q11"), ("Q2", "Q11")]
-
-
-def test_labels_are_one_request_however_many_uses_there_are():
-    crowd = [(f"Q{number}", f"Q{number + 1}") for number in range(1, 400, 2)]
-    assert pairs(wikibase(crowd), limit=2)[0] == ("Q1", "Q2")

@@ -8,7 +8,6 @@ import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
@@ -68,14 +67,6 @@ def test_queries_need_no_prefixes_and_results_have_labels(kb):
     assert table.labels == {"Q1128": "radium", "Q979": "polonium"}
     grouped = kb.execute_query("SELECT (GROUP_CONCAT(STR(?e)) AS ?all) { ?e wdt:P5 wd:Q7186 }")
     assert grouped.labels == {"Q1128": "radium", "Q979": "polonium"}
-
-
-def test_an_iri_of_wikidata_is_no_entity_of_its_own(kb):
-    assert kb.execute_query("SELECT ?x { VALUES ?x { <http://www.wikidata.org/entity/Q7186> } }").labels == {}
-    with pytest.raises(UnknownId):
-        kb.get_entry("http://www.wikidata.org/entity/Q7186")
-    assert kb.get_entry("https://kb.example/entity/Q7186").entity.label == "Marie Curie"
-    assert kb.get_entry("https://kb.example/wiki/Property:P5").entity.label == "discoverer or inventor"
 
 
 def test_results_are_shown_with_its_own_prefixes_and_labels_and_iris_of_others_whole(kb):

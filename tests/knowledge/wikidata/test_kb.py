@@ -3,12 +3,11 @@
 import pytest
 
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import KnowledgeBase
 
 ENTITY = "http://www.wikidata.org/entity/"
 
 
-def test_unknown_ids_are_told_to_the_model(mini_kb: KnowledgeBase):
+def test_unknown_ids_are_told_to_the_model(mini_kb):
     for call in (mini_kb.get_entry, mini_kb.search_neighbors):
         with pytest.raises(UnknownId, match=r"no page for Q999999999: .* not in this copy"):
             call("Q999999999")

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kbnav.errors import (
     Banned,
     CredentialsError,
@@ -18,7 +16,7 @@ from kbnav.errors import (
     UnknownId,
 )
 from kbnav.knowledge.replies import Lagged
-from tests.knowledge.wikidata.serving import JSON, ROWS, Answer, client, in_turn, serving
+from tests.knowledge.wikidata.serving import JSON, Answer, client, serving
 
 EXPECTED: Mapping[str, type[KbnavError]] = {
     "wdqs_timeout_200_truncated": QueryTimeout,
@@ -72,18 +70,6 @@ def test_every_recorded_error_has_its_own_kind(shared_data):
         assert "\n" not in str(found), kind
         assert "java." not in str(found), kind
         assert len(str(found)) < 500, kind
-
-
-@pytest.mark.parametrize(("kind", "seconds"), [("wdqs_429_throttled", 9.0), ("wdqs_429_retry_0", 1.0)])
-def test_a_429_is_waited_for_as_its_page_says(shared_data, kind, seconds):
-    record = errors(shared_data)[kind]
-    good = Answer({"head": {"vars": ["s"]}, "results": {"bindings": []}}, type=ROWS)
-    with (
-        serving(in_turn(Answer(record["body"], 429, "text/html"), good)) as served,
-        client(served.url) as opened,
-    ):
-        assert opened.kb.execute_query("SELECT * WHERE { ?s ?p ?o }").columns == ("s",)
-        assert opened.slept == [seconds]
 
 
 def bodies(folder: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout
+from kbnav.errors import BadResponse, KbnavError, QueryTimeout
 from kbnav.knowledge.replies import Again, Reply, read_query
 from kbnav.knowledge.wikidata.api import read_api
 
@@ -40,39 +40,6 @@ def test_an_answer_cut_anywhere_with_anything_behind_it_is_an_error(at, behind, 
 def test_a_trace_spliced_in_anywhere_is_a_timeout(at):
     spliced = JSON_ROWS[:at] + TRACE % b"java.util.concurrent.TimeoutException"
     assert isinstance(query_error(200, spliced, "application/sparql-results+json"), QueryTimeout)
-
-
-@pytest.mark.parametrize(
-    ("status", "exception", "kind"),
-    [
-        (400, b"org.openrdf.query.MalformedQueryException: Encountered x at line 3, column 7.", QuerySyntaxError),
-        (400, b"com.bigdata.rdf.sparql.ast.QuadsOperationInTriplesModeException: Use of GRAPH", QueryRefused),
-        (500, b"com.bigdata.bop.engine.QueryTimeoutException: Query deadline is expired.", QueryTimeout),
-        (500, b"java.lang.OutOfMemoryError: Java heap space", QueryRefused),
-    ],
-)
-def test_blazegraph_s_exception_counts_and_not_its_echo_of_the_query(status, exception, kind):
-    error = query_error(status, TRACE % exception)
-    assert type(error) is kind
-    assert "java" not in str(error)
-    assert "SELECT" not in str(error)
-    if isinstance(error, QuerySyntaxError):
-        assert (error.line, error.column) == (3, 7)
-
-
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        (b"Virtuoso 37000 Error SP030: SPARQL compiler, line 3: syntax error at '}' before '.'", (3, 0)),
-        (b"error at 2:15: expected one of BIND, FILTER", (2, 15)),
-        (b'Parse error: Encountered " "}" "} "" at line 4, column 9.\nWas expecting one of:\n "." ...', (4, 9)),
-    ],
-)
-def test_the_syntax_errors_of_other_services_keep_their_place(body, place):
-    error = query_error(400, body)
-    assert isinstance(error, QuerySyntaxError)
-    assert (error.line, error.column) == place
-    assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(

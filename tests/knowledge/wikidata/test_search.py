@@ -8,7 +8,7 @@ import pytest
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.search import shorter, told_apart
+from kbnav.knowledge.wikidata.search import told_apart
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 LABELS = {
@@ -199,28 +199,6 @@ def test_a_search_of_100_kb_is_cut_to_what_the_service_takes(text: str):
         assert all(len(asked.params.get("search", "")) <= 250 for asked in served.asked)
         assert all(len(asked.params.get("srsearch", "")) <= 300 for asked in served.asked)
         assert len(served.asked) < 40
-
-
-@pytest.mark.parametrize(
-    ("phrase", "plain", "parts"),
-    [
-        ("Mars", "", []),
-        ("United States", "United State", ["United"]),
-        ("Nobel Prizes", "Nobel Prize", ["Nobel"]),
-        ("General Secretary of the CPSU", "", ["CPSU", "General Secretary"]),
-        ("Curie's", "Curie", []),
-        ("movies", "movie", []),
-        ("cities", "city", []),
-        ("Belgian breweries", "Belgian brewery", ["Belgian", "breweries"]),
-        ("Queen (band)", "Queen", []),
-        ("the capital of Iran", "capital of Iran", ["Iran", "capital"]),
-        ("president of the Republic of Poland in office", "", ["Republic of Poland", "president"]),
-        ("boiling point of liquid water", "", ["boiling point of liquid", "point of liquid water"]),
-    ],
-)
-def test_asides_and_plurals_are_turned_and_the_name_in_a_phrase_is_kept(phrase, plain, parts):
-    found, others = shorter(phrase)
-    assert (found.text if found else "", [part.text for part in others]) == (plain, parts)
 
 
 def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):

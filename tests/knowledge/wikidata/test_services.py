@@ -7,12 +7,10 @@ import pytest
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import QLEVER, open_kb
 from kbnav.knowledge.replies import Reply
-from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.services import LEFT_OUT, QueryService, dialect_of
+from kbnav.knowledge.wikidata.services import LEFT_OUT, QueryService
 from kbnav.settings.model import Endpoints, Settings
-from tests.knowledge.wikidata.serving import ROWS, Answer, serving
+from tests.knowledge.wikidata.serving import ROWS
 
 EMPTY = b'{"head": {"vars": ["one"]}, "results": {"bindings": []}}'
 
@@ -47,22 +45,6 @@ def test_a_result_that_may_lack_scholarly_articles_says_so(url, query, lacking):
 
 ONE = b'{"head": {"vars": ["one"]}, "results": {"bindings": [{"one": {"type": "literal", "value": "1"}}]}}'
 VIRTUOSO = {"server": "Virtuoso/08.03.3332 (Linux)"}
-
-
-def test_queries_are_written_for_the_engine_that_gets_them():
-    assert dialect_of(QLEVER) == DIALECTS["qlever"]
-    assert dialect_of("https://query.wikidata.org/sparql") == DIALECTS["wdqs"]
-    assert dialect_of("https://example.org/", "virtuoso") == DIALECTS["virtuoso"]
-    assert dialect_of("https://example.org/sparql") is None
-    with serving(lambda _: Answer(json.loads(EMPTY), type=ROWS)) as served:
-        endpoints = endpoints_of(served.url).model_copy(update={"dialect": "qlever"})
-        kb = WikidataKB.by_http(Settings(endpoints=endpoints))
-        kb.execute_query(
-            "SELECT ?p ?pLabel { wd:Q937 wdt:P19 ?p . "
-            'SERVICE wikibase:label { bd:serviceParam wikibase:language "en" } }'
-        )
-        kb.close()
-    assert "wikibase:label" not in served.asked[0].params["query"]
 
 
 def test_an_engine_that_is_not_known_by_its_address_is_found_out_once():

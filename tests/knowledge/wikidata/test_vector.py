@@ -4,8 +4,6 @@ import pytest
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError
 from kbnav.knowledge.http_store import Throttle
-from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings.model import Settings
 from tests.knowledge.wikidata.serving import Answer, Asked, client, serving
 
 ITEMS = [
@@ -38,21 +36,6 @@ def test_entities_come_with_similarity_and_label_best_first():
         assert opened.kb.vector_query("found by", kind="property").ids == ["P61"]
         asked = served.asked_for(query="who discovered radium?")
         assert [(one.method, one.params["K"]) for one in asked] == [("GET", "3")]
-
-
-def test_language_and_class_are_passed():
-    with serving(service) as served:
-        with client(served.url, vector=served.url + "/vector") as opened:
-            opened.kb.vector_query("wer entdeckte Radium?", kind="Q5", language="de-at")
-        settings = Settings(endpoints=endpoints_of(served.url).model_copy(update={"vector": served.url + "/vector"}))
-        kb = WikidataKB.by_http(settings)
-        kb.vector_query("found by", kind="property", language="fr")
-        kb.close()
-    first, second = (one.params for one in served.asked if "/query/" in one.path)
-    assert (first["lang"], first["instanceof"]) == ("de", "Q5")
-    assert served.asked[0].path == "/vector/item/query/"
-    assert second["lang"] == "fr"
-    assert "instanceof" not in second
 
 
 @pytest.mark.parametrize(("text", "kind"), [("x", "lexeme"), ("", "item"), ("  ", "item")])

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -31,7 +30,7 @@ WREN = "name: Wren. type: guitar. description: Lost in a storm."
 FINCH = "name: Finch. type: guitar. description: A letter on wood."
 
 
-def test_structures_are_the_fields_that_documents_of_each_type_have(skb: SKB):
+def test_structures_are_the_fields_that_documents_of_each_type_have(skb):
     assert structures(skb) == {
         "person": ("name", "born", "description"),
         "guitar": ("name", "description"),
@@ -39,7 +38,7 @@ def test_structures_are_the_fields_that_documents_of_each_type_have(skb: SKB):
     }
 
 
-def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_sources_own_fields(tmp_path: Path):
+def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_sources_own_fields(tmp_path):
     """127 documents, of which every other is looked at; one that is not has a field of its own."""
     fields = {0: {"first": "x", "_rank": 3}, 1: {"skipped": "x"}, 64: {"middle": "x"}, 126: {"last": "x", "empty": ""}}
     lines = [{"id": f"{n:03}", "type": "guitar", "name": f"G{n}", **fields.get(n, {})} for n in range(127)]
@@ -54,7 +53,7 @@ def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_so
         assert structures(many) == {"guitar": ("name", "first", "middle", "last")}
 
 
-def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Said):
+def test_prf_puts_the_documents_found_first_behind_the_query(skb, said):
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
     ranking = ExpandedRetriever(PRF(skb, base, PRFOptions(initial=2)), base, PLAIN).retrieve(QUERY, 7, trace)
     documents = ["Lark\ndescription: A letter from the storm is in it.", "Wren\ndescription: Lost in a storm."]
@@ -66,7 +65,7 @@ def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Sai
     assert trace.usage.calls == 0
 
 
-def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
+def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb):
     base, trace = Listening(), Trace()
     ExpandedRetriever(PRF(skb, base, PRFOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     assert base.asked == [(QUERY, 3), (QUERY, 5)]
@@ -75,7 +74,7 @@ def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
     assert "as it is" in told.observation
 
 
-def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said):
+def test_hyde_samples_documents_with_the_structures_in_view(skb, said):
     script, base, trace = Script("Document: one", "", "```\nthree\n```"), Listening("lark"), Trace()
     ExpandedRetriever(HyDE(skb, base, script.calls, SampledOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
     assert len(script.prompts) == 3
@@ -90,7 +89,7 @@ def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said
     assert trace.usage.calls == 3
 
 
-def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
+def test_rar_shows_the_model_what_the_query_finds(skb):
     script, base = Script("x", "y"), Listening("lark", "wren", "finch", "crow")
     ExpandedRetriever(
         RAR(skb, base, script.calls, FeedbackOptions(initial=2, samples=2)), base, ExpansionOptions()
@@ -100,7 +99,7 @@ def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
     assert base.asked == [(QUERY, 2), (f"{QUERY}\nx\ny", 5)]
 
 
-def test_agr_takes_its_five_calls_in_order(skb: SKB):
+def test_agr_takes_its_five_calls_in_order(skb):
     script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2\nmore", "e1", "Document: refined")
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
     ExpandedRetriever(AGR(skb, base, script.calls, FeedbackOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
@@ -120,20 +119,3 @@ def test_agr_takes_its_five_calls_in_order(skb: SKB):
     assert base.asked == [(f"{QUERY}\nd1", 3), (f"{QUERY}\nd2", 3), (f"{QUERY}\nrefined", 5)]
     temperatures = [step.call.arguments.get("temperature", 0) for step in trace.steps if step.call.tool == "model"]
     assert temperatures == [0, 0, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0]
-
-
-def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
-    base = Listening("lark")
-    silent = Script()
-    assert AGR(skb, base, silent.calls, FeedbackOptions()).expand(QUERY, Trace()) == []
-    assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
-    assert f"Its keywords: {QUERY}" in silent.prompts[1]
-    assert len(silent.prompts) == 8  # nothing to refine
-    alone = Script("k", "a", "d1", "e1")
-    assert AGR(skb, base, alone.calls, FeedbackOptions(samples=1)).expand(QUERY, Trace()) == ["e1"]
-    assert len(alone.prompts) == 4  # nothing to weigh it against
-    unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
-    assert AGR(skb, base, unrefined.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["e1", "e3"]
-    first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")
-    assert AGR(skb, base, first_drafts.calls, FeedbackOptions()).expand(QUERY, Trace()) == ["refined"]
-    assert "[1] d1\n[2] d2\n</documents>" in first_drafts.prompts[-1]

@@ -44,13 +44,13 @@ def agr(skb: SKB, model: Faltering) -> AGR:
     return AGR(skb, Listening("lark"), ModelCalls(model, "faltering", jobs=1), FeedbackOptions())
 
 
-def test_kar_goes_on_without_entities_where_that_call_fails(skb: SKB):
+def test_kar_goes_on_without_entities_where_that_call_fails(skb):
     trace = Trace()
     assert kar(skb, Faltering(replies=[DOWN, "one", "two", "three"])).expand(QUERY, trace) == ["one", "two", "three"]
     assert [step.ok for step in trace.steps if step.call.tool == "model"] == [False, True, True, True]
 
 
-def test_agr_goes_on_where_any_of_its_single_calls_fails(skb: SKB):
+def test_agr_goes_on_where_any_of_its_single_calls_fails(skb):
     trace = Trace()
     model = Faltering(replies=[DOWN, DOWN, "d1", "d2", "d3", "e1", "e2", "e3", DOWN])
     assert agr(skb, model).expand(QUERY, trace) == ["e1", "e2", "e3"]
@@ -59,14 +59,14 @@ def test_agr_goes_on_where_any_of_its_single_calls_fails(skb: SKB):
 
 
 @pytest.mark.parametrize("system", [kar, agr])
-def test_where_every_call_fails_the_run_does(skb: SKB, system: Any):
+def test_where_every_call_fails_the_run_does(skb, system):
     with pytest.raises(ServiceError, match="overloaded"):
         system(skb, Faltering(replies=[DOWN])).expand(QUERY, Trace())
 
 
 @pytest.mark.parametrize("system", [kar, agr])
 @pytest.mark.parametrize("failure", [CredentialsError("refused"), Stopped("stopped")])
-def test_what_leaves_no_call_a_chance_ends_the_run_at_once(skb: SKB, system: Any, failure: Exception):
+def test_what_leaves_no_call_a_chance_ends_the_run_at_once(skb, system, failure):
     model = Faltering(replies=[failure, "one"])
     with pytest.raises(type(failure)):
         system(skb, model).expand(QUERY, Trace())

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -39,7 +37,7 @@ def documents(prompt: str) -> list[str]:
     return prompt.partition("<documents>\n")[2].partition("</documents>")[0].splitlines()
 
 
-def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
+def test_every_step_is_as_worked_out_by_hand(skb, said):
     script, base, trace = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch"), Trace()
     ExpandedRetriever(kar(skb, script, base), base, KAROptions()).retrieve(QUERY, 5, trace)
     parse, *generate = script.prompts
@@ -75,7 +73,7 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     assert trace.steps[-2].observation == f"{QUERY}\none\ntwo\nthree"
 
 
-def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_path: Path):
+def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_path):
     """A town with eleven around it, and one behind each of these."""
     around = [f"t{number}" for number in range(11)]
     edges = [*(f"hub\tbeside\t{town}" for town in around), *(f"{town}\tbeside\tfar-{town}" for town in around)]
@@ -93,7 +91,7 @@ def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_pat
     assert len(told.nodes) == 10
 
 
-def test_so_many_documents_are_written_as_told(skb: SKB):
+def test_so_many_documents_are_written_as_told(skb):
     for samples in (1, 5):
         script = Script("[]", *map(str, range(samples)))
         found = kar(skb, script, samples=samples, temperature=1.3).expand(QUERY, Trace())
@@ -112,9 +110,7 @@ def test_so_many_documents_are_written_as_told(skb: SKB):
         ({"thing": {"name": "the salt one"}}, "ann", "document"),  # 1 against 1/√3
     ],
 )
-def test_entities_are_linked_by_name_and_else_by_their_documents(
-    skb: SKB, said: Said, entity: dict[str, dict[str, str]], node: str, how: str
-):
+def test_entities_are_linked_by_name_and_else_by_their_documents(skb, said, entity, node, how):
     script, trace = Script(json.dumps([entity])), Trace()
     kar(skb, script, Listening()).expand(QUERY, trace)
     name = next(iter(entity.values()))["name"]
@@ -122,7 +118,7 @@ def test_entities_are_linked_by_name_and_else_by_their_documents(
     assert said(trace, "linked_nodes") == [f"{name} → {label} ({node}) by {how}"]
 
 
-def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
+def test_linking_by_documents_alone_looks_at_no_names(skb, said):
     script, trace = Script('[{"person": {"name": "Ann Reed", "about": "letters"}}]'), Trace()
     kar(skb, script, Listening(), linking="documents").expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["Ann Reed → Bob Reed (bob) by document"]
@@ -133,14 +129,14 @@ def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
 
 
 @pytest.mark.parametrize("reply", ["", "[]", "I see no entities here.", '{"person": '])
-def test_where_no_entity_can_be_read_the_query_stands_alone(skb: SKB, said: Said, reply: str):
+def test_where_no_entity_can_be_read_the_query_stands_alone(skb, said, reply):
     script, trace = Script(reply, "one"), Trace()
     assert kar(skb, script).expand(QUERY, trace) == ["one"]
     assert said(trace, "entities") == ["none could be read from the reply"]
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
 
 
-def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, said: Said):
+def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb, said):
     whole, less = Script(NAMES_ANN, "one"), Script(NAMES_ANN, "one")
     traces = Trace(), Trace()
     kar(skb, whole).expand(QUERY, traces[0])
@@ -153,7 +149,7 @@ def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, sa
     assert "→" not in less.prompts[1]
 
 
-def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, said: Said):
+def test_without_document_based_filtering_names_choose_the_neighbours(skb, said):
     script, trace = Script(NAMES_ANN, "one"), Trace()
     kar(skb, script, Listening("finch"), without=("drf",)).expand(QUERY, trace)
     # Of all names only Storm Crow's is like the query, by 1/√2; its document, at 2/√6, is third.
@@ -167,7 +163,7 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
     ]
 
 
-def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):
+def test_what_was_cut_behind_a_hub_is_told(skb, said):
     trace = Trace()
     kar(skb, Script("[]"), Listening("wren"), edges=4, neighbours=1).expand(QUERY, trace)
     assert "of 5 neighbours\n" in said(trace, "document_triples")[0]  # one node, Ann, is followed whatever it has
@@ -179,7 +175,7 @@ def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):
     assert [line.split()[-1] for line in told[1:]] == ["(bob)", "(crow)", "(finch)", "(ann)"]
 
 
-def test_similarities_are_the_cosines_of_stored_vectors(skb: SKB):
+def test_similarities_are_the_cosines_of_stored_vectors(skb):
     similarity = similarity_for(skb, "vss")
     assert isinstance(similarity, Meaning)
     nodes = np.arange(len(skb.nodes), dtype=np.int32)
@@ -198,7 +194,7 @@ def test_similarities_are_the_cosines_of_stored_vectors(skb: SKB):
         assert by_name(nodes[nodes == skb.number("crow")]).tolist() == pytest.approx([1 / math.sqrt(2)])
 
 
-def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb: SKB, said: Said):
+def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb, said):
     similarity = similarity_for(skb, "bm25")
     assert isinstance(similarity, Words)
     scorer = similarity.documents("salt")
@@ -214,26 +210,6 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb: SKB, said: S
     unlinked = Script('[{"person": {"name": "Zzyzx"}}]', "one")
     KAR(skb, Listening("wren"), unlinked.calls, similarity, KAROptions()).expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
-
-
-def test_ablations_reach_the_system_by_name(guitars: SkbKB):
-    settings = Settings(kb="guitars", model="offline")
-    for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
-        changed = leave_out(settings, parts)
-        retriever = build_retriever("kar", guitars, changed)
-        trace = Trace()
-        retriever.retrieve(QUERY, 3, trace)
-        steps = [step for step in trace.steps if step.call.tool == "document_triples"]
-        assert (steps == []) == gone
-        assert [step.call.arguments["filter"] for step in steps] == (
-            [] if gone else ["names" if parts else "documents"]
-        )
-    both = leave_out(Settings(kb="guitars", options={"without": "kg"}), ["drf"])
-    assert build_retriever("kar", guitars, both).name == "kar"
-    with pytest.raises(UsageError, match="vss has no option 'without'"):
-        build_retriever("vss", guitars, leave_out(settings, ["kg"]))
-    with pytest.raises(UsageError, match="kar: without"):
-        build_retriever("kar", guitars, settings, {"without": "rollback"})
 
 
 def films(tmp_path: Path) -> SKB:
@@ -254,7 +230,7 @@ def films(tmp_path: Path) -> SKB:
     ("query", "meant"),
     [("Which actor was born in Chicago?", "city"), ("Which film has a soundtrack by Chicago?", "band")],
 )
-def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path: Path, query: str, meant: str):
+def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path, query, meant):
     script, trace = Script('[{"thing": {"name": "Chicago"}}]', "x"), Trace()
     with films(tmp_path) as skb:
         KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), KAROptions(samples=1)).expand(query, trace)
@@ -264,7 +240,7 @@ def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path:
     assert "be it a common noun: a genre, a profession" in script.prompts[0]
 
 
-def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb: SKB):
+def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb):
     script, base = Script(NAMES_ANN, "one"), Listening("wren", "finch", "mew")
     system = ExpandedRetriever(kar(skb, script, base, samples=1, with_neighbours=True), base, KAROptions(), skb)
     # Lark and Bob, which the base did not find: each counts half of a place in its ranking.

@@ -6,7 +6,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyoxigraph import Store
@@ -37,7 +36,7 @@ def leftovers(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
-def test_nt_ttl_and_gzipped_files_are_read_together(tmp_path: Path) -> None:
+def test_nt_ttl_and_gzipped_files_are_read_together(tmp_path):
     (tmp_path / "a.nt").write_text(lines(2))
     (tmp_path / "b.ttl.bz2").write_bytes(bz2.compress(b"@prefix : <http://www.wikidata.org/entity/> . :Q2 :P1 :Q3 ."))
     told: list[str] = []
@@ -49,7 +48,7 @@ def test_nt_ttl_and_gzipped_files_are_read_together(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_a_faulty_line_is_named_and_the_old_mirror_stays(tmp_path: Path, old: Path) -> None:
+def test_a_faulty_line_is_named_and_the_old_mirror_stays(tmp_path, old):
     before = read_info(old)
     bad = tmp_path / "bad.nt.gz"
     bad.write_bytes(gzip.compress((lines(1200) + "<a> broken\n" + lines(5)).encode()))
@@ -60,7 +59,7 @@ def test_a_faulty_line_is_named_and_the_old_mirror_stays(tmp_path: Path, old: Pa
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
-def test_a_truncated_file_is_named_with_the_line_that_it_ends_in(tmp_path: Path, ending: str, pack: Any) -> None:
+def test_a_truncated_file_is_named_with_the_line_that_it_ends_in(tmp_path, ending, pack):
     whole = pack(lines(100_000).encode())
     cut = tmp_path / f"cut.nt{ending}"
     cut.write_bytes(whole[: len(whole) // 2])
@@ -70,7 +69,7 @@ def test_a_truncated_file_is_named_with_the_line_that_it_ends_in(tmp_path: Path,
     assert 30_000 < line < 70_000
 
 
-def test_wrong_use_is_said_before_anything_is_built(tmp_path: Path) -> None:
+def test_wrong_use_is_said_before_anything_is_built(tmp_path):
     (tmp_path / "a.csv").write_text("")
     (tmp_path / "a.nt").write_text("")
     (tmp_path / "mine").mkdir()
@@ -87,7 +86,7 @@ def test_wrong_use_is_said_before_anything_is_built(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
 
 
-def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) -> None:
+def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path, old):
     before = read_info(old)
     (tmp_path / "big.nt").write_text(lines(60_000))
     # No file may grow past a limit: what a full disk is to those who write.
@@ -110,7 +109,7 @@ def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) 
         assert leftovers(tmp_path) == []
 
 
-def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: Path) -> None:
+def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path, old):
     with pytest.raises(UsageError, match="build one") as absent:
         read_info(tmp_path / "nowhere")
     assert not isinstance(absent.value, DataError)
@@ -131,27 +130,13 @@ def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: P
         MirrorServer(old)
 
 
-def test_a_page_of_the_export_becomes_a_document(tmp_path: Path, shared_data: Path) -> None:
+def test_a_page_of_the_export_becomes_a_document(tmp_path, shared_data):
     build_mirror([shared_data / "rdf-docs" / "official" / "Q42.ttl.gz"], tmp_path / "out")
     document = Documents(open_store(tmp_path / "out")).document("Q42")
     assert sum(len(group) for group in document["claims"].values()) == 332
 
 
-def test_a_real_part_of_wikidata_is_built(part_of_slice: tuple[Path, dict[str, list[str]]]) -> None:
-    path, layers = part_of_slice
-    distinct = {line for layer in layers.values() for line in layer}
-    info = read_info(path)
-    assert info.triples == len(distinct)
-    named = {
-        line.split(" ", 1)[0]
-        for line in distinct
-        if ("rdf-schema#label>" in line or "core#altLabel>" in line)
-        and line.startswith("<http://www.wikidata.org/entity/")
-    }
-    assert info.entities == len(named)
-
-
-def test_while_a_mirror_is_replaced_there_is_one_at_any_moment(old: Path, tmp_path: Path) -> None:
+def test_while_a_mirror_is_replaced_there_is_one_at_any_moment(old, tmp_path):
     made, aside, missed, over = tmp_path / "made", tmp_path / "aside", list[str](), threading.Event()
     shutil.copytree(old, made)
 

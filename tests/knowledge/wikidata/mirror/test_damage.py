@@ -44,7 +44,7 @@ def quiet(copy: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[MirrorServe
     assert captured.out + captured.err == ""
 
 
-def test_a_damaged_store_is_an_error_of_the_server(quiet: MirrorServer, copy: Path) -> None:
+def test_a_damaged_store_is_an_error_of_the_server(quiet, copy):
     damage_store(copy)
     for path in (*READS, QUERY):
         reply = requests.get(quiet.url + path, timeout=10)
@@ -53,7 +53,7 @@ def test_a_damaged_store_is_an_error_of_the_server(quiet: MirrorServer, copy: Pa
     assert requests.get(quiet.url, timeout=10).status_code == 200
 
 
-def test_a_damaged_index_is_an_error_of_the_server(quiet: MirrorServer, copy: Path) -> None:
+def test_a_damaged_index_is_an_error_of_the_server(quiet, copy):
     damage_index(copy)
     for path in SEARCHES:
         reply = requests.get(quiet.url + path, timeout=10)
@@ -62,9 +62,7 @@ def test_a_damaged_index_is_an_error_of_the_server(quiet: MirrorServer, copy: Pa
         assert requests.get(quiet.url + path, timeout=10).status_code == 200
 
 
-def test_a_process_that_cannot_run_queries_is_not_taken_for_one_out_of_memory(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_process_that_cannot_run_queries_is_not_taken_for_one_out_of_memory(copy, monkeypatch, tmp_path):
     (tmp_path / "pyoxigraph.py").write_text("raise ImportError('not for this machine')")
     with MirrorServer(copy) as server:
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))

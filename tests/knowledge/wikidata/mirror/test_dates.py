@@ -42,11 +42,6 @@ def test_a_difference_of_dates_is_a_number_of_days_and_one_of_numbers_stays_a_nu
     assert float(value(server, expression)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_difference_of_dates_is_a_double_as_on_the_query_service(server):
-    assert value(server, "DATATYPE(?died - ?born)") == "http://www.w3.org/2001/XMLSchema#double"
-    assert 9800 < float(value(server, 'NOW() - "2000-01-01T00:00:00Z"^^xsd:dateTime')) < 40_000
-
-
 @pytest.mark.parametrize(
     "test",
     [

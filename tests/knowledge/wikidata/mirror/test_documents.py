@@ -1,4 +1,4 @@
-from pyoxigraph import NamedNode, Quad, RdfFormat, Store
+from pyoxigraph import RdfFormat, Store
 
 from kbnav.knowledge.wikidata.mirror.api import Documents
 
@@ -15,7 +15,7 @@ def documents(turtle: str) -> Documents:
     return Documents(store)
 
 
-def test_truthy_triples_without_a_statement_node_become_statements() -> None:
+def test_truthy_triples_without_a_statement_node_become_statements():
     made = documents("wd:Q1 :P1 s:Q1-abc ; wdt:P1 wd:Q2, wd:Q3 . s:Q1-abc ps:P1 wd:Q2 ; pq:P2 'x' .").document("Q1")
     first, second = made["claims"]["P1"]
     assert first["id"] == "Q1$abc"
@@ -25,12 +25,12 @@ def test_truthy_triples_without_a_statement_node_become_statements() -> None:
     assert second["id"].startswith("Q1$truthy-")
 
 
-def test_a_statement_node_without_a_value_is_left_out() -> None:
+def test_a_statement_node_without_a_value_is_left_out():
     made = documents("wd:Q1 :P39 s:Q1-abc . s:Q1-abc pq:P580 'x' .").document("Q1")
     assert made["claims"] == {}
 
 
-def test_redirects_are_followed_and_circles_end() -> None:
+def test_redirects_are_followed_and_circles_end():
     found = documents("wd:Q5 owl:sameAs wd:Q6 . wd:Q6 wdt:P1 'x' . wd:Q8 owl:sameAs wd:Q9 . wd:Q9 owl:sameAs wd:Q8 .")
     assert found.resolve("Q5") == "Q6"
     assert found.resolve("Q6") == "Q6"
@@ -38,15 +38,6 @@ def test_redirects_are_followed_and_circles_end() -> None:
     assert found.resolve("Q8") == ""
 
 
-def test_what_the_query_service_makes_of_unknown_values_is_unknown_too() -> None:
+def test_what_the_query_service_makes_of_unknown_values_is_unknown_too():
     made = documents("wd:Q1 wdt:P1 <http://www.wikidata.org/.well-known/genid/abc> .").document("Q1")
     assert made["claims"]["P1"][0]["mainsnak"] == {"snaktype": "somevalue", "property": "P1"}
-
-
-def test_ids_of_statements_on_forms_are_told_from_their_guid() -> None:
-    store = Store()
-    statement = NamedNode("http://www.wikidata.org/entity/statement/Q16-F6278343-B3CA-4333-A855-98DC0E90D2D0")
-    store.add(Quad(NamedNode("http://www.wikidata.org/entity/Q16"), NamedNode(f"{PROP}P1"), statement))
-    store.add(Quad(statement, NamedNode(f"{PROP}statement/P1"), NamedNode("http://www.wikidata.org/entity/Q2")))
-    made = Documents(store).document("Q16")
-    assert made["claims"]["P1"][0]["id"] == "Q16$F6278343-B3CA-4333-A855-98DC0E90D2D0"

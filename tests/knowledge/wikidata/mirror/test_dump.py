@@ -86,31 +86,6 @@ def test_entities_become_the_triples_of_wikidatas_own_export(
     assert compared["Q42"] > 4_000
 
 
-@pytest.mark.slow
-def test_labels_ranks_and_values_survive_the_way_to_rdf_and_back(entity_lines: list[dict[str, Any]]) -> None:
-    seen = Counter[str]()
-    for entity in [one for one in entity_lines[::5] if one["type"] in ("item", "property")]:
-        store = Store()
-        store.bulk_extend(Chosen().quads(entity))
-        made = Documents(store).document(entity["id"])
-        for language, label in (entity["labels"] or {}).items():
-            if language in made["labels"]:  # codes that are no language tags have others in RDF
-                assert made["labels"][language]["value"] == label["value"]
-        assert len(made["labels"]) > 0.9 * len(entity["labels"] or {}) - 1
-        assert len(made["labels"]) > 0.9 * len(entity["labels"] or {}) - 1
-        statements = {one["id"]: one for group in made["claims"].values() for one in group}
-        for one in (one for group in (entity["claims"] or {}).values() for one in group):
-            same = statements[one["id"]]
-            assert same["rank"] == one["rank"]
-            assert same["mainsnak"]["snaktype"] == one["mainsnak"]["snaktype"]
-            assert same.get("qualifiers", {}).keys() == (one.get("qualifiers") or {}).keys()
-            value = one["mainsnak"].get("datavalue", {}).get("value")
-            if isinstance(value, dict) and value.get("precision") == 11:
-                assert same["mainsnak"]["datavalue"]["value"]["time"] == value["time"]
-            seen[one["rank"]] += 1
-    assert seen["normal"] > 5_000
-
-
 def item(number: int, *, label: str = "", language: str = "en", **claims: dict[str, Any]) -> dict[str, Any]:
     """An item with a statement for each value."""
     return {

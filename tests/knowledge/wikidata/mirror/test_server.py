@@ -3,7 +3,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import requests
@@ -30,7 +29,7 @@ def talk(server: MirrorServer, request: bytes, *, complete: bool = True) -> byte
 @pytest.mark.parametrize(
     "path", ["Special:EntityData/Q1.json", "Special:EntityData/q1", "Q1", "Special:EntityData/Q13165295.json"]
 )
-def test_pages_are_documents_and_redirects_are_followed(server: MirrorServer, path: str) -> None:
+def test_pages_are_documents_and_redirects_are_followed(server, path):
     reply = requests.get(server.endpoints.entity_page + path, timeout=10)
     assert list(reply.json()["entities"]) == ["Q1"]
 
@@ -53,14 +52,14 @@ def test_pages_are_documents_and_redirects_are_followed(server: MirrorServer, pa
         ("/", 200),
     ],
 )
-def test_paths_are_answered_or_refused(server: MirrorServer, path: str, status: int) -> None:
+def test_paths_are_answered_or_refused(server, path, status):
     received = talk(server, f"GET {path} HTTP/1.0\r\n\r\n".encode())
     assert received.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"Traceback" not in received
     assert b"root:" not in received
 
 
-def test_bodies_that_are_too_large_or_have_no_length_are_refused(server: MirrorServer) -> None:
+def test_bodies_that_are_too_large_or_have_no_length_are_refused(server):
     head = "POST /sparql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     assert talk(server, f"{head}Content-Length: 99999999999\r\n\r\n".encode()).startswith(b"HTTP/1.1 413 ")
     assert talk(server, f"{head}Content-Length: -1\r\n\r\n".encode()).startswith(b"HTTP/1.1 400 ")
@@ -74,7 +73,7 @@ def test_bodies_that_are_too_large_or_have_no_length_are_refused(server: MirrorS
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
-def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -> None:
+def test_no_request_brings_the_server_down(server, noise):
     assert b"Traceback" not in talk(server, noise, complete=False)
     assert b"Traceback" not in talk(
         server, b"POST /w/api.php HTTP/1.0\r\nContent-Length: 200\r\n\r\n" + noise, complete=False
@@ -82,7 +81,7 @@ def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -
     assert requests.get(server.url, timeout=10).status_code == 200
 
 
-def test_serving_ends_in_good_order_when_interrupted(mini: Path) -> None:
+def test_serving_ends_in_good_order_when_interrupted(mini):
     command = [sys.executable, "-m", "kbnav", "sparql", "serve", str(mini), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline() if process.stdout else ""
@@ -93,13 +92,13 @@ def test_serving_ends_in_good_order_when_interrupted(mini: Path) -> None:
         assert process.wait(timeout=20) == 0
 
 
-def test_an_address_that_is_taken_is_one_clear_line(server: MirrorServer, mini: Path) -> None:
+def test_an_address_that_is_taken_is_one_clear_line(server, mini):
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port}"):
         MirrorServer(mini, port=port)
 
 
-def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path: Path) -> None:
+def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path):
     with multiprocessing.get_context("spawn").Pool(3) as processes:
         paths = processes.map(bundled_mirror, [tmp_path] * 6)
     assert len(set(paths)) == 1
@@ -109,7 +108,7 @@ def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path: Path
     assert (paths[0] / "meta.json").stat().st_mtime_ns == written
 
 
-def test_a_home_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot build the bundled mini in"):
         bundled_mirror(tmp_path / "file")

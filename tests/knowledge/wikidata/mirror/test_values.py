@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from pyoxigraph import BlankNode, Literal, NamedNode
 
@@ -12,7 +10,7 @@ JULIAN = "http://www.wikidata.org/entity/Q1985786"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
-def test_a_quantity_has_its_unit_and_bounds_and_a_point_its_globe_and_precision() -> None:
+def test_a_quantity_has_its_unit_and_bounds_and_a_point_its_globe_and_precision():
     decimal, moon = NamedNode(f"{XSD}decimal"), "http://www.wikidata.org/entity/Q405"
     node = {"quantityUnit": NamedNode(moon), "quantityUpperBound": Literal("13", datatype=decimal)}
     value = decode("quantity", Literal("12", datatype=decimal), node)[1]["value"]
@@ -22,7 +20,7 @@ def test_a_quantity_has_its_unit_and_bounds_and_a_point_its_globe_and_precision(
     assert value[1]["value"] == {"latitude": -1, "longitude": 2.5, "altitude": None, "precision": 0.1, "globe": moon}
 
 
-def test_a_time_without_a_value_node_is_a_year_on_the_first_of_january_and_a_day_otherwise() -> None:
+def test_a_time_without_a_value_node_is_a_year_on_the_first_of_january_and_a_day_otherwise():
     date_time = NamedNode("http://www.w3.org/2001/XMLSchema#dateTime")
     year = decode("time", Literal("1867-01-01T00:00:00Z", datatype=date_time))[1]["value"]
     assert (year["time"], year["precision"]) == ("+1867-00-00T00:00:00Z", 9)
@@ -46,5 +44,5 @@ def test_a_time_without_a_value_node_is_a_year_on_the_first_of_january_and_a_day
         (BlankNode(), "string"),
     ],
 )
-def test_the_datatype_of_a_property_that_is_not_described_is_guessed(term: Any, expected: str) -> None:
+def test_the_datatype_of_a_property_that_is_not_described_is_guessed(term, expected):
     assert guess_datatype(term) == expected

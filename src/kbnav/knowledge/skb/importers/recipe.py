@@ -23,6 +23,9 @@ _MEMORY = 2 << 30
 """Bytes that one record, pickle or tensor may take while an SKB is built."""
 
 
+_OTHER_EDGE = "edge of a type that was not asked for"
+
+
 class OfTypes:
     """The nodes of some types of a source, with the edges between them; ids stay as they are.
 
@@ -61,17 +64,15 @@ class OfTypes:
         names, places = self._source.relations, np.cumsum(self._flags()) - 1
         new = np.array([self.relations.index(one) if one in self.relations else -1 for one in names], np.int64)
         for item in self._source.edges(losses):
-            lost, case = 0, ""
             if isinstance(item, EdgeArrays):
                 both = self._inside(item)
-                lost, case = int((~both).sum()), " ".join(map(str, item.source[~both][:1]))
+                if not both.all():
+                    losses.add(_OTHER_EDGE, str(item.source[~both][0]), int((~both).sum()))
                 yield EdgeArrays(places[item.source[both]], new[item.relation[both]], places[item.target[both]])
             elif {item.source, item.target} & self._left:
-                lost, case = 1, item.source
+                losses.add(_OTHER_EDGE, item.source)
             else:
                 yield item
-            if lost:
-                losses.add("edge of a type that was not asked for", case, lost)
 
     def _flags(self) -> npt.NDArray[np.bool_]:
         if not len(self._kept):  # a build that goes on has its nodes already
