@@ -12,7 +12,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.options import OneQueryOptions
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.common.walking import Wanted, call_for, fixed_agent, open_walking_models, question_in_chat
+from kbnav.agents.common.walking import CallSpec, call_for, fixed_agent, open_walking_models, question_in_chat
 from kbnav.agents.spinach import execute_query, finish
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
@@ -38,7 +38,7 @@ class OneQueryPolicy:
     def __call__(self, state: State, context: Context) -> Reply:
         """The query, then the end where it has rows."""
         if state["path"]:
-            done: list[Wanted] = [(FINISH, "The query was executed.", {})] if state["path"][-1].rows else []
+            done: list[CallSpec] = [(FINISH, "The query was executed.", {})] if state["path"][-1].rows else []
             return call_for(state, self.toolbox, done)
         prompt = render("one_query/query.md", question=question_in_chat(state), entities=list(context.given.items()))
         text, usage = self.ask(prompt, "write a query")

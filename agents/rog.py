@@ -14,8 +14,8 @@ from kbnav.agents.common.planned import Planned, open_planned, planned, planned_
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     PROMPTS,
+    CallSpec,
     WalkEnding,
-    Wanted,
     answer_lines,
     call_for,
     known_nodes,
@@ -88,7 +88,7 @@ class RogPolicy:
         return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], usage)
 
 
-def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[Wanted]:
+def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[CallSpec]:
     """The calls that retrieve a plan's paths from every node that each may begin at.
 
     What comes first is by the places of the path in the plan and of the node among those, added up: so a budget that
@@ -97,7 +97,7 @@ def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[Wante
     """
     arguments = plan.call.arguments
     kinds = {node: one.kind for node, one in kb.entities(arguments["nodes"]).items()}
-    wanted: list[tuple[int, Wanted]] = []
+    wanted: list[tuple[int, CallSpec]] = []
     for rank, path in enumerate(arguments["paths"]):
         if path["relations"]:
             about = f"Following the plan's path of probability {path['probability']:.2f}."

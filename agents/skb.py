@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
@@ -91,7 +92,8 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.agents.offline.skb import SkbOfflinePolicy
+    from kbnav.agents.offline.policy import keyless
+    from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     return Agent(
@@ -99,7 +101,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         model=OFFLINE,
         kb=kb,
         settings=settings,
-        policy=SkbOfflinePolicy(kb, toolbox, LISTED),
+        policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
         toolbox=toolbox,
         ending=RankingEnding(write_plainly, kb.entities),
         prune=pruner(settings, None, SHOWN),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
@@ -148,9 +149,9 @@ def spinach_with(
 
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
-    if isinstance(kb, Joint):
-        from kbnav.agents.offline.policy import SeveralPolicy
+    from kbnav.agents.offline.policy import SeveralPolicy, keyless
 
+    if isinstance(kb, Joint):
         return SeveralPolicy(
             {
                 name: _offline_policy(one, Toolbox(tools_of(kb_kind(one)), one.capabilities).only(toolbox.names))
@@ -158,12 +159,12 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
             }
         )
     if kb_kind(kb) == "sparql":
-        from kbnav.agents.offline.endpoint import EndpointPolicy
+        from kbnav.agents.offline.endpoint import EndpointAgenda
 
-        return EndpointPolicy(toolbox)
-    from kbnav.agents.offline.wikidata import OfflinePolicy
+        return keyless(partial(EndpointAgenda, toolbox))
+    from kbnav.agents.offline.wikidata import WikidataAgenda
 
-    return OfflinePolicy(toolbox, vocabulary_of(kb))
+    return keyless(partial(WikidataAgenda, toolbox, vocabulary_of(kb)))
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:

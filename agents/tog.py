@@ -26,8 +26,8 @@ from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import (
     FREE,
     PROMPTS,
+    CallSpec,
     WalkEnding,
-    Wanted,
     answer_lines,
     call_for,
     describer,
@@ -300,7 +300,7 @@ class TogPolicy:
         names = list(dict.fromkeys(answer_lines(text)))[:_TOPICS] or ([] if why else [state["question"]])
         if not names:
             return self._recall(state, usage + cost, why)
-        wanted: list[Wanted] = [
+        wanted: list[CallSpec] = [
             ("search_entities", f"{why} “{name}” is a topic.".strip(), {"query": name}) for name in names
         ]
         return call_for(state, self.toolbox, wanted[: lookups_left(state, self.budget)], usage + cost)
@@ -354,7 +354,7 @@ class TogPolicy:
         said = "; ".join(
             f"{names[found[place].source]}: {relation_text(found[place])} {score:.2f}" for place, score in chosen
         )
-        wanted: Wanted = ("follow_relations", f"Relations {scored.how}: {said}.", {"ways": ways})
+        wanted: CallSpec = ("follow_relations", f"Relations {scored.how}: {said}.", {"ways": ways})
         return call_for(state, self.toolbox, [wanted], scored.usage)
 
     def _towards(self, fact: Fact) -> str:
@@ -475,7 +475,7 @@ class TogPolicy:
         """While it explores; what suffices, and what the model knows, is asked at 0 (ToG, section 3.1)."""
         return self.options.exploration or None
 
-    def _finish(self, thought: str, nodes: Sequence[str]) -> Wanted:
+    def _finish(self, thought: str, nodes: Sequence[str]) -> CallSpec:
         return (FINISH, thought, {"nodes": list(nodes)})
 
 

@@ -120,7 +120,7 @@ class QueryEnding:
         same = [step for step in path if step.call.key == call.key]
         return not self.last_executed and len(same) == 1 and bool(same[0].rows)
 
-    def taken(self, state: State) -> Step | None:
+    def answer_step(self, state: State) -> Step | None:
         """The step whose result is the answer; None where there is none."""
         path = state["path"]
         if state["stop"] == "finish":
@@ -156,7 +156,7 @@ class QueryEnding:
         outcome, path = _begun(state), state["path"]
         if outcome.stop == "finish" and path[-1].call.arguments.get("no_answer"):
             return replace(outcome, status="no answer", note=path[-1].call.thought), Usage()
-        step = self.taken(state)
+        step = self.answer_step(state)
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
             return (replace(outcome, status="no answer") if given_up else outcome), Usage()
@@ -384,12 +384,12 @@ def plain_answer(table: AnswerTable) -> str:
     """The first column's values, or whole rows where there are several columns; at most ten are named."""
     if table.boolean is not None:
         return "✓ (true)" if table.boolean else "✗ (no such statement here)"
-    texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
+    texts = [", ".join(_short_text(table, cell) for cell in row) for row in table.rows[:_NAMED]]
     more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
     return ("; " if len(table.columns) > 1 else ", ").join(texts) + more
 
 
-def _plain(table: AnswerTable, cell: Cell) -> str:
+def _short_text(table: AnswerTable, cell: Cell) -> str:
     used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
-from kbnav.agents.offline.question import Kind as QuestionKind
-from kbnav.agents.offline.question import read_question
+from kbnav.answers.parsing import Kind as QuestionKind
+from kbnav.answers.parsing import read_question
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
@@ -52,7 +52,7 @@ def check_answer(question: str, language: str, query: str, table: AnswerTable) -
     """What speaks against a table as the answer to a question; nothing where the query cannot be read."""
     try:
         parse_query(query)
-        one = _Checked(question, read_wanted(question, language), query, tuple(tokenize(query)), table)
+        one = _Checker(question, read_expectation(question, language), query, tuple(tokenize(query)), table)
     except QuerySyntaxError:
         return ()
     return tuple(Doubt(kind, about) for kind, about in (*_of_form(one), *_of_query(one)))
@@ -62,7 +62,7 @@ def check_answer(question: str, language: str, query: str, table: AnswerTable) -
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Expectation:
     """What a question wants.
 
     ``choice``: one of the things that it names. ``only``, ``sorted`` and ``exception`` are the words that ask
@@ -79,7 +79,7 @@ class Wanted:
     numbers: tuple[str, ...] = ()
 
 
-def read_wanted(question: str, language: str) -> Wanted:
+def read_expectation(question: str, language: str) -> Expectation:
     """What the question wants; in languages other than English, German, French and Spanish only its kind is read."""
     read, code = read_question(question, language), language.split("-")[0]
     text = read.text.casefold()
@@ -95,7 +95,7 @@ def read_wanted(question: str, language: str) -> Wanted:
         return next((word for word in re.findall(r"[\w’']+", text) if word in known), "")
 
     choice = bool(pattern("or") and word("more"))
-    return Wanted(
+    return Expectation(
         "values" if choice else read.kind,
         year=bool(pattern("year")),
         choice=choice,
@@ -115,11 +115,11 @@ def _words() -> Mapping[str, Mapping[str, str]]:
 
 
 @dataclass(frozen=True)
-class _Checked:
+class _Checker:
     """A question with the answer to be checked; ``text`` is the query."""
 
     question: str
-    wanted: Wanted
+    wanted: Expectation
     text: str
     tokens: tuple[Token, ...]
     table: AnswerTable
@@ -142,7 +142,7 @@ class _Checked:
 Found = Iterator[tuple[Kind, str]]
 
 
-def _of_form(one: _Checked) -> Found:
+def _of_form(one: _Checker) -> Found:
     """Whether the result has the form that the question wants."""
     wanted, cells, found = one.wanted, one.cells, one.found
     values = wanted.kind == "values"
@@ -166,7 +166,7 @@ def _is_truth(found: tuple[Cell, ...]) -> bool:
     return cell is not None and cell.type == "literal" and cell.value.casefold() in ("true", "false", "yes", "no")
 
 
-def _of_query(one: _Checked) -> Found:
+def _of_query(one: _Checker) -> Found:
     """Whether the query has what the question says."""
     wanted, labels = one.wanted, list(one.table.labels.values())
     # A property or a thing may say it itself, as "highest point" does; what has nothing above it is the highest.

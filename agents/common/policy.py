@@ -119,15 +119,15 @@ class ChatPolicy:
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
         with reply_purpose("step"):
-            reply = self._asked(state)
+            reply = self._invoke(state)
         refusal = _refusal(reply)
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)
         turn = next_turn(state)
         calls = [_unless_quoted(call, state) for call in parse_calls(reply, turn, self._toolbox)]
-        return Reply(self._said(state, calls), usage_of(reply))
+        return Reply(self._as_calls(state, calls), usage_of(reply))
 
-    def _said(self, state: State, calls: Sequence[Call]) -> Sequence[Call]:
+    def _as_calls(self, state: State, calls: Sequence[Call]) -> Sequence[Call]:
         """The calls; a reply in words alone, where it was asked for a call before or has no action left, is a finish.
 
         It must have a result to be about, and a finish that takes a sentence.
@@ -143,7 +143,7 @@ class ChatPolicy:
             return [replace(calls[0], problem=f"{calls[0].problem} {hint}")]
         return [_call(self._toolbox, calls[0].turn, 0, "", calls[0].id, FINISH, {"answer": words})]
 
-    def _asked(self, state: State) -> AIMessage:
+    def _invoke(self, state: State) -> AIMessage:
         *wider, narrowest = _WIDTHS
         for width in wider:
             try:

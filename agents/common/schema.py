@@ -59,7 +59,9 @@ class Schema:
                 for name in ordered[:TYPES]
             ],
             "more_types": max(0, len(ordered) - TYPES),
-            "relations": [self._shown(name, [one for one in tuples if one.relation == name]) for name in listed],
+            "relations": [
+                self._relation_data(name, [one for one in tuples if one.relation == name]) for name in listed
+            ],
             "more_relations": len(every) - len(listed),
             "example": self._example(tuples),
             "starts": self._starts(question),
@@ -73,7 +75,7 @@ class Schema:
         kinds = len(self.kb.skb.type_names) > 1
         return [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found[:_STARTS]]
 
-    def _shown(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
+    def _relation_data(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
         pairs = [one.model_dump() for one in tuples[:PAIRS]]
         return {"name": self.kb.relations.display(name), "pairs": pairs, "more": len(tuples) - len(pairs)}
 

@@ -18,7 +18,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
-from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
@@ -56,7 +56,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
     Raises UsageError where there is no model, CredentialsError where its key is missing.
     """
     from kbnav.models.calls import open_calls
-    from kbnav.models.chat import REPLAY, open_chat_model, open_models
+    from kbnav.models.chat import open_chat_model, open_models
 
     if settings.model == OFFLINE or settings.model.startswith(REPLAY):
         raise UsageError(f"the system {system} needs a model: name one with --model")
@@ -110,11 +110,11 @@ def question_in_chat(state: State) -> str:
     return f"{state['question']} (asked after: {before.question} → {before.outcome.text or before.outcome.note})"
 
 
-Wanted = tuple[str, str, Mapping[str, Any]]
+CallSpec = tuple[str, str, Mapping[str, Any]]
 """Tool, thought and arguments of a call that a program makes."""
 
 
-def call_for(state: State, toolbox: Toolbox, wanted: Sequence[Wanted], usage: Usage = FREE) -> Reply:
+def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage = FREE) -> Reply:
     """A turn of these calls; ``usage`` is what choosing them cost."""
     turn = next_turn(state)
     calls = []

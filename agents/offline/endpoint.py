@@ -12,15 +12,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Evidence, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, leaves_too_much, unused_words
-from kbnav.agents.offline.question import Phrase, Question, read_question
+from kbnav.agents.offline.observations import Search, SearchHit
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
 from kbnav.answers.language import fold, singular
+from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
-from kbnav.runs.trajectory import FINISH, QUERY, Step, Understood
-from kbnav.tools.context import Context
+from kbnav.runs.trajectory import FINISH, QUERY, Understood
 
 _SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
@@ -36,7 +34,7 @@ _CALLED = frozenset(
 )
 _QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
 """Words that names of numbers have, for words of a question that they do not share."""
-_TO_THINGS = {
+_TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
     3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
@@ -45,7 +43,7 @@ _TO_THINGS = {
     6: (2, "{0} ?p ?x . ?answer ?q ?x . FILTER(?answer != {0})"),
 }
 """Number of properties and pattern of each way between ?answer and a thing; below, and a value."""
-_TO_VALUES = {
+_TO_VALUE = {
     7: (1, "?answer ?p ?v . {0}"),
     8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
     9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
@@ -67,9 +65,8 @@ class Anchor(NamedTuple):
         """Number of properties and pattern of each way between ?answer and it."""
         text = re.sub(r'["\\\s]+', " ", self.text.casefold())
         value = f'FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
-        things = {way: (length, pattern.format(self.id)) for way, (length, pattern) in _TO_THINGS.items() if self.id}
-        values = {way: (length, pattern.format(value)) for way, (length, pattern) in _TO_VALUES.items()}
-        return things if self.exact else things | values
+        wanted = [*([(_TO_THING, self.id)] if self.id else []), *([] if self.exact else [(_TO_VALUE, value)])]
+        return {way: (hops, form.format(what)) for ways, what in wanted for way, (hops, form) in ways.items()}
 
 
 class Link(NamedTuple):
@@ -120,11 +117,11 @@ def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> li
     """Words to be searched one by one: those of phrases that are no names, and of which nothing has the whole name."""
     found = []
     for phrase in phrases:
-        search, said = searches.get(phrase.text), phrase.text.split()
-        if search and len(said) > 1 and not phrase.named and not search.first("class"):
+        search, text = searches.get(phrase.text), phrase.text.split()
+        if search and len(text) > 1 and not phrase.named and not search.first("class"):
             thing = search.first("thing")
             if thing is None or _stems(_name(thing)) != _stems(phrase.text):
-                apart = [(place, word) for place, word in enumerate(said) if len(word) > 3]
+                apart = [(place, word) for place, word in enumerate(text) if len(word) > 3]
                 found += [Phrase(word, noun=phrase.noun and not place) for place, word in apart]
     return found
 
@@ -175,20 +172,11 @@ def _stems(text: str) -> set[str]:
     return set(map(singular, _words(text)))
 
 
-class EndpointPolicy(KeylessPolicy):
+class EndpointAgenda(Agenda):
     """See the module."""
 
-    def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
-        """See ``KeylessPolicy``."""
-        return _Plan(state, Evidence.of(steps), context.language)
-
-
-class _Plan(Plan):
-    def __init__(self, state: State, seen: Evidence, language: str) -> None:
-        self.question, self.seen, self.language = read_question(state["question"], language), seen, language
-        self.length = len(state["path"])
-
-    def turns(self) -> Iterator[Turn]:
+    def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
         seen = self.seen
         written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
         if written:
@@ -222,7 +210,7 @@ class _Plan(Plan):
             yield [(QUERY, "Is there anything of it here at all?", {"query": f"ASK {{ {anything} }}"})]
         yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
 
-    def _final(self, reading: Reading) -> Generator[Turn, None, str]:
+    def _final(self, reading: Reading) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
         if not reading.anchors and not (reading.target and (question.kind != "values" or question.measure)):
@@ -250,7 +238,7 @@ class _Plan(Plan):
         yield from self._rows(final, "This asks for it in the properties found.")
         return final
 
-    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Turn, None, Link | None]:
+    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         taken = {word for one in reading.anchors for word in _words(one.text)}
         rest = " ".join(word for word in _words(self.question.text) if word not in taken)
@@ -269,7 +257,7 @@ class _Plan(Plan):
                 return link
         return None
 
-    def _number(self, pattern: str, quantity: str) -> Generator[Turn, None, Link | None]:
+    def _number(self, pattern: str, quantity: str) -> Generator[Calls, None, Link | None]:
         """The number that a superlative is about, of the members or of what they are linked to."""
         number = "FILTER(isNumeric(?v)) BIND"
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION {{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"
@@ -277,7 +265,7 @@ class _Plan(Plan):
         named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
         return _best(links, " ".join(named), sure=len(links) == 1)
 
-    def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Turn, None, list[Link]]:
+    def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties and the number of members so linked, most first."""
         query = (
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
@@ -292,9 +280,9 @@ class _Plan(Plan):
                 found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
         return found
 
-    def _rows(self, query: str, thought: str) -> Generator[Turn, None, list[list[str]]]:
+    def _rows(self, query: str, thought: str) -> Generator[Calls, None, list[list[str]]]:
         """The rows of a query, which is run unless it was; none where there is no room to run it."""
-        if query not in self.seen.rows and self.length < ROOM:
+        if query not in self.seen.rows and len(self.state["path"]) < ROOM:
             yield [(QUERY, thought, {"query": query})]
         return self.seen.cells.get(query, [])
 

@@ -84,9 +84,9 @@ class Fact:
         """What the value looks like; empty where no value was shown."""
         if self.id or not self.text:
             return "item" if self.id else ""
-        if _DATE.fullmatch(self.text):
-            return "time" if re.match(r"-?\d{3,4}", self.text) else "number"
-        return "number" if _NUMBER.fullmatch(self.text) else "text"
+        if _DATE.fullmatch(self.text) and re.match(r"-?\d{3}", self.text):
+            return "time"
+        return "number" if _NUMBER.fullmatch(self.text) or _DATE.fullmatch(self.text) else "text"
 
 
 @dataclass(frozen=True)
@@ -144,27 +144,22 @@ def read_search(query: str, text: str) -> Search:
         elif _FULLTEXT in line:
             rung, matched = "fulltext", ()
         elif found := _FOUND.fullmatch(line):
-            about, bare = found["about"] or "", found["bare"]
-            is_property = found["property"] or re.fullmatch(r"P\d+", bare or found["id"])
-            kind: Literal["thing", "class", "property"] = "property" if is_property else "thing"
-            if not is_property and re.match(r"class(?:;|$)", about):
-                kind = "class"
-            datatype, alias = found["type"] or "", found["alias"] or ""
-            hits.append(SearchHit(bare or found["id"], found["label"] or "", about, datatype, alias, kind))
+            about, id_ = found["about"] or "", found["bare"] or found["id"]
+            kind: Literal["thing", "class", "property"] = "class" if re.match(r"class(?:;|$)", about) else "thing"
+            if found["property"] or re.fullmatch(r"P\d+", id_):
+                kind = "property"
+            hits.append(SearchHit(id_, found["label"] or "", about, found["type"] or "", found["alias"] or "", kind))
     if not hits:
         meant = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=meant[1] if meant else "")
     if _NEAR in text and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
         return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
-    items = [one for one in hits if one.kind != "property"]
-    named = [
-        one
-        for one in items
-        if rung == "fulltext" and one.id[0] == "Q" and one.label and one.label.casefold() in query.casefold()
-    ]
-    if named:  # its words led to the thing that a part of the phrase names
-        rung, matched, items = "shorter", tuple(one.label for one in named), named
-    return Search(query, rung, matched, tuple(items), tuple(one for one in hits if one.kind == "property"))
+    items = [hit for hit in hits if hit.kind != "property"]
+    low = query.casefold()
+    named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]
+    if named and rung == "fulltext":  # its words led to the thing that a part of the phrase names
+        rung, matched, items = "shorter", tuple(hit.label for hit in named), named
+    return Search(query, rung, matched, tuple(items), tuple(hit for hit in hits if hit.kind == "property"))
 
 
 def read_entry(text: str) -> list[Edge]:

@@ -10,17 +10,17 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
+from typing import NamedTuple
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, leaves_too_much, unused_words
-from kbnav.agents.offline.policy import Turn as Calls
-from kbnav.agents.offline.question import Phrase, Question, read_question
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
+from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import fit, relevance, words
 from kbnav.knowledge.sparql.vocabulary import (
     FEMALE,
@@ -29,31 +29,22 @@ from kbnav.knowledge.sparql.vocabulary import (
     OCCUPATION,
     SEX,
     SUBCLASS_OF,
-    WIKIDATA_VOCABULARY,
     Vocabulary,
     entity_ids,
     text_literal,
 )
-from kbnav.runs.trajectory import FINISH, QUERY, Step, Turn, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
-_SEARCHES, _SECOND_SEARCHES, _TARGETS, _QUERIES, _RELATIONS = 4, 2, 3, 8, 3
+_SEARCHES, _SECOND_SEARCHES, _QUERIES, _RELATIONS = 4, 2, 8, 3
 _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
-_PLACES = (1.0, 0.75, 0.55, 0.4)
-_KIND_FITS = {
-    "time": {"time": 0.7, "": -0.5},
-    "number": {"number": 0.4, "": 0.0},
-    "person": {"time": -0.8, "item": 0.0, "": -0.4},
-    "place": {"time": -0.8, "item": 0.0, "": -0.4},
-}
-"""How well values of a kind answer what is asked, the first kind that is there; "" for any other."""
-_UNSAID = frozenset({"external-id", "commonsMedia", "url", "math", "globe-coordinate"})
-"""Datatypes whose values a question in words hardly asks for, unless a label says so."""
+_KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
+"""Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
 _OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
@@ -85,18 +76,9 @@ class Segment:
         if self.named:
             score += 2.0
         else:
-            relations = [one for one in self.properties if one.datatype not in _UNSAID]
-            score -= 1.5 if any(fold(one.label) == wanted for one in relations[:1]) else 1.0 * bool(relations)
+            exact = any(fold(found.label) == wanted for found in self.properties[:1])
+            score -= 1.5 if exact else 1.0 * bool(self.properties)
         return score - (2.0 if self.rung == "fulltext" else 0.0)
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A property that the search for a segment found; ``score`` is at most 1.5."""
-
-    found: SearchHit
-    score: float
-    segment: Segment
 
 
 @dataclass(frozen=True)
@@ -123,8 +105,7 @@ class Relation:
         return f"{one} wdt:{self.property_id} {two} ."
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A query to try, and, where that has rows, the one that answers (the same, but for counts)."""
 
     probe: str
@@ -134,10 +115,7 @@ class Hypothesis:
 
 def searched_as(phrase: Phrase) -> str:
     """What is searched for a phrase: a class in the singular."""
-    word = phrase.text
-    if not phrase.noun or not word.isascii() or len(word) <= 3:
-        return word
-    return word[:-1] if word.endswith("vies") else singular(word)
+    return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
 
 
 def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phrase]:
@@ -146,27 +124,16 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
     Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
     beginning.
     """
-    said, known = phrase.text.split(), lexicon(language)
+    text, known = phrase.text.split(), lexicon(language)
     if search is None or search.rung == "exact":
         return []
     if search.rung in ("none", "fulltext"):
-        if known.inflected and len(said[-1]) > 3:
+        if known.inflected and len(text[-1]) > 3:
             return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
-        return [Phrase(said[-1], phrase.named)] * (len(said) > 1)
-    matched = {word for part in search.matched for word in fold(part).split()}
-    runs: list[list[str]] = [[]]
-    for word in said:
-        if any(fold(word).startswith(one) for one in matched):
-            runs.append([])
-        elif word not in known.joins or runs[-1]:
-            runs[-1].append(word)
-    heads = [
-        Phrase(one, noun=True) for one in search.matched if phrase.noun and fold(phrase.text).startswith(fold(one))
-    ]
-    rest = [" ".join(run) for run in runs if run]
-    return [one for one in heads if searched_as(one) != one.text] + [
-        Phrase(text, text[:1].isupper() and phrase.named) for text in rest if len(text) > 1 or not text.isascii()
-    ]
+        return [Phrase(text[-1], phrase.named)] * (len(text) > 1)
+    matched = tuple(word for part in search.matched for word in fold(part).split())
+    runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
+    return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
 
 
 def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
@@ -190,19 +157,17 @@ def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
     return list(cut.values())
 
 
-def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
-    """Properties by id, each with its best segment, the likeliest first."""
-    hits: dict[str, Hit] = {}
+def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[SearchHit, float]]:
+    """Properties by id with a score of at most 1.5, the likeliest first."""
+    hits: dict[str, tuple[SearchHit, float]] = {}
     for segment in cut:
-        for place, one in enumerate(segment.properties):
-            exact = fold(one.label) == fold(segment.text)
-            if one.datatype in _UNSAID and not exact:
-                continue
-            score = _RUNGS[segment.rung] * _PLACES[min(place, len(_PLACES) - 1)] + 0.5 * exact
+        for place, found in enumerate(segment.properties):
+            exact = fold(found.label) == fold(segment.text)
+            score = _RUNGS[segment.rung] / (1 + 0.4 * place) + 0.5 * exact
             score *= 0.6 if segment.noun and not exact else 1.0
-            if one.id not in hits or hits[one.id].score < score:
-                hits[one.id] = Hit(one, score, segment)
-    return dict(sorted(hits.items(), key=lambda hit: -hit[1].score))
+            if found.id not in hits or hits[found.id][1] < score:
+                hits[found.id] = (found, score)
+    return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
 
 
 @dataclass(frozen=True)
@@ -222,12 +187,10 @@ class Reading:
     ) -> Reading:
         """Link the phrases, and a pronoun to what the last turn was about."""
         cut = segments(phrases, seen)
-        classes = {item.id for one in cut if one.noun for item in one.items[:1]}
-        unique: dict[str, Segment] = {}
-        for one in sorted((one for one in cut if one.items and not one.noun), key=lambda one: -one.score):
-            if one.best not in classes:
-                unique.setdefault(one.best, one)
-        names = list(unique.values())
+        classes = {segment.best for segment in cut if segment.noun and segment.items}
+        named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
+        unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
+        names = sorted(unique.values(), key=lambda segment: -segment.score)
         last = history[-1] if history else None
         if last and question.pronoun and (before := _referents(last, question.pronoun, words)):
             names.insert(0, Segment(before[0].label, named=True, items=before))
@@ -242,13 +205,11 @@ class Reading:
     @cached_property
     def kind(self) -> str:
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
-        if not self.words.each((INSTANCE_OF, OCCUPATION)):
-            return ""
-        for one in self.segments:
-            if one.noun and one.rung != "fulltext":
-                for item in one.items:
-                    label, wanted = fold(item.label), fold(one.text)
-                    if label == wanted or not label.startswith(wanted):  # else its label only begins with the words
+        if self.words.each((INSTANCE_OF, OCCUPATION)):
+            for segment in self.segments:
+                text = fold(segment.text)
+                for item in segment.items if segment.noun and segment.rung != "fulltext" else ():
+                    if fold(item.label) == text or not fold(item.label).startswith(text):  # not only its beginning
                         return item.id
         return ""
 
@@ -259,7 +220,7 @@ class Reading:
 
     def _path(self, *first: str) -> str:
         """From a thing by one of some properties to a class and all above it; empty where there are none of these."""
-        ways, wider = "|".join(f"wdt:{one}" for one in self.words.each(first)), self.words.of(SUBCLASS_OF)
+        ways, wider = "|".join(f"wdt:{way}" for way in self.words.each(first)), self.words.of(SUBCLASS_OF)
         either = f"({ways})" if "|" in ways else ways
         return f"{either}/wdt:{wider}*" if wider and ways else either
 
@@ -309,25 +270,25 @@ class Reading:
         values are of the kind asked for.
         """
         question, cut = self.question, self.besides(focus)
-        hits, what_it_is = property_hits(cut), self.words.each((INSTANCE_OF, SUBCLASS_OF))
+        hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
         groups: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
             groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
-        for one, hit in hits.items():
-            if (one, "out") not in groups and (one, "in") not in groups and hit.found.datatype == "wikibase-item":
-                groups[one, "in"] = []
-        labels = [edges[0].fact.label if edges else hits[key[0]].found.label for key, edges in groups.items()]
+        for name, (hit, _) in hits.items():
+            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
+                groups[name, "in"] = []
+        labels = [edges[0].fact.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
         fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
-        for ((one, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
-            datatype = hits[one].found.datatype if one in hits else ""
-            relation = Relation(focus.best, one, label, direction, tuple(edges), datatype)
-            score += hits[one].score if one in hits else 0.0
-            dated = "time" in relation.kinds
-            if score > 0 or (question.asks == "time" and dated):
-                fitting = _KIND_FITS.get(question.asks, {"": 0.0})
-                score += next(fits for kind, fits in fitting.items() if kind in relation.kinds or not kind)
-                score -= 0.6 * (not edges) + 0.5 * (one in what_it_is) + 0.8 * ("category" in label)
-                answers = question.asks != "time" or question.kind == "yes-no" or not edges or dated
+        for ((name, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
+            datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
+            relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
+            dated = wanted == "time" and "time" in relation.kinds
+            score += found
+            if score > 0 or dated:
+                if wanted:
+                    score += 0.4 if wanted in relation.kinds else -0.4
+                score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
+                answers = wanted != "time" or question.kind == "yes-no" or not edges or dated
                 if score >= _ENOUGH and answers:
                     yield replace(relation, score=score)
 
@@ -343,25 +304,23 @@ class Reading:
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
-        """Paths over further properties, where the question names more than one, from the nearest to the farthest."""
-        rest = self.besides(name)
-        hits = property_hits(rest)
-        best = max(((fit(one.text, [first.label, ""])[0], one.text) for one in rest), default=(0.0, ""))
-        own = hits[first.property_id].segment.text if first.property_id in hits else best[1] if best[0] > 0 else ""
-        if not first.edges or not own:
-            return
-        place = {segment.text: index for index, segment in enumerate(self.segments)}
-
-        def distance(text: str) -> int:
-            return abs(place[text] - place[name.text])
-
-        further = {hit.segment.text: hit.segment for hit in hits.values() if hit.segment.text != own}
-        path = sorted(further.values(), key=lambda one: (one.noun, distance(one.text)))
-        path = [one for one in path if self._onward(one, last=True)]
-        if any(distance(one.text) < distance(own) for one in path if not one.noun):
-            return
-        for length in range(len(path), 0, -1):
-            steps = [self._onward(one, last=index == length) for index, one in enumerate(path[:length], 1)]
+        """Paths over the further properties that the question names, the nearest to the name first."""
+        last = {"time": "time", "person": "wikibase-item", "place": "wikibase-item"}.get(self.question.asks, "")
+        place, path = self.segments.index(name), list[list[SearchHit]]()
+        for segment in sorted(self.besides(name), key=lambda one: (one.noun, abs(self.segments.index(one) - place))):
+            hits = property_hits([segment])
+            if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
+                continue  # it names the first
+            # A class asked for ("which country") leads on only where it is a property by name.
+            fits = [found for found, score in hits.values() if score >= 0.6]
+            fits = [found for found in fits if not segment.noun or fold(found.label) == fold(segment.text)]
+            path += [fits] if fits else []
+        for length in range(len(path), 0, -1) if first.edges else ():
+            kinds = [*["wikibase-item"] * (length - 1), last]
+            steps = [
+                next((found for found in fits if kind in ("", found.datatype)), None)
+                for fits, kind in zip(path, kinds, strict=False)
+            ]
             taken = [step for step in steps if step]
             if len(taken) == length:
                 onwards = "/".join(f"wdt:{step.id}" for step in taken)
@@ -369,48 +328,30 @@ class Reading:
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
                 yield self._values(pattern, f"The question names several relations: {names}.")
 
-    def _onward(self, segment: Segment, *, last: bool) -> SearchHit | None:
-        """The property that leads on from a value: a class asked for ("which country") only where it is one by name."""
-        for hit in property_hits([segment]).values():
-            exact = fold(hit.found.label) == fold(segment.text)
-            wanted = "time" if last and self.question.asks == "time" else "wikibase-item"
-            anything = last and self.question.asks in ("", "number")
-            if (exact if segment.noun else hit.score >= 0.6) and (anything or hit.found.datatype == wanted):
-                return hit.found
-        return None
-
     def _members(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
-        """Members of the class asked for: linked in any way to the names, or of the years, or simply all."""
-        question = self.question
-        unlinked = any(one.score < _LIKELY for one in focus) or (self.names and not focus)
-        if not self.kind or question.measure or unlinked:
-            return
-        linked = "".join(f" ?answer ?link{number} wd:{one.best} ." for number, one in enumerate(focus))
-        dates = self._measures("date") if question.years else []
-        if question.years and not (dates or linked):
-            return
-        dated = f" ?answer wdt:{dates[0]} ?date .{_years('?date', question)}" if dates else ""
-        thought = f"Members of the class {self.kind} that have to do with what the question names."
-        yield self._values(f"{self._of_kind} .{linked}{dated}", thought)
+        """Members of the class asked for: linked in any way to the names, or all where there are none."""
+        unlinked = any(name.score < _LIKELY for name in focus) or (self.names and not focus)
+        if self.kind and not self.question.measure and not self.question.years and not unlinked:
+            linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
+            thought = f"Members of the class {self.kind} that have to do with what the question names."
+            yield self._values(f"{self._of_kind} .{linked}", thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
-        """Statements with qualifiers: a qualifier that is asked for, or a date that is given."""
-        question, others = self.question, [one for one in self.names if one.text != focus.text]
+        """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
+        question, others = self.question, [name for name in self.names if name.text != focus.text]
         named = {item.id for other in others for item in other.items}
         rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
         edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
         fits = fit(rest, [f"{edge.fact.label} {edge.fact.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].fact.id in named)))
-        for year in [year for sign, year in question.years if sign == "=" and question.asks != "time"]:
-            for score, edge in ranked:
-                date = next((one for one in edge.qualifiers if one.kind == "time" and one.text[:4] == str(year)), None)
-                if date and (score > 0 or edge.fact.id in named):
-                    dated = f"pq:{date.property_id} ?date . FILTER(YEAR(?date) = {year})"
-                    yield self._values(
-                        f"{_statement(focus, edge)} ?answer ; {dated}",
-                        f"A statement with {edge.fact.label} has {date.label} {year}, which the question names.",
-                    )
-                    break
+        years = {str(year) for sign, year in question.years if sign == "=" and question.asks != "time"}
+        for score, edge in ranked:
+            date = next((fact for fact in edge.qualifiers if fact.kind == "time" and fact.text[:4] in years), None)
+            if date and (score > 0 or edge.fact.id in named):
+                dated = f"pq:{date.property_id} ?date . FILTER(YEAR(?date) = {date.text[:4]})"
+                thought = f"A statement with {edge.fact.label} has {date.label} {date.text}, which the question names."
+                yield self._values(f"{_statement(focus, edge)} ?answer ; {dated}", thought)
+                break
         left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
             asked = edge.fact.id in named or (score > 0 and question.asks == "time")
@@ -422,45 +363,48 @@ class Reading:
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
-        for hit in property_hits(self.besides(name)).values():
-            if fold(name.items[0].label) != fold(name.text) and hit.found.datatype == "string" and hit.score >= 0.7:
-                thought = f"{name.text} may be a value of {hit.found.label} ({hit.found.id})."
-                yield self._values(f"?answer wdt:{hit.found.id} {text_literal(name.text)} .", thought)
+        for hit, score in property_hits(self.besides(name)).values():
+            if fold(name.items[0].label) != fold(name.text) and hit.datatype == "string" and score >= 0.7:
+                thought = f"{name.text} may be a value of {hit.label} ({hit.id})."
+                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", thought)
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        name, one = focus.text, f"wd:{focus.best}"
-        own = [relation for relation in ranked if relation.entity == focus.best]
-        others = [other for other in self.names if other.text != focus.text]
-        if not others:
+        subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
+        other = next((name for name in self.names if name.text != focus.text), None)
+        if other is None:
             found = [*(relation.property_id for relation in own if relation.edges), *property_hits(self.besides(focus))]
             for property_id in found[:1]:
-                either = f"{{ {one} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {one} }}"
-                yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {name} has any {property_id}.")
+                either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
+                yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
-        other, two = others[0], f"wd:{others[0].best}"
+        value = f"wd:{other.best}"
         linking = [relation for relation in own if any(edge.fact.id == other.best for edge in relation.edges)]
-        sure = [one for one in own if one.score >= _SURE and one.edges and "item" in one.kinds]
-        for relation in (*linking, *sure)[:1]:
-            thought = f"Checking {relation.label} between {name} and {other.text}."
-            yield Hypothesis(f"ASK {{ {relation.triple(two)} }}", thought)
+        sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
+        for relation in (*linking, *(relation for relation in sure if relation.edges))[:1]:
+            thought = f"Checking {relation.label} between {focus.text} and {other.text}."
+            yield Hypothesis(f"ASK {{ {relation.triple(value)} }}", thought)
             return
         above = self._path(INSTANCE_OF, SUBCLASS_OF)
-        ways = [*([f"{one} {above} {two}"] if above else []), f"{one} ?link {two}", f"{two} ?link {one}"]
+        ways = [
+            *([f"{subject} {above} {value}"] if above else []),
+            f"{subject} ?link {value}",
+            f"{value} ?link {subject}",
+        ]
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
-        yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {name} is, or is linked to, {other.text}.")
+        yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _measures(self, dimension: str) -> list[str]:
         """Properties of the quantity that is compared: one that the question names, else that of the adjective."""
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
-        own = [one for one in self.segments if fold(one.text) == fold(dimension)]
-        others = [one for one in self.segments if one not in own and not one.noun]
+        own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
+        others = [segment for segment in self.segments if segment not in own and not segment.noun]
         hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
-        return [hit.found.id for hit in hits if hit.found.datatype in kinds and hit.score >= 0.5]
+        return [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5]
 
     def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
         """The member of a class with the most or the least of a quantity."""
-        linked = "".join(f"?answer ?link wd:{one.best} . " for one in focus if one.score >= _SURE)
+        linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
         for measure in self._measures(dimension)[:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
             query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
@@ -473,26 +417,24 @@ class Reading:
         ending: "открыл" (discovered) is no "место открытия" (place of discovery).
         """
         ids, named = set(entity_ids(query)), set[str]()
-        labels = set(re.findall(r'"([^"]*)"', query))
-        labels |= {self.question.measure[0]} if self.question.measure else set()
+        labels = {*re.findall(r'"([^"]*)"', query), self.question.measure[0] if self.question.measure else ""}
         for segment in self.segments:
-            used = [one for one in (*segment.items, *segment.properties) if one.id in ids]
-            labels |= {one.label for one in used}
-            if any(one.id.startswith("Q") or segment.rung != "fulltext" for one in used):
+            used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
+            labels |= {hit.label for hit in used}
+            if any(hit.id.startswith("Q") or segment.rung != "fulltext" for hit in used):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.seen.edges.values()):
             for fact in (edge.fact, *edge.qualifiers):
                 labels |= {fact.label} if fact.property_id in ids else set()
                 labels |= {fact.text} if fact.id in ids else set()
         vocabulary = list(map(fold, filter(None, labels)))
-        spelled = set(chain.from_iterable(map(words, vocabulary)))
 
         def known(word: str) -> bool:
-            one = fold(word)
-            if reads(language):
-                return one in named or any(relevance(one, vocabulary))
-            endings = (name for name in named if len(name) > 3 and one.startswith(name) and len(one) - len(name) < 3)
-            return one in named or one in spelled or any(endings)
+            folded = fold(word)
+            if folded in named or reads(language):
+                return folded in named or any(relevance(folded, vocabulary))
+            endings = (folded.startswith(name) and len(folded) - len(name) < 3 for name in named if len(name) > 3)
+            return any(folded in words(label) for label in vocabulary) or any(endings)
 
         return unused_words(self.question, known)
 
@@ -513,18 +455,15 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
     """
     seen = Evidence.of(last.steps)
     about = _asked_about(last)[:2]
-    order = [*about, *[one for one in seen.results.get(seen.last_query, ()) if one not in about][:1]]
+    order = [*about, *[item for item in seen.results.get(seen.last_query, ()) if item not in about][:1]]
     if wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, "")):
-        sex = words.of(SEX)
-        genders = {
-            one: next((edge.fact.id for edge in seen.edges.get(one, []) if edge.fact.property_id == sex), "")
-            for one in order
-        }
-        order.sort(key=lambda one: (genders[one] != wanted, genders[one] != "" or one in about))
+        edges = [(item, edge.fact) for item in order for edge in seen.edges.get(item, [])]
+        genders = {item: fact.id for item, fact in edges if fact.property_id == words.of(SEX)}
+        order.sort(key=lambda item: (genders.get(item) != wanted, item in genders or item in about))
     names: dict[str, str] = {}
-    for before, one, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
-        names.setdefault(one or other, (before or after).strip())
-    return tuple(SearchHit(one, names.get(one, one)) for one in order)
+    for before, item, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
+        names.setdefault(item or other, (before or after).strip())
+    return tuple(SearchHit(item, names.get(item, item)) for item in order)
 
 
 def _years(variable: str, question: Question) -> str:
@@ -533,34 +472,22 @@ def _years(variable: str, question: Question) -> str:
 
 def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
-    kinds = {"time": ("time",), "person": ("item",)}.get(question.asks)
-    if kinds:
-        return next((one for one in edge.qualifiers if one.kind in kinds), None)
-    wanted = [one for one in edge.qualifiers if one.kind not in ("time", "")]
-    fits = fit(left, [one.label for one in wanted])
-    best = max(zip(fits, range(len(wanted)), strict=True), default=(0.0, 0))
-    return wanted[best[1]] if best[0] > 0 else None
+    if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
+        return next((fact for fact in edge.qualifiers if fact.kind == wanted), None)
+    facts = [fact for fact in edge.qualifiers if fact.kind not in ("time", "")]
+    score, place = max(zip(fit(left, [fact.label for fact in facts]), range(len(facts)), strict=True), default=(0.0, 0))
+    return facts[place] if score > 0 else None
 
 
-class OfflinePolicy(KeylessPolicy):
+class WikidataAgenda(Agenda):
     """See the module. ``words`` are those of the knowledge base that is asked."""
 
-    def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
-        super().__init__(toolbox)
-        self._words = words
+    def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
+        super().__init__(toolbox, state, context)
+        self.words, self.note = words, why_unread(state["question"], self.language)
 
-    def plan(self, state: State, context: Context, steps: Sequence[Step]) -> Plan:
-        """See ``KeylessPolicy``."""
-        return _Plan(state, Evidence.of(steps), context.language, self._words)
-
-
-class _Plan(Plan):
-    def __init__(self, state: State, seen: Evidence, language: str, words: Vocabulary) -> None:
-        self.state, self.seen, self.language, self.words = state, seen, language, words
-        self.question = read_question(state["question"], language)
-        self.note = why_unread(state["question"], language)
-
-    def turns(self) -> Iterator[Calls]:
+    def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
         refused = yield from self._tried()
         if refused:
             self.understood = refused
@@ -568,11 +495,11 @@ class _Plan(Plan):
             yield [(FINISH, why, {"no_answer": True})]
             return
         lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")
-        text = self.state["question"].strip()
+        text = whole = self.state["question"].strip()
         for search in self.seen.searches.values():
             text = text.replace(search.query, search.suggestion or search.query)
-        whole = self.state["question"].strip()  # one misspelled word alone is a greeting as often as a name
-        self.understood = Understood(unused=lost, instead=(text,)) if text != whole and " " in whole else None
+        if text != whole and " " in whole:  # one misspelled word alone is a greeting as often as a name
+            self.understood = Understood(unused=lost, instead=(text,))
 
     def _tried(self) -> Generator[Calls, None, Understood | None]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
@@ -583,34 +510,36 @@ class _Plan(Plan):
         wanted = dict.fromkeys([*question.phrases, *extra])
         first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
-        second = [rest for one in first for rest in leftovers(one, seen.searches.get(searched_as(one)), self.language)]
-        second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
+        found = (leftovers(phrase, seen.searches.get(searched_as(phrase)), self.language) for phrase in first)
+        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
         again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(one)}) for one in second]
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
         text = " ".join(phrase.text for phrase in question.phrases)
         ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
         reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
         tried: set[str] = set()
-        for focus in _targets(reading):
+        sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
+        # Two sure names together, else the surest; then the next; then none.
+        for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
             if length < ROOM:
-                yield [lookup for place, one in enumerate(focus) for lookup in _lookups(one, reading)[: 2 - place]]
-            for one in reading.hypotheses(focus):
-                if one.probe in tried:
+                yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
+            for probe, thought, counted in reading.hypotheses(focus):
+                if probe in tried:
                     continue
-                tried.add(one.probe)
-                if one.probe not in seen.rows:
+                tried.add(probe)
+                if probe not in seen.rows:
                     if length >= ROOM or len(seen.rows) >= _QUERIES:
                         return refused
-                    yield [(QUERY, one.thought, {"query": one.probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in one.probe}
-                rows = seen.rows.get(one.probe, 0)
-                if not rows or (rows == 1 and about.intersection(seen.results[one.probe])):  # it is its own answer
+                    yield [(QUERY, thought, {"query": probe})]
+                about = {name.best for name in focus if f"wd:{name.best} " in probe}
+                rows = seen.rows.get(probe, 0)
+                if not rows or (rows == 1 and about.intersection(seen.results[probe])):  # it is its own answer
                     continue
-                read = Understood(unused=reading.unused(one.probe, self.language))
-                if self._leaves_too_much(one.probe, read.unused):
+                read = Understood(unused=reading.unused(probe, self.language))
+                if self._leaves_too_much(probe, read.unused):
                     refused = refused or read
                     continue
-                self.understood, final = read, one.final or one.probe
+                self.understood, final = read, counted or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if seen.last_query == final:
                     yield [(FINISH, FITS, {})]
@@ -619,13 +548,9 @@ class _Plan(Plan):
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """That a statement is there may be said whatever is left out."""
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        rows, all_needed = self.seen.rows.get(query, 0), of_class or not reads(self.language)
         return self.seen.cells.get(query) != [["true"]] and leaves_too_much(
-            self.question,
-            unused,
-            self.language,
-            rows=self.seen.rows.get(query, 0),
-            all_needed=of_class or not reads(self.language),
-            vague="?link" in query,
+            self.question, unused, self.language, rows=rows, all_needed=all_needed
         )
 
 
@@ -637,11 +562,3 @@ def _lookups(focus: Segment, reading: Reading) -> Calls:
         ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
         ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
     ]
-
-
-def _targets(reading: Reading) -> list[list[Segment]]:
-    """Entities to look at, in order: two sure names together, else the surest; then the next in line; then none."""
-    first = [one for one in reading.names[:2] if one.score >= _SURE] or reading.names[:1]
-    groups = [[*first], [*reading.names[len(first) :][:1]]]
-    groups += [[replace(one, items=one.items[1:])] for one in reading.names[:1] if len(one.items) > 1]
-    return [*[group for group in groups if group][:_TARGETS], []]

@@ -47,10 +47,6 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     assert len(run.outcome.table) == 2
 
 
-class Killed(BaseException):
-    """Ends a run as a kill would: nothing is concluded."""
-
-
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         Chat(agent_of([looks("her"), runs(2), finishes()], tmp_path), "s1", saver).ask("How many did she find?")
@@ -119,3 +115,8 @@ def test_history_does_not_carry_whole_tables(tmp_path):
         chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
         assert len(chat.ask("?").outcome.table) == 500
         assert chat.history[0].outcome.table is None
+
+
+def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
+    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
+        Chat(agent_of([], tmp_path), "s9", saver).resume()

@@ -313,3 +313,11 @@ def test_in_the_papers_preset_no_document_is_shown(village, tmp_path):
     run, model, script = asked(village, tmp_path, looks, GENERATE, finish("h3"), preset="paper")
     seen = "\n".join([*script.prompts, *(step.observation for step in run.path), model.seen[0][0].text])
     assert not any(words in seen for words in ("red house", "green house", "a type and a document"))
+
+
+def test_where_a_node_lacks_a_relation_it_is_said_which_it_has(village, tmp_path):
+    run, _, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "^owns"})), finish("p1")
+    )
+    told = "Ann Reed (p1) has no such link. It has: owns: 2, such as The Mill; painted: 1, such as Old Forge."
+    assert run.path[1].observation == told

@@ -8,13 +8,15 @@ import pytest
 from benchmarks.near_verbatim import drawn, rank
 
 from kbnav.agents.common.planned import open_match
-from kbnav.agents.common.schema import RELATIONS, Schema
+from kbnav.agents.common.schema import RELATIONS, Schema, offered
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
+from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
+from kbnav.prompts import render
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
@@ -242,3 +244,30 @@ def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_
 
 def test_the_skb_agent_is_told_the_nodes_that_the_question_names(village):
     assert Schema(village)("What does Ann Reed own?")["starts"] == ["Ann Reed (p1), person"]
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Which ship built by Marit Skarow was painted yellow?", ["Marit Skarow"]),
+        ('Who owns the "old forge", and what does Radium do?', ["old forge", "Radium"]),
+        ("Radium was found in the United States of America. By whom?", ["United States of America"]),
+        ("Is it Berlin, Paris or New York?", ["Berlin", "Paris", "New York"]),
+        ("what is it?", []),
+    ],
+)
+def test_names_in_a_question_are_those_with_capitals_or_in_quotation_marks(question, names):
+    assert unmatched_names(question, []) == names
+
+
+def test_in_a_graph_of_one_type_nothing_is_said_of_types(tmp_path, village):
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
+    kb = skb_of(tmp_path, nodes, [("n0", "leads_to", "n1")])
+    for graph, typed in ((kb, False), (village, True)):
+        schemas = offered(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
+        assert ("node_type" in json.dumps(schemas)) is typed
+        policy = render(
+            "skb/policy.md", tools=["search_neighbors"], steps=9, parallel=True, answers=20, **Schema(graph)("?")
+        )
+        assert ("type" in policy) is typed
+    kb.close()

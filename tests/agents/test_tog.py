@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import (
     bm25_scores,
@@ -15,6 +16,7 @@ from kbnav.agents.tog import (
     read_scores,
     tog_with,
 )
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -312,3 +314,11 @@ def test_the_judge_keeps_the_documents_of_all_depths_and_recall_the_links_found_
     judged = script.prompts[5].partition("From their documents:")[2]
     assert all(line in judged for line in ("A miller", "A green house", "A market town"))
     assert "Coldwick (t1)" in script.prompts[6]
+
+
+def test_it_needs_a_model_and_all_of_its_tools(village, tmp_path):
+    offline = settings(tmp_path).model_copy(update={"model": "offline"})
+    with pytest.raises(UsageError, match="the system tog needs a model: name one with --model"):
+        build_agent(village, offline, "tog")
+    with pytest.raises(UsageError, match="no tool can be left out"):
+        tog_with(Script([]), None, village, settings(tmp_path).model_copy(update={"without_tools": ("finish",)}))

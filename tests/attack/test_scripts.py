@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
+from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.evaluation.report.data import load_report
+from kbnav.evaluation.report.page import html_report
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.apps.web.test_page import ask, open_steps, wait_for_the_end
+from tests.evaluation.parts import saved_folder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -56,11 +62,11 @@ ALL = " ".join(CORPUS)
 
 
 @contextmanager
-def nothing_runs(page: Page, server: Server) -> Iterator[None]:
-    """Fails where a dialog opens, a script sets ``hacked``, or another host is asked."""
+def nothing_runs(page: Page, home: str) -> Iterator[None]:
+    """Fails where a dialog opens, a script sets ``hacked``, or what does not begin with ``home`` is asked."""
     wrong: list[str] = []
     page.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(server.url) else None)
+    page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(home) else None)
     page.add_init_script("Object.defineProperty(window, 'hacked', { set() { alert('hacked'); } })")
     yield
     assert page.evaluate("window.hacked") is None
@@ -106,7 +112,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
     with (
         Explorer(query, ALL) as model,
         Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options()), socket=True) as server,
-        nothing_runs(page, server),
+        nothing_runs(page, server.url),
     ):
         policy = page.goto(server.url).headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'" in policy
@@ -141,7 +147,7 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
     build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.jsonl"]), tmp_path / "hostile.skb", Options(vectors=False))
     with (
         Server(web_settings(fresh_home, str(tmp_path / "hostile.skb")), socket=True) as server,
-        nothing_runs(page, server),
+        nothing_runs(page, server.url),
     ):
         for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
             assert page.goto(f"{server.url}/entry/hostile.skb/{node}").status == 200, node
@@ -150,3 +156,39 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
         ask(page, f"Which thing leads to {CORPUS[0]}?")
         wait_for_the_end(page)
         open_steps(page)
+
+
+def hostile_run(text: str) -> Run:
+    """A run in which everything that is text is hostile."""
+    cells = [
+        (Term("uri", one), Term("literal", one, language=one), Term("literal", one, datatype=one)) for one in CORPUS
+    ]
+    table = AnswerTable((text, "b", "c"), tuple(cells), labels={one: one for one in CORPUS})
+    steps = tuple(Step(number, Call(one, {one: one}, one), one, one) for number, one in enumerate(CORPUS))
+    outcome = Outcome("answered", "finish", text, table, text=text, note=text, error=text)
+    versions = {one: one for one in CORPUS}
+    return Run(
+        text, text, text, text, text, steps, steps, outcome, requests={text: 1}, started=text,
+        kb={"name": text, "endpoint": text, "skb": {"name": text}}, versions=versions, prompts=versions,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["report", "answer"])
+def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page: Page, tmp_path: Path, kind):
+    if kind == "answer":
+        text = shared_page([SharedAnswer(hostile_run(one)) for one in (*CORPUS, ALL)])
+    else:
+        ranking = Ranking(tuple(Ranked(one, 1.0, one, one) for one in CORPUS))
+        folders = [tmp_path / "<img src=x onerror=alert(1)>", tmp_path / "b"]
+        for folder, answer in zip(folders, (hostile_run(ALL).outcome.table, ranking), strict=True):
+            folder.mkdir()
+            changes = {"system": ALL, "model": ALL, "dataset": ALL, "language": ALL}
+            saved_folder(folder, dict.fromkeys(CORPUS, tuple(CORPUS)), dict.fromkeys(CORPUS, answer), **changes)
+        text = html_report(load_report(folders), ALL)
+    (tmp_path / "page.html").write_text(text)
+    with nothing_runs(page, "file:"):
+        page.goto(f"file://{tmp_path}/page.html")
+        for closed in page.locator("details:not([open]) > summary").all():
+            if closed.is_visible():
+                closed.click()
+        assert CORPUS[0] in page.inner_text("main")

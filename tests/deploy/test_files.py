@@ -1,5 +1,6 @@
 """The files of deploy/: they are what their tools read, and name settings and routes that exist."""
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
 EXAMPLES = {
     "KBNAV_WEB__TOKENS": '{"alice": "alice-has-nevertobeleft"}',
     "KBNAV_WEB__HOSTS": '["ask.example.org"]',
+    "KBNAV_WEB__PROXY_ADDRESSES": '["172.30.7.0/24"]',
 }
 
 
@@ -69,6 +71,8 @@ def test_variables_that_are_set_are_settings(monkeypatch, tmp_path):
     settings = Settings()
     assert settings.database.get_secret_value() == "a-value-that-is-long"
     assert settings.web.hosts == ("ask.example.org",)
+    balancers = compose["networks"]["default"]["ipam"]["config"][0]["subnet"]
+    assert json.loads(compose["x-kbnav"]["environment"]["KBNAV_WEB__PROXY_ADDRESSES"]) == [balancers]
 
 
 def test_the_settings_in_the_manifests_are_settings(monkeypatch, tmp_path):

@@ -67,7 +67,7 @@ def test_a_database_that_is_away_is_one_clear_line_without_its_password(tmp_path
     url = "postgresql://kbnav:nevertobeleft-password@127.0.0.1:1/kbnav"
     settings = Settings(home=tmp_path, database=url)
     with pytest.raises(UsageError, match="cannot reach the database") as raised:
-        HttpCache(settings.kept("http-cache.sqlite"), age=60)
+        HttpCache(settings.shared_path("http-cache.sqlite"), age=60)
     assert "nevertobeleft-password" not in str(raised.value)
     assert secrets_of(settings).hidden(f"at {url}") == "at [hidden]"
     assert "nevertobeleft-password" not in str(settings.public())

@@ -73,7 +73,7 @@ def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
     assert set(steps[0].call.arguments["entity_ids"]) == {"Q979", "Q1128"}
     assert "Polonium" in script.prompts[0].title()
     assert "Radium" in script.prompts[0].title()
-    assert saved.info.called == "tog (given entities of the gold answer)"
+    assert saved.info.display_name == "tog (given entities of the gold answer)"
     assert saved.info.topics == {"most": 20, "seed": 7}
 
 

@@ -52,7 +52,7 @@ def test_a_stopped_run_ends_the_models_work(talkative):
         model = open_chat_model(talkative.settings(), sampling=False)
         threading.Thread(target=lambda: (until(talkative.busy), cancellation.stop())).start()
         with pytest.raises(Stopped):
-            cancellation.within(lambda: invoke(model, LONG))
+            cancellation.run_here(lambda: invoke(model, LONG))
         assert talkative.gives_up()
     finally:
         loop.call_soon_threadsafe(loop.stop)

@@ -60,7 +60,7 @@ def test_the_policy_samples_and_everything_else_does_not():
 def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
     async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
         cancellation = Cancellation(asyncio.get_running_loop())
-        return await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello"))
+        return await asyncio.to_thread(cancellation.run_here, lambda: ask(model, "hello"))
 
     host = f"{variable[:4]}-{braked}.invalid".lower()  # LangChain keeps clients by the endpoint's address
     with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:

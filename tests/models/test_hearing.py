@@ -46,7 +46,7 @@ def heard(
             reply_purpose("step" if listen else ""),
         ):
             try:
-                return cancellations.within(lambda: invoke(model, "hello")), drafts, stub.requests
+                return cancellations.run_here(lambda: invoke(model, "hello")), drafts, stub.requests
             except (ServiceError, BadResponse, PromptTooLong) as error:
                 return error, drafts, stub.requests
 
@@ -101,7 +101,7 @@ def test_an_endpoint_that_cannot_stream_is_asked_so_only_once():
         model = open_chat_model(Settings(model="stub", base_url=stub.base_url, model_retries=0), sampling=False)
         with streaming_to(lambda draft: None), reply_purpose("step"):
             for _ in range(2):
-                cancels.within(lambda: invoke(model, "hello"))
+                cancels.run_here(lambda: invoke(model, "hello"))
     assert [bool(one.get("stream")) for one in stub.requests] == [True, False, False]
 
 

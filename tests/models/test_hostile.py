@@ -31,7 +31,7 @@ def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
 
     async def within_a_brake(model: BaseChatModel) -> str:
         cancellation = Cancellation(asyncio.get_running_loop())
-        return (await asyncio.to_thread(cancellation.within, lambda: ask(model, "hello")))[0]
+        return (await asyncio.to_thread(cancellation.run_here, lambda: ask(model, "hello")))[0]
 
     with ModelStub([]) as unused:
         settings = settings_for(unused, base_url=stub_url, model_timeout=timeout)

@@ -1,5 +1,6 @@
 """What is shown as having gone well and badly, and which names stay out of instructions."""
 
+from dataclasses import replace
 from typing import Any
 
 from kbnav.programs.first_stage import TrainingQuery
@@ -7,6 +8,7 @@ from kbnav.programs.steps import Trial
 from kbnav.programs.writer import (
     ContrastText,
     Setting,
+    describe_trial,
     document_pair,
     names_in,
     split,
@@ -89,3 +91,16 @@ def test_names_of_the_nodes_shown_and_of_what_the_queries_name_are_replaced():
         "Boost [a name] and '[a name]'; use the key of the dictionary, not [a name]."
     )
     assert without_names("Bob Boats is another", names) == "Bob Boats is another"
+
+
+def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_the_truth():
+    assert describe_trial(trial("1", 1.0, 0.5), {"a": "Ann", "b": "Bob", "c": "Cy", "z": "Zoe"}.__getitem__) == (
+        "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
+        "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
+    )
+
+
+def test_an_answer_that_is_no_candidate_is_told_apart_from_one_that_ranks_low():
+    told = replace(trial("1", 1.0, 0.5), candidates=("a", "b", "c", "z"))
+    assert describe_trial(told, str).endswith("z (z) not among the first 3, though a candidate")
+    assert describe_trial(replace(told, candidates=("a", "b", "c")), str).endswith("z (z) no candidate")

@@ -401,7 +401,7 @@ def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(con
         def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
             asked.append(query)
             if len(asked) > 1:
-                with current_cancellation().telling(stopped.set):
+                with current_cancellation().on_cancel(stopped.set):
                     stopped.wait(5)
             return context.kb.execute_query(query, language=language)
 

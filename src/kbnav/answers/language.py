@@ -84,7 +84,7 @@ def question_language(text: str, default: str = "en") -> str:
 
 def singular(word: str) -> str:
     """An English noun without the ending of its plural, or a verb without its s, roughly; others are left alone."""
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("s", "")):
+    for ending, instead in (("vies", "vie"), ("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("s", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 2 and not word.endswith(("ss", "us", "is")):
             return word.removesuffix(ending) + instead
     return word

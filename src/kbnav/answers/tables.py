@@ -49,7 +49,7 @@ class Term(NamedTuple):
         found = _ENTITY.search(self.value) if self.type == "uri" else None
         return found[1] if found else None
 
-    def plain(self) -> str | int | float | bool:
+    def python_value(self) -> str | int | float | bool:
         """An entity's id, a number or truth value as Python's, anything else as its text."""
         kind = (self.datatype or "").removeprefix(_XSD)
         try:
@@ -178,7 +178,7 @@ class AnswerTable:
             record: dict[str, Any] = {}
             for number, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
                 is_iri = cell is not None and cell.type == "uri" and self.prefixes is not None
-                record[name] = None if cell is None else cell.value if is_iri else cell.plain()
+                record[name] = None if cell is None else cell.value if is_iri else cell.python_value()
                 if number in named:
                     record[f"{name}Label"] = self.label(cell)
             records.append(record)

@@ -117,17 +117,17 @@ def drop_line(step: Step) -> Text:
 def short_arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line, without those that restrict nothing."""
     told = {name: value for name, value in arguments.items() if value and _UNRESTRICTED.get(name) != value}
-    said = [name.replace("_", " ") if value is True else _plain(value) for name, value in told.items()]
+    said = [name.replace("_", " ") if value is True else _value_text(value) for name, value in told.items()]
     line = " ".join(printable(", ".join(filter(None, said))).split())
     return line if len(line) <= 100 else line[:99] + "…"
 
 
-def _plain(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """A value as text; of a list or an object all that is not empty, with commas between."""
     if isinstance(value, Mapping):
-        return _plain([*value.values()])
+        return _value_text([*value.values()])
     if isinstance(value, list):
-        return ", ".join(filter(None, (_plain(one) for one in value if one not in ("", None, False))))
+        return ", ".join(filter(None, (_value_text(one) for one in value if one not in ("", None, False))))
     return str(value)
 
 

@@ -120,14 +120,14 @@ class _Telling:
     def record(self, one: Evidence) -> dict[str, Any]:
         return {
             "text": self.line(one),
-            "subject": one.subject.plain(),
+            "subject": one.subject.python_value(),
             "property": one.property,
-            "value": one.value.plain(),
+            "value": one.value.python_value(),
             "statement": one.statement,
             "rank": one.rank,
             "qualifiers": [self._link(link) for link in one.qualifiers],
             "references": [[self._link(link) for link in links] for links in one.references],
-            "others": [other.plain() for other in one.others],
+            "others": [other.python_value() for other in one.others],
             "chain": one.chain,
             "source": one.source,
         }
@@ -136,20 +136,20 @@ class _Telling:
         words = self._words
         if said := words.ranks.get(one.rank):
             yield said
-        yield from map(self._said, one.qualifiers)
+        yield from map(self._link_text, one.qualifiers)
         if one.others:
             values = ", ".join(map(self._value, one.others[:_MOST_OTHERS]))
             more = len(one.others) > _MOST_OTHERS
             yield words.beside.format(values=words.others.format(values=values) if more else values)
-        sources = (", ".join(map(self._said, links)) for links in one.references)
+        sources = (", ".join(map(self._link_text, links)) for links in one.references)
         told = [words.reference.format(links=source) for source in sources if source]
         yield " | ".join(told) or words.no_reference
 
-    def _said(self, link: Link) -> str:
+    def _link_text(self, link: Link) -> str:
         return f"{self._property(link.property)}: {self._value(link.value)}"
 
     def _link(self, link: Link) -> dict[str, Any]:
-        return {"property": link.property, "value": link.value.plain(), "text": self._said(link)}
+        return {"property": link.property, "value": link.value.python_value(), "text": self._link_text(link)}
 
     def _property(self, name: str) -> str:
         return self._labels.get(name) or (label_from_iri(name) if "/" in name or ":" in name else name)

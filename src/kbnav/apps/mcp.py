@@ -125,7 +125,7 @@ class LocalBackend:
     ) -> T:
         """In a thread; what is taken back keeps it until it is over."""
         cancellation = Cancellation(asyncio.get_running_loop())
-        return await self._done(partial(cancellation.within, work), cancellation)
+        return await self._done(partial(cancellation.run_here, work), cancellation)
 
     async def _done(self, work: Callable[[], T], cancellation: Cancellation) -> T:
         try:
@@ -204,7 +204,7 @@ class SharedBackend:
             loop, partial(self._store.count_question, owner, self._limits.questions_per_day)
         )
         self._at_work[owner] += 1
-        working = loop.run_in_executor(self._tools, cancellation.within, work)
+        working = loop.run_in_executor(self._tools, cancellation.run_here, work)
         working.add_done_callback(lambda _: self._leave(owner))
         try:
             return await asyncio.shield(working)

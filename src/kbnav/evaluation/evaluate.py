@@ -119,7 +119,7 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
             changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
     return [
-        ("system", info.called),
+        ("system", info.display_name),
         ("model", info.model),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
         ("sample", json.dumps(info.sample) if info.sample else "all"),

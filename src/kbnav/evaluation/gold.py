@@ -46,7 +46,7 @@ def collect_gold(
     file belongs to another dataset or knowledge base, and StopRun where the service is down.
     """
     head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb), _now())
-    known = _known(path, head)
+    known = _read_answers(path, head)
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
     patience = Patience()
@@ -97,7 +97,7 @@ def file_sha256(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _known(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
+def _read_answers(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
     if not path.exists() or not path.stat().st_size:
         return {}
     old, answers = read_gold(path)

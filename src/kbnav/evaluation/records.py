@@ -61,7 +61,7 @@ class RunInfo:
     format: int = FORMAT
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """The system, marked where it was given something of the gold answers."""
         return f"{self.system} (given {GIVEN[self.from_gold]})" if self.from_gold else self.system
 

@@ -39,10 +39,10 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
         return None
     if LEFT_OUT in table.note:
         return Absence("split graph", LEFT_OUT)
-    return _Looking(kb, query, table, language).absence()
+    return _Probe(kb, query, table, language).absence()
 
 
-class _Looking:
+class _Probe:
     def __init__(self, kb: KnowledgeBase, query: str, table: AnswerTable, language: str) -> None:
         self._kb, self._query, self._table, self._language = kb, query, table, language
         self._partial = is_mirror(kb.state())

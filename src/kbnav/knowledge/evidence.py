@@ -156,7 +156,7 @@ class _Details:
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
         if known:
-            self._read(kb.execute_query(self._query(known), language=language))
+            self._add_statements(kb.execute_query(self._query(known), language=language))
             named |= {link.property for links in self._links.values() for link in links}
             named |= {link.property for some in self._references.values() for links in some.values() for link in links}
         ends = (self._words.entity_id(term.value) for one in told for term in (one.subject, one.value))
@@ -203,7 +203,7 @@ class _Details:
             f"SELECT ?bearer ?statement ?node ?link ?value WHERE {{ {' UNION '.join(branches)} }} LIMIT {_MOST_TRIPLES}"
         )
 
-    def _read(self, found: AnswerTable) -> None:
+    def _add_statements(self, found: AnswerTable) -> None:
         for bearer, statement, node, link, value in found.rows:
             if statement is None or link is None or value is None:
                 continue
@@ -212,12 +212,12 @@ class _Details:
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))
             elif link.value == f"{_WIKIBASE}rank":
                 self._ranks[statement.value] = _RANKS.get(value.value, "")
-            elif node is None and (name := self._named("pq", link.value)):
+            elif node is None and (name := self._property_of("pq", link.value)):
                 self._links.setdefault(statement.value, []).append(Link(name, value))
-            elif node is not None and (name := self._named("pr", link.value)):
+            elif node is not None and (name := self._property_of("pr", link.value)):
                 self._references.setdefault(statement.value, {}).setdefault(node.value, []).append(Link(name, value))
 
-    def _named(self, role: str, iri: str) -> str:
+    def _property_of(self, role: str, iri: str) -> str:
         """The property of a predicate such as ``pq:P580``; empty for others, those to whole values among them."""
         entity = self._words.entity_id(iri)
         return entity if entity and iri == self._words.prefixes[role] + entity else ""

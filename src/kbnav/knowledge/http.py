@@ -90,8 +90,8 @@ def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> 
     cached = settings.cache_age > 0 and not mirror and not authorization
     return HttpClient(
         settings,
-        cache=HttpCache(settings.kept("http-cache.sqlite"), age=settings.cache_age) if cached else None,
-        throttle=None if all(map(is_loopback, urls)) else Throttle(settings.kept("limits.sqlite")),
+        cache=HttpCache(settings.shared_path("http-cache.sqlite"), age=settings.cache_age) if cached else None,
+        throttle=None if all(map(is_loopback, urls)) else Throttle(settings.shared_path("limits.sqlite")),
         urls=urls,
         authorization=authorization,
         api_token="" if url else settings.access_token.get_secret_value(),
@@ -400,7 +400,7 @@ def closed_with_the_run() -> Iterator[_Connections]:
         return
     token = _CONNECTIONS.set(connections)
     try:
-        with cancellation.telling(connections.close):
+        with cancellation.on_cancel(connections.close):
             yield connections
     except Exception:
         cancellation.check()

@@ -366,7 +366,7 @@ def ask(
         ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    return _asked(How(kb, **how), question, after, config, _steps_to(on_step))
+    return _run_of(How(kb, **how), question, after, config, _steps_to(on_step))
 
 
 async def aask(
@@ -382,7 +382,7 @@ async def aask(
     cancellation = Cancellation(asyncio.get_running_loop())
     try:
         return await asyncio.to_thread(
-            _asked, How(kb, **how), question, after, config, _steps_to(on_step), cancellation
+            _run_of, How(kb, **how), question, after, config, _steps_to(on_step), cancellation
         )
     except asyncio.CancelledError:
         cancellation.stop()
@@ -410,7 +410,7 @@ def stream(
 
     def work() -> None:
         try:
-            answer = _asked(How(kb, **how), question, after, config, tell, cancellation)
+            answer = _run_of(How(kb, **how), question, after, config, tell, cancellation)
             told.put(Event("answer", answer=answer))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that listens
             told.put(error)
@@ -430,7 +430,7 @@ def stream(
         thread.join()
 
 
-def _asked(
+def _run_of(
     how: How,
     question: str,
     after: Answer | None,

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
-from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
+from kbnav.models.chat import invoke, open_chat_model, usage_of
 from kbnav.runs.database import best_effort, open_tables
 from kbnav.runs.journal import unpacked
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, REPLAY, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -258,8 +258,8 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
         from kbnav.models.scripted import NAME, StandIn
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
-    check_key(settings)
-    replies = kept or (Replies(settings.kept(FILE)) if settings.cache_age > 0 else None)
+    settings.check_key()
+    replies = kept or (Replies(settings.shared_path(FILE)) if settings.cache_age > 0 else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,

@@ -101,7 +101,7 @@ class Cancellation:
         """The result of ``call``, made in a thread of its own. Raises as ``check``, and what ``call`` raises."""
         return self._wait(_in_thread(call, self))
 
-    def within(self, call: Callable[[], T]) -> T:
+    def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
         token = _CANCELLATION.set(self)
         try:
@@ -116,7 +116,7 @@ class Cancellation:
         return self._wait(asyncio.run_coroutine_threadsafe(awaited(), self._loop))
 
     @contextmanager
-    def telling(self, end: Callable[[], None]) -> Iterator[None]:
+    def on_cancel(self, end: Callable[[], None]) -> Iterator[None]:
         """Have ``end`` called, from any thread, if the run is ended meanwhile: for what can stop a look-up's work."""
         future: Future[None] = Future()
         future.add_done_callback(lambda done: end() if done.cancelled() else None)

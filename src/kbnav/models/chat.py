@@ -17,7 +17,7 @@ from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import REPLAY, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger("kbnav.models")
-REPLAY = "replay:"
 LARGEST = 4 * MIB
 """Bytes of a reply, which is a million tokens."""
 _MOST_TOKENS = 10**9
@@ -47,16 +46,6 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
     return open_chat_model(settings, sampling=True), open_chat_model(settings, sampling=False)
 
 
-def check_key(settings: Settings) -> None:
-    """Raise CredentialsError where the settings name a model of OpenAI's own endpoint and no key; costs no import."""
-    named = settings.model != OFFLINE and not settings.model.startswith(REPLAY)
-    if named and settings.chat is None and not settings.base_url and not settings.api_key.get_secret_value():
-        raise CredentialsError(
-            f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
-            "or name another endpoint with --base-url; where the system can do without, there is --model offline"
-        )
-
-
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """The model of the settings; ``sampling`` for the policy, otherwise 0 (SPINACH, appendix D).
 
@@ -66,7 +55,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """
     if settings.chat is not None:
         return settings.chat
-    check_key(settings)
+    settings.check_key()
     from langchain_openai import ChatOpenAI
 
     key = settings.api_key.get_secret_value()
@@ -118,7 +107,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
             if cancellation is None:
                 reply = model.invoke(prompt)
             else:
-                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _stream(model, prompt))
             tell(tokens(usage_of(reply)))
             return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -159,7 +148,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         ) from error
 
 
-async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
+async def _stream(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
     import openai
 

@@ -86,7 +86,7 @@ class GraphRank:
         trace = trace or Trace()
         depth = max(k, _DEPTH)
         reading, followed, rest = self._read(query, trace)
-        scores = self._reached(followed, rest if followed else "", depth, trace)
+        scores = self._end_scores(followed, rest if followed else "", depth, trace)
         with trace.step("describe", query=query) as seen:
             words = self._skb.relational_text or self._skb.text
             vectors = self._skb.relational_vectors or self._skb.vectors
@@ -121,7 +121,7 @@ class GraphRank:
             seen.nodes = [self._skb.id(node) for one in mentions for node in one.nodes]
             asked = [f"asked for: {reading.asked}"] if reading.asked else []
             named = [f"named{'' if one in sure or not sure else ' perhaps'}: {one.text}" for one in mentions]
-            said = [self._said(path) for one in followed for path in one.paths[:3]]
+            said = [self._path_text(path) for one in followed for path in one.paths[:3]]
             seen.text = "\n".join([*asked, *named, *said])
         return reading, followed, text
 
@@ -137,7 +137,7 @@ class GraphRank:
             key=lambda path: (-path.score, len(path.steps), -min(self._counts[step.relation] for step in path.steps)),
         )[:_PATHS]
 
-    def _reached(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
+    def _end_scores(self, followed: Sequence[_NamePaths], rest: str, depth: int, trace: Trace) -> dict[int, float]:
         with trace.step("follow", text=rest) as seen:
             reached = self._followed(followed)
             nodes = np.flatnonzero(reached)
@@ -191,7 +191,7 @@ class GraphRank:
         ]
         return dict(relative_score_fusion([hits for hits, _ in found], weights=[by for _, by in found], depth=depth))
 
-    def _said(self, path: Path) -> str:
+    def _path_text(self, path: Path) -> str:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
         return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"

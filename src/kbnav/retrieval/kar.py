@@ -118,7 +118,7 @@ class KAR:
             query=query,
             structures=self._structures,
             linked=bool(triples),
-            documents=list(self._shown(linked, triples)),
+            documents=list(self._triple_lines(linked, triples)),
         )
         written = write_documents(self._calls, prompt, trace, self._options)
         tails = list(dict.fromkeys(tail for found in triples.values() for _, tail in found))
@@ -145,7 +145,7 @@ class KAR:
             # The query's words stand beside a namesake's: of two Chicagos "born in Chicago" means the city.
             texts = [f"{one.text}\n{query}" if same else one.text for one, same in zip(named, namesakes, strict=True)]
             hits = self._similarity.nearest(texts, places, max(self._options.documents, *map(len, namesakes), 0))
-            hits = [self._told_apart(near, same, query) for near, same in zip(hits, namesakes, strict=True)]
+            hits = [self._disambiguated(near, same, query) for near, same in zip(hits, namesakes, strict=True)]
             for entity, same, near in zip(named, namesakes, hits, strict=True):
                 # Namesakes that are like the entity's document in nothing are still its namesakes.
                 nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._options.documents]
@@ -164,7 +164,7 @@ class KAR:
                 return [match.number for match in found]
         return []
 
-    def _told_apart(self, near: Hits, same: Sequence[int], query: str) -> Hits:
+    def _disambiguated(self, near: Hits, same: Sequence[int], query: str) -> Hits:
         """Namesakes by their documents and by their relations, whose names the query may have; others as they are."""
         if len(same) < 2:
             return near
@@ -199,7 +199,9 @@ class KAR:
             seen.nodes = list(dict.fromkeys(self._skb.id(t.tail) for found in chosen.values() for t in found.triples))
         return relations
 
-    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[tuple[str, int]]]) -> Iterator[str]:
+    def _triple_lines(
+        self, linked: Sequence[Linked], triples: Mapping[int, Sequence[tuple[str, int]]]
+    ) -> Iterator[str]:
         given: dict[int, int] = {}
 
         def document(node: int) -> str:

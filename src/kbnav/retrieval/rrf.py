@@ -62,7 +62,7 @@ class RRF:
         Raises the first error where every system failed, and any error after which no call of a model can go well.
         """
         trace = trace or Trace()
-        found = self._asked(query, max(k, self._options.depth), trace)
+        found = self._retrieved(query, max(k, self._options.depth), trace)
         with trace.step(self.name, of=[self.stages[place].name for place in found], limit=k) as seen:
             hits = reciprocal_rank_fusion(
                 [numbers(self._skb, ranking) for ranking in found.values()],
@@ -73,7 +73,7 @@ class RRF:
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits)
 
-    def _asked(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:
+    def _retrieved(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:
         traces = [Trace() for _ in self.stages]
         pool = ThreadPoolExecutor(len(self.stages), thread_name_prefix="kbnav-rrf")
         try:

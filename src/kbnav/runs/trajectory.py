@@ -80,7 +80,7 @@ class Doubt:
 _STATE: Mapping[str, type] = {"mirror": dict, "endpoints": dict, "kbs": dict, "nodes": int, "edges": int}
 
 
-def _sound_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+def _valid_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """The state as it is. Raises ValueError where it is none."""
     for name, kind in _STATE.items():
         if name in state and not isinstance(state[name], kind):
@@ -91,22 +91,22 @@ def _sound_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     for one in state.get("kbs", {}).values():
         if not isinstance(one, Mapping):
             raise ValueError("kbs has what is no knowledge base")
-        _sound_state(one)
+        _valid_state(one)
     return state
 
 
-def _even(table: AnswerTable | None) -> AnswerTable | None:
+def _rectangular(table: AnswerTable | None) -> AnswerTable | None:
     """The table as it is. Raises ValueError where a row has not a cell for each column."""
     if table is not None and any(len(row) != len(table.columns) for row in table.rows):
         raise ValueError("a row has not a cell for each column")
     return table
 
 
-EvenTable = Annotated[AnswerTable | None, AfterValidator(_even)]
+RectangularTable = Annotated[AnswerTable | None, AfterValidator(_rectangular)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=100)]
 """It is a part of files' names."""
-KBState = Annotated[Mapping[str, Any], AfterValidator(_sound_state)]
+KBState = Annotated[Mapping[str, Any], AfterValidator(_valid_state)]
 """What a knowledge base says of itself, of which what is shown has the types that it is shown by."""
 
 
@@ -280,7 +280,7 @@ class Outcome:
     status: Status
     stop: Stop
     query: str = ""
-    table: EvenTable = None
+    table: RectangularTable = None
     ranking: Ranking | None = None
     text: str = ""
     note: str = ""

@@ -32,7 +32,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from kbnav.errors import UsageError
+from kbnav.errors import CredentialsError, UsageError
 from kbnav.settings.plugins import did_you_mean, name_of
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Web(Strict):
     proxy_header: str = ""
     """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
     proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses of that proxy; its header is believed from nowhere else."""
+    """Addresses of that proxy, or networks such as ``10.0.0.0/8``; its header is believed from nowhere else."""
     workers: int = Field(default=1, ge=1)
     """Processes; more than one needs ``database``."""
     runs: int = Field(default=8, ge=1)
@@ -237,6 +237,8 @@ class Bot(Strict):
 SETTINGS_FILE = "kbnav.toml"
 OFFLINE = "offline"
 """The value of ``model`` with which rules answer, and no model is asked."""
+REPLAY = "replay:"
+"""What stands before the id of a saved run that is repeated in place of a model."""
 
 
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
@@ -397,9 +399,18 @@ class Settings(BaseSettings):
         """The temperature of calls that are neither the policy's nor samples; None: none is sent, by no call."""
         return None if self.temperature is None else 0.0
 
-    def kept(self, name: str) -> Path | str:
+    def shared_path(self, name: str) -> Path | str:
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
         return self.database.get_secret_value() or self.home / name
+
+    def check_key(self) -> None:
+        """Raise CredentialsError where a model of OpenAI's own endpoint is named and no key; costs no import."""
+        named = self.model != OFFLINE and not self.model.startswith(REPLAY)
+        if named and self.chat is None and not self.base_url and not self.api_key.get_secret_value():
+            raise CredentialsError(
+                f"the model {self.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
+                "or name another endpoint with --base-url; where the system can do without, there is --model offline"
+            )
 
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""

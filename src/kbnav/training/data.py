@@ -165,7 +165,7 @@ class Miner:
 
     def hard(self, example: Example, most: int) -> list[int]:
         """What the sources find for a question, answers among it or not, at most so many of each."""
-        return list(dict.fromkeys(node for name in self._systems for node in self._found(name, example, most)))
+        return list(dict.fromkeys(node for name in self._systems for node in self._top_nodes(name, example, most)))
 
     def negatives(self, example: Example) -> list[int]:
         """Node numbers, ``count`` of them; random nodes of the answers' types where the sources have too few.
@@ -175,14 +175,14 @@ class Miner:
         taken = _Taken(example, self._documents)
         chosen: list[int] = []
         for name, count in self._counts.items():
-            chosen += islice(filter(taken.new, self._found(name, example, count + _DEEPER)), count)
+            chosen += islice(filter(taken.new, self._top_nodes(name, example, count + _DEEPER)), count)
         filler = chain(self._random(example), range(self._skb.meta.nodes))
         chosen += islice(filter(taken.new, filler), self.count - len(chosen))
         if len(chosen) < self.count:
             raise UsageError(f"{self._skb.meta.name} has not {self.count} documents that differ from the answers'")
         return chosen
 
-    def _found(self, name: str, example: Example, most: int) -> list[int]:
+    def _top_nodes(self, name: str, example: Example, most: int) -> list[int]:
         return [self._skb.number(node) for node in self._systems[name].retrieve(example.text, most).ids[:most]]
 
     def _random(self, example: Example) -> Iterator[int]:

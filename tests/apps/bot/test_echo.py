@@ -1,12 +1,8 @@
 """Mentions by Echo's notifications, on a server of its own that speaks the payloads of its API."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -15,6 +11,7 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.wikitext import Style
 from kbnav.settings.model import Bot as Rules
 from tests.apps.bot.parts import Answerer, connect
+from tests.knowledge.wikidata.serving import Answer, serving
 
 ANN = "[[User:Ann|Ann]] ([[User talk:Ann|talk]]) 12:34, 1 January 2026 (UTC)"
 SPACES = {"2": ("User", "User"), "3": ("User talk", "User talk"), "1": ("Talk", "Talk"), "4": ("Project", "Project")}
@@ -95,31 +92,8 @@ class EchoWiki:
 @pytest.fixture
 def echo() -> Iterator[tuple[EchoWiki, str]]:
     wiki = EchoWiki()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._reply(urlsplit(self.path).query)
-
-        def do_POST(self) -> None:
-            self._reply(self.rfile.read(int(self.headers["Content-Length"])).decode())
-
-        def _reply(self, query: str) -> None:
-            body = json.dumps(wiki.answer(dict(parse_qsl(query)))).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield wiki, f"http://127.0.0.1:{server.server_port}/api.php"
-        server.shutdown()
-        thread.join()
+    with serving(lambda asked: Answer(wiki.answer(asked.params))) as served:
+        yield wiki, f"{served.url}/api.php"
 
 
 def bot(api: str, folder: Path, *, edits: bool = True) -> tuple[Bot, Answerer, Ledger]:

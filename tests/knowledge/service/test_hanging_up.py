@@ -58,7 +58,7 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
 
         def ask() -> None:
             try:
-                cancellation.within(lambda: client.fetch(request, lambda reply: reply.status))
+                cancellation.run_here(lambda: client.fetch(request, lambda reply: reply.status))
             except Stopped as error:
                 ended.append(error)
 
@@ -77,7 +77,7 @@ def test_a_connection_that_was_given_back_is_not_hung_up_on():
         client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
         request = Request("api", quiet.url, {})
         cancellation = Cancellation()
-        assert cancellation.within(lambda: client.fetch(request, lambda reply: reply.status)) == 200
+        assert cancellation.run_here(lambda: client.fetch(request, lambda reply: reply.status)) == 200
         cancellation.stop()
         assert client.fetch(request, lambda reply: reply.status) == 200
         client.close()

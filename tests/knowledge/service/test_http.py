@@ -15,13 +15,12 @@ from kbnav.errors import (
     Banned,
     CredentialsError,
     QueryRefused,
-    QuerySyntaxError,
     QueryTimeout,
     ServiceError,
 )
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.http_store import MAX_BODY, HttpCache
+from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Throttle
 from kbnav.knowledge.replies import Reply, Request, retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -147,20 +146,6 @@ def test_a_connection_that_breaks_off_is_tried_again():
         assert opened.kb.execute_query(QUERY).rows == ()
 
 
-def test_the_place_of_an_error_counts_without_the_prefixes_put_in_front():
-    query = "SELECT ?x WHERE { ?x wdt:P31 wd:Q5 }"
-
-    def malformed(asked):
-        column = asked.params["query"].index("SELECT") + 8
-        return Answer(f"MalformedQueryException: Encountered x at line 1, column {column}.", 400, "text/plain")
-
-    with serving(malformed) as served, client(served.url) as opened, pytest.raises(QuerySyntaxError) as caught:
-        opened.kb.execute_query(query)
-    assert (caught.value.line, caught.value.column) == (1, 8)
-    assert "line 1, column 8" in str(caught.value)
-    assert served.asked[0].params["query"].endswith(query)
-
-
 def test_silence_beyond_the_time_limit_is_a_timeout():
     done = threading.Event()
 
@@ -257,3 +242,21 @@ def test_a_password_that_a_wiki_echoes_is_left_out():
         reply = http.fetch(replace(asked, url=served.url), lambda reply: reply)
         http.close()
     assert reply.body == b'{"login": {"reason": "not [hidden]"}}'
+
+
+def test_after_thirty_errors_the_query_service_is_asked_no_more_within_the_minute(tmp_path):
+    now = [0.0]
+    throttle = Throttle(
+        tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s)
+    )
+    moments = []
+
+    def failing(_):
+        moments.append(now[0])
+        return Answer("no", 400, "text/plain")
+
+    with serving(failing) as served, client(served.url, throttle=throttle) as opened:
+        for _ in range(31):
+            with pytest.raises(QueryRefused):
+                opened.kb.execute_query(QUERY)
+    assert moments[29] < 60 <= moments[30]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbnav.encoders import Encoder, Vectors
-from kbnav.errors import KbnavError, ServiceError
+from kbnav.errors import KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.on_ray import Encoding
 from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS
@@ -83,3 +83,21 @@ class Forgetful(Letters):
 def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], Any]:
     window = pickle.dumps(Window(range(5), None))
     return lambda: result(Encoding(texts, load, None)({"item": window}))
+
+
+def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path: Path):
+    meta = build(small(tmp_path), tmp_path / "s.skb", Options(text=False, vectors=False, sparql=False))
+    texts = Texts(tmp_path / "s.skb", meta, relations=False)
+    assert worker(texts)().nodes == 5
+    with pytest.raises(ServiceError, match=r"too little memory: use fewer workers$"):
+        worker(texts, Forgetful)()
+    with pytest.raises(ServiceError, match=r"does not see .*gone\.skb: build in a folder that all of them share$"):
+        worker(Texts(tmp_path / "gone.skb", meta, relations=False))()
+    with pytest.raises(UsageError, match="there are minilm"):
+        worker(texts, lambda: no_encoder())()
+
+
+def no_encoder() -> Encoder:
+    from kbnav.encoders import load
+
+    return load("no such one")

@@ -1,12 +1,13 @@
 """What is done to a built SKB: checked, told about, updated."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kbnav.encoders import Vectors, normalised
-from kbnav.errors import DataError
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -136,3 +137,9 @@ def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(t
             fields = skb.documents[number]
             text = "\n".join([skb.nodes.label(number), *(f"text: {fields['text']}" for _ in fields)])
             assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
+
+
+def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path: Path):
+    build(small(tmp_path), tmp_path / "s.skb", BARE)
+    with pytest.raises(UsageError, match="built with no vectors, not lsa"):
+        update(tmp_path / "s.skb", small(tmp_path), Options(text=False, sparql=False))

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kbnav.errors import DataError
 from kbnav.knowledge.skb import names
 from kbnav.knowledge.skb.names import Match, edits_allowed, normalise
 from kbnav.knowledge.skb.schema import NodeText
@@ -109,3 +111,12 @@ def test_no_name_within_the_allowed_edits_is_missed(held, query, data, tmp_path_
     for match in found:
         same = held[match.number] == query
         assert match.how == ("exact" if same else "fuzzy" if distances[match.number] else "normalised")
+
+
+def test_what_is_no_index_is_refused(tmp_path: Path):
+    with pytest.raises(DataError, match="not a name index"):
+        names.open(tmp_path)
+    built(tmp_path, ["oak", "elm"])
+    (tmp_path / "names.json").write_text(json.dumps({"format": 1, "keys": 3}))
+    with pytest.raises(DataError, match="2 names, not 3"):
+        names.open(tmp_path)

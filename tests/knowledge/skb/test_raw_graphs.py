@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.errors import DataError
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.mag import MagSource
 from kbnav.knowledge.skb.importers.stark import PrimeKGSource
@@ -199,3 +199,25 @@ def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag, tmp_path):
         paper = skb.documents[skb.number("5")]
         assert (paper["mag_id"], paper["abstract"]) == (50, 'with\ttabs and "quotes"')
         assert "author writes paper" in get_doc_info(skb, skb.number("5"))
+
+
+def test_what_is_not_primekg_is_said(primekg: Path, tmp_path: Path):
+    with (primekg / "kg.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER[:-1], GRAPH[0][:-1]])
+    with pytest.raises(DataError, match="not PrimeKG's table of edges: no column y_source"):
+        build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
+    (primekg / "disease_features.csv").unlink()
+    with pytest.raises(UsageError, match=r"there is no disease_features\.csv or disease_features\.tab"):
+        PrimeKGSource(primekg)
+
+
+def test_what_is_not_ogbn_mag_is_said(mag: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="no raw/relations here"):
+        MagSource(tmp_path)
+    packed(mag / "mag" / "raw" / "relations" / "author___writes___paper" / "edge.csv.gz", [("author", "paper")])
+    with pytest.raises(DataError, match=r"edge\.csv\.gz: could not convert"):
+        build(MagSource(mag), tmp_path / "m.skb", BARE)
+    (mag / "idx_abs.tsv").unlink()
+    (mag / "idx_title.tsv").unlink()
+    with pytest.raises(UsageError, match="there is no idx_title_abs"):
+        MagSource(mag)

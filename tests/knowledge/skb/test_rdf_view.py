@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pyoxigraph import NamedNode, Store, Variable
 
 from kbnav.answers.tables import Term
-from kbnav.errors import QueryRefused, QuerySyntaxError, UnknownId
+from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -143,3 +144,11 @@ def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb):
         store.query("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000")
     assert len(store.query("SELECT * { ?a ?b ?c } LIMIT 3")) == 3
     store.close()
+
+
+def test_a_query_without_end_is_stopped_and_the_next_one_runs(clinic_path: Path):
+    kb = SkbKB(SKB.open(clinic_path), query_timeout=2.0)
+    with pytest.raises(QueryTimeout, match="longer than 2 s"):
+        kb.execute_query("SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }")
+    assert kb.execute_query("ASK { ?x a type:Disease }").boolean is True
+    kb.close()

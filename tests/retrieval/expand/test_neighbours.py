@@ -103,3 +103,11 @@ def test_on_the_demo_all_is_as_a_search_through_its_file_of_edges_finds_it(demo,
                 back = {demo.relation_names[one] for one in link.into}
                 assert back == {relation for a, relation, b in edges if (a, b) == (target, source)}
                 assert named | back
+
+
+def test_of_several_ways_that_over_the_best_node_is_told(tmp_path):
+    diamond = [(0, 0, 1), (0, 0, 2), (1, 0, 3), (2, 0, 3)]
+    graph = graph_of(tmp_path / "g", 4, diamond)
+    for middle, scores in ((1, [0, 0.2, 0.1, 1]), (2, [0, 0.1, 0.2, 1]), (1, [0, 0.1, 0.1, 1])):
+        best = Surroundings(graph).best(0, scored(scores), 1).triples[0]
+        assert [link.node for link in best.links] == [middle, 3]

@@ -42,7 +42,6 @@ def ask(
     from rich.console import Console
 
     from kbnav.answers.question import checked_question
-    from kbnav.models.chat import check_key
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
@@ -50,7 +49,7 @@ def ask(
     earlier = _last_run() if follow_up else None
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
-    check_key(settings)  # before the imports that take seconds
+    settings.check_key()  # before the imports that take seconds
     from kbnav.agents.common.agent import build_agent
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb

@@ -102,7 +102,7 @@ def _wiki(settings: Settings) -> Wiki:
     if not rules.password.get_secret_value():
         raise CredentialsError("the bot needs its password: set KBNAV_BOT__PASSWORD")
     # Wikimedia counts no requests of accounts with the bot flag.
-    throttle = None if rules.flagged else Throttle(settings.kept("limits.sqlite"))
+    throttle = None if rules.flagged else Throttle(settings.shared_path("limits.sqlite"))
     http = HttpClient(settings, cache=None, throttle=throttle, urls=[rules.api])
     wiki = Wiki(rules.api, http, user=rules.user, password=rules.password.get_secret_value(), flagged=rules.flagged)
     wiki.login()

@@ -43,12 +43,11 @@ def chat(
     from kbnav.agents.common.agent import build_agent
     from kbnav.errors import StopRun, UsageError
     from kbnav.knowledge.open import open_kb
-    from kbnav.models.chat import check_key
     from kbnav.runs.trajectory import new_id
     from kbnav.sessions.session import Chat, sqlite_sessions
 
     settings, console = of.settings(), Console()
-    check_key(settings)
+    settings.check_key()
     runs: list[Run] = []
     with sqlite_sessions(settings.home) as saver, open_kb(settings) as base:
         agent = build_agent(base, settings, of.system or "")

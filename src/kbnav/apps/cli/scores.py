@@ -258,7 +258,7 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
 
     info = run.info
     model = info.model or "no model named"
-    print(f"{name}: {info.called} ({model}) on {info.dataset}, {scores.all.questions} questions")
+    print(f"{name}: {info.display_name} ({model}) on {info.dataset}, {scores.all.questions} questions")
     spread = intervals(scores)
     for metric in scores.metrics:
         one = spread[metric]

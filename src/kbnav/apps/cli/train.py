@@ -300,7 +300,7 @@ def _train_programs(job: Job) -> None:
         train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
             kb, job.settings, training, validation, options, job.out, listener=report, stopped=stop.is_set
         )
-        found = cancellation.within(train)
+        found = cancellation.run_here(train)
     if job.as_json:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kbnav.apps.web.rendering import refusal
+from kbnav.apps.web.rendering import cookie_value, refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import DatabaseAway, UsageError
 from kbnav.settings.model import Settings, Web
@@ -30,8 +29,10 @@ if TYPE_CHECKING:
 
 COOKIE = "kbnav"
 COOKIE_AGE = 30 * 24 * 3600
-LARGEST_BODY = 2_000_000
-"""Bytes of a request; only conversations sent to the OpenAI-compatible API come near."""
+LARGEST_CONVERSATION, LARGEST_BODY = 2_000_000, 400_000
+"""Bytes of a request: to the OpenAI-compatible API, which is sent whole conversations, and of any other."""
+LONGEST_COOKIES = 8_000
+"""Characters; Python's reader of cookies takes a minute for some of 60,000."""
 SHORTEST_TOKEN = 16
 FREE_TRIES = 5
 """Wrong tokens from one address before it has to wait."""
@@ -81,6 +82,10 @@ def checked(settings: Settings) -> Web:
             )
         if not web.hosts:
             raise UsageError(f"{web.host} is reached from other machines: set web.hosts to the names they use for it")
+    try:
+        Identities(web, logouts_in_memory())
+    except ValueError as error:
+        raise UsageError(f"web.proxy_addresses: {error}") from error
     if web.workers > 1 and not settings.database.get_secret_value():
         raise UsageError("web.workers: several processes share their sessions in PostgreSQL; set database")
     return web
@@ -100,6 +105,7 @@ class Identities:
     def __init__(self, web: Web, logouts: Logouts) -> None:
         self._logouts = logouts
         self._header, self._proxies = web.proxy_header, frozenset(web.proxy_addresses)
+        self._networks = [ipaddress.ip_network(one, strict=False) for one in self._proxies if "/" in one]
         self._tokens = {name: token.get_secret_value().encode() for name, token in web.tokens.items()}
         self.closed = bool(self._tokens or self._header)
         """Whether one must log in."""
@@ -107,7 +113,7 @@ class Identities:
 
     def of(self, headers: Headers, client: str) -> Visitor | None:
         """The visitor; None for one who must log in first."""
-        if self._header and client in self._proxies and (name := _user_name(headers.getlist(self._header))):
+        if self._header and self.is_proxy(client) and (name := _user_name(headers.getlist(self._header))):
             return Visitor(f"proxy:{name}" if name in self._tokens else f"user:{name}", name)
         cookie = _cookie(headers)
         if not self.closed:
@@ -140,8 +146,14 @@ class Identities:
             self._logouts.add(cookie_key(cookie))
 
     def is_proxy(self, client: str) -> bool:
-        """Whether an address is that of the proxy."""
-        return client in self._proxies
+        """Whether an address is that of the proxy, or in one of its networks."""
+        if client in self._proxies or not self._networks:
+            return client in self._proxies
+        try:
+            address = ipaddress.ip_address(client)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
 
 
 def cookie_key(cookie: str) -> str:
@@ -190,11 +202,8 @@ class WrongTokens:
 
 
 def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found and found.value.isascii() else ""
+    found = cookie_value(headers, COOKIE)
+    return found if found.isascii() else ""
 
 
 def cookie_header(value: str, *, secure: bool) -> str:
@@ -264,8 +273,11 @@ class Gate:
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers:
             return None, refusal(request, 411, "give the length of the body")
-        if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return None, refusal(request, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
+        most = LARGEST_CONVERSATION if path.startswith("/v1/") else LARGEST_BODY
+        if not length.isdecimal() or int(length) > most:
+            return None, refusal(request, 413, f"at most {most:,} bytes can be sent")
+        if sum(map(len, headers.getlist("cookie"))) > LONGEST_COOKIES:
+            return None, Response(f"more than {LONGEST_COOKIES:,} characters of cookies", 431)
         try:
             visitor = self._identities.of(headers, self._connected(scope))
         except DatabaseAway as error:

@@ -130,13 +130,12 @@ class FairQueue:
         return float(seconds * 0.5 ** ((now - until) / HALF_LIFE))
 
 
-def fair_queue(size: int, many: bool, *, of_owner: int | None = None) -> FairQueue:
-    """A queue for work on knowledge bases.
+def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
+    """A queue for work on so many knowledge bases: ``of_kb`` at once on each, and half as much of one user in all.
 
-    Half of it is the most for one user, and where there are ``many``, some of it is left whatever one of them does.
+    Each has places of its own, so that those that hang, however many they are, hold up no other.
     """
-    of_kb = max(1, size - max(1, size // 4)) if many else size
-    return FairQueue(size, of_owner=of_owner or max(1, size // 2), of_kb=of_kb)
+    return FairQueue(of_kb * kbs, of_owner=max(1, of_kb // 2), of_kb=of_kb)
 
 
 @dataclass(eq=False)
@@ -244,7 +243,7 @@ class Limiter:
 
         def work() -> None:
             try:
-                result = job.cancellation.within(call)
+                result = job.cancellation.run_here(call)
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 in_loop(settle, None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
             else:
@@ -254,7 +253,7 @@ class Limiter:
         threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
         end = loop.time() + seconds
         try:
-            with job.cancellation.telling(lambda: in_loop(news.set)):
+            with job.cancellation.on_cancel(lambda: in_loop(news.set)):
                 while not done.done():
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), max(0.0, min(LOOK, end - loop.time())))

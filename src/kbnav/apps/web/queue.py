@@ -25,7 +25,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
-from kbnav.apps.web.limiter import Ticket, fair_queue
+from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
@@ -106,7 +106,9 @@ class RunQueue:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
         self._limits = service.settings.web
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
-        self._queue = fair_queue(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
+        size = self._limits.runs
+        of_kb = max(1, size - max(1, size // 4)) if service.many else size  # some are left whatever one of them does
+        self._queue = FairQueue(size, of_owner=self._limits.runs_per_user, of_kb=of_kb)
         self._changed = threading.Condition()
         """Notified when somebody joins or leaves the queue."""
         self._live: dict[str, _Live] = {}

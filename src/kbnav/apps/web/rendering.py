@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +31,7 @@ from kbnav.errors import (
     NotOffered,
     Overdue,
     QuerySyntaxError,
+    QueryTimeout,
     ServiceError,
     Stopped,
     UnknownId,
@@ -43,6 +44,10 @@ COOKIE = "kbnav_language"
 FIRST = "en"
 Book = Mapping[str, str | Mapping[str, str]]
 """Texts of one language by their keys."""
+MOST_FIELDS = 1_000
+"""Of a form."""
+TOLD = 20
+"""Problems of one request that are told."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
 _NAME = re.compile(r"\{(\w+)\}")
 _STATUS = (
@@ -55,6 +60,7 @@ _STATUS = (
     (DatabaseAway, 503),
     (DamagedKB, 503),
     (Overdue, 504),
+    (QueryTimeout, 504),
     (ServiceError, 502),
     (KbnavError, 422),
 )
@@ -74,14 +80,24 @@ def books() -> Mapping[str, Book]:
     return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((HERE / "locale").glob("*.json"))}
 
 
+def cookie_value(headers: Headers, name: str) -> str:
+    """The value of a cookie; empty where there is none."""
+    pairs = (one.partition("=") for one in headers.get("cookie", "").split(";"))
+    return next((value.strip().strip('"') for key, _, value in pairs if key.strip() == name), "")
+
+
+async def form_of(request: Request) -> Mapping[str, list[str]]:
+    """The fields of a form that was sent. Raises HTTPException where there are too many."""
+    try:
+        return parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
+    except ValueError as error:
+        raise HTTPException(422, f"a form of more than {MOST_FIELDS} fields") from error
+
+
 def language_of(headers: Headers) -> str:
     """The language to speak to a reader: the one chosen, else the first that the browser asks for, else English."""
-    try:
-        chosen = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        chosen = None
-    if chosen and chosen.value in books():
-        return chosen.value
+    if (chosen := cookie_value(headers, COOKIE)) in books():
+        return chosen
     asked = [found for one in headers.get("accept-language", "").split(",") if (found := _ASKED.fullmatch(one))]
     wanted = sorted(asked, key=lambda one: -float(one[2] or 1))
     return next((code for one in wanted if (code := one[1].lower()) in books() and one[2] != "0"), FIRST)
@@ -156,8 +172,8 @@ def add_refusals(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        lines = [f"{'.'.join(str(part) for part in item['loc'][1:])}: {item['msg']}" for item in error.errors()]
-        return answer(request, 422, "; ".join(lines))
+        lines = [f"{'.'.join(str(part) for part in item['loc'][1:])}: {item['msg']}" for item in error.errors()[:TOLD]]
+        return answer(request, 422, "; ".join(lines)[:2_000])
 
     async def went_wrong(request: Request, error: Exception) -> Response:
         place = {"line": error.line, "column": error.column} if isinstance(error, QuerySyntaxError) else {}

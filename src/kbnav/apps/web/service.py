@@ -23,7 +23,6 @@ from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, 
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.files import reading
-from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import SEPARATOR, Settings, kb_names
@@ -31,9 +30,8 @@ from kbnav.settings.systems import SystemEntry, kb_kind
 
 _LOG = logging.getLogger("kbnav.web")
 QUERIES, PAGES, DOWNLOADS, EXPORTS = 3, 8, 4, 2
-"""Queries typed by hand, pages of entities, downloads and exports of sessions that one process works on at once.
-
-Three queries: two of two readers on one knowledge base, and one on another."""
+"""Queries typed by hand and pages of entities of one knowledge base, and downloads and exports of sessions, that one
+process works on at once."""
 PAGE_SECONDS = 20.0
 """Longest wait for what a knowledge base says of one entity."""
 PATIENCE = 10.0
@@ -185,11 +183,12 @@ class Service:
         self._places = tuple(places)
         self._damaged = dict(damaged or {})
         self.models = settings.web.models or (settings.model,)
-        self.many = len(self._places) + len(self._damaged) > 1
-        self.queries = Limiter(fair_queue(QUERIES, self.many))
-        self.pages = Limiter(fair_queue(PAGES, self.many))
-        self.downloads = Limiter(fair_queue(DOWNLOADS, False))
-        self.exports = Limiter(fair_queue(EXPORTS, False))
+        count = max(1, len(self._places) + len(self._damaged))
+        self.many = count > 1
+        self.queries = Limiter(fair_queue(QUERIES, count))
+        self.pages = Limiter(fair_queue(PAGES, count))
+        self.downloads = Limiter(fair_queue(DOWNLOADS))
+        self.exports = Limiter(fair_queue(EXPORTS))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self.examples: dict[str, list[str]] = {}
@@ -257,7 +256,7 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
     lacks its key.
     """
     for model in settings.web.models or (settings.model,):
-        check_key(settings.model_copy(update={"model": model}))
+        settings.model_copy(update={"model": model}).check_key()
     with ExitStack() as stack:
         places: dict[str, Served | _Opening] = {}
         damaged: dict[str, DataError] = {}

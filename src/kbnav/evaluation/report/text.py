@@ -31,7 +31,7 @@ def _scores(report: Report) -> str:
         means = [_interval(run.means[metric]) if metric in run.means else _NONE for metric in metrics]
         cost = _NONE if run.cost is None else f"{run.cost:.2f}"
         counts = (run.scores.all.questions, run.scores.attempted.questions)
-        what = (run.name, run.info.called, run.info.model, run.info.dataset)
+        what = (run.name, run.info.display_name, run.info.model, run.info.dataset)
         rows.append((*what, *counts, *means, run.seconds.text(), cost))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached", *map(metric_name, metrics))
     notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
@@ -57,7 +57,7 @@ def scores_table(report: Report, form: str) -> str:
             mark = {"markdown": r"\*", "latex": "*"}.get(form, "") if tested.get(one, 1) < 0.05 else ""
             bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best[one] else "{}"
             cells.append(bold.format(mean.strip()) + mark if mean else "")
-        rows.append((run.name, run.info.called, *cells))
+        rows.append((run.name, run.info.display_name, *cells))
     if form == "markdown":
         lines = [*([plain(cell) for cell in row[:2]] + list(row[2:]) for row in rows)]
         lines.insert(1, ["---"] * len(rows[0]))
@@ -124,7 +124,7 @@ def run_records(report: Report) -> list[dict[str, Any]]:
     return [
         {
             "run": run.name,
-            "system": run.info.called,
+            "system": run.info.display_name,
             "model": run.info.model,
             "dataset": run.info.dataset,
             "questions": len(run.results),

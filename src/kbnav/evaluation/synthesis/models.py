@@ -24,7 +24,7 @@ class Malformed(ValueError):
     """A reply that is not in the form that was asked for; the text says what is wrong with it."""
 
 
-class GivenUp(Exception):
+class NoUsableReply(Exception):
     """A step that has no usable reply after its retry."""
 
     def __init__(self, step: Step, problem: str) -> None:
@@ -70,7 +70,7 @@ class PipelineModels:
     _opened: dict[str, ModelCalls] = field(default_factory=dict)
 
     def ask(self, step: Literal["extract", "fuse", "rewrite"], prompt: str, read: Callable[[str], T]) -> T:
-        """One reply of the step's model, as ``read`` understands it. Raises GivenUp, and StopRun as the model does."""
+        """One reply of the step's model, as ``read`` understands it. Raises NoUsableReply and StopRun."""
         return self.ask_many(step, getattr(self.steps, step), [prompt], [read])[0]
 
     def ask_many(
@@ -78,7 +78,7 @@ class PipelineModels:
     ) -> list[T]:
         """Replies to several prompts of one model, side by side; those not in the form are asked for once more.
 
-        Readers raise Malformed. Raises GivenUp, and StopRun where a call fails: what was answered is kept.
+        Readers raise Malformed. Raises NoUsableReply, and StopRun where a call fails: what was answered is kept.
         """
         found: dict[int, T] = {}
         again: dict[int, str] = {}
@@ -92,7 +92,7 @@ class PipelineModels:
             try:
                 found[place] = readers[place](reply)
             except Malformed as error:
-                raise GivenUp(step, str(error)) from error
+                raise NoUsableReply(step, str(error)) from error
         return [found[place] for place in range(len(prompts))]
 
     @property

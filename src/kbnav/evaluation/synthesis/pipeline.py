@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kbnav.evaluation.synthesis.models import GivenUp, Malformed, PipelineModels
+from kbnav.evaluation.synthesis.models import Malformed, NoUsableReply, PipelineModels
 from kbnav.evaluation.synthesis.sampling import Drawn, Dropped, Sampler, SplitSizes, needs_more
 from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
 from kbnav.evaluation.synthesis.text import is_literal
@@ -157,8 +157,8 @@ class _Maker:
         if drawn.gold in self._failed:
             raise Dropped("gold node was given up before")
         try:
-            return self._made(self._begin(drawn))
-        except GivenUp as error:
+            return self._as_question(self._begin(drawn))
+        except NoUsableReply as error:
             self._failed.add(drawn.gold)
             raise Dropped(f"{error.step}: no reply in the form after a retry") from error
 
@@ -184,12 +184,12 @@ class _Maker:
         document = _Document.of(self._skb, drawn.gold)
         return _Draft(drawn, names, document, role, roles.get(role, RoleWords()), relational, clauses)
 
-    def _made(self, draft: _Draft) -> Synthesized:
+    def _as_question(self, draft: _Draft) -> Synthesized:
         drawn, sampler = draft.drawn, self.sampler
         if sampler.has_text(drawn):
             prompt = render(f"synthesis/{self._style}/extract.md", **draft.document.values(), **self._role(draft))
             draft = self._models.ask("extract", prompt, lambda reply: _read_extracted(self._style, draft, reply))
-        draft = self._worded(draft)
+        draft = self._with_query(draft)
         answers, left_out = drawn.requirement.candidates.tolist(), 0
         if draft.used:
             answers, left_out = self._verified(draft)
@@ -213,7 +213,7 @@ class _Maker:
             },
         )
 
-    def _worded(self, draft: _Draft) -> _Draft:
+    def _with_query(self, draft: _Draft) -> _Draft:
         """The draft with its query, fused and rewritten."""
         kind, unspoken = draft.document.kind, self._wording.models.unspoken
         kept_out = (draft.document.name, *unspoken)
@@ -287,7 +287,7 @@ class _Maker:
         return sorted(list(dict.fromkeys([*found, *others]))[: self._most])
 
     def _meet(self, model: str, draft: _Draft, nodes: Sequence[int]) -> list[bool]:
-        """Whether each node meets all requirements of the text, as a model sees it. Raises GivenUp."""
+        """Whether each node meets all requirements of the text, as a model sees it. Raises NoUsableReply."""
         documents = [_Document.of(self._skb, node) for node in nodes]
         left = list(range(len(nodes)))
         if draft.category:

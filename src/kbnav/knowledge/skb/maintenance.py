@@ -120,7 +120,7 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
 
 
 @contextmanager
-def _read_again(path: Path, meta: Meta) -> Iterator[Source]:
+def _reread(path: Path, meta: Meta) -> Iterator[Source]:
     """What an SKB's files say now, with its updates over it."""
     if not meta.recipe:
         raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
@@ -143,7 +143,7 @@ def update_again(path: Path, options: Options, *, progress: Progress = no_progre
     meta = read_meta(path)
     _refuse_other_encoder(path, meta, options)
     previous = path / meta.data
-    with _read_again(path, meta) as source:
+    with _reread(path, meta) as source:
         return build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
 
 
@@ -157,7 +157,7 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
         over = Updated(old, records.source()) if records else None
-        source: Source = over or opened.enter_context(_read_again(path, old.meta))
+        source: Source = over or opened.enter_context(_reread(path, old.meta))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
         place = np.array([new.nodes.ids.find(node_id) for node_id in old.nodes.ids], np.int64)

@@ -133,7 +133,7 @@ class NodeMatcher:
         """The nodes of a question, each once, in its order; those by embedding by falling cosine."""
         found: list[MatchedNode] = []
         if self._variant != "embedding" and self._skb.names is not None:
-            found = self._named(question, self._skb.names)
+            found = self._exact_matches(question, self._skb.names)
         if self._variant != "exact" and not found and self._skb.vectors is not None and question.strip():
             near = self._skb.vectors.search(question, limit=self._nearest)
             found = [MatchedNode(*self._entity(number), "embedding", score) for number, score in near]
@@ -143,14 +143,14 @@ class NodeMatcher:
                 once[node.id] = node
         return tuple(once.values())
 
-    def _named(self, question: str, names: NameIndex) -> list[MatchedNode]:
+    def _exact_matches(self, question: str, names: NameIndex) -> list[MatchedNode]:
         sure: list[tuple[_Span, list[Match]]] = []
         common: list[tuple[_Span, list[Match]]] = []
         for span in sorted(_spans(question, names), key=lambda one: (-one.size, one.words[0].start)):
             taken = [(other.words[0].start, other.words[-1].end) for other, _ in sure]
             if _within((span.words[0].start, span.words[-1].end), taken):
                 continue
-            matches = self._meant(span, names)
+            matches = self._candidates(span, names)
             if matches:
                 (common if self._is_common(span) else sure).append((span, matches))
         found = sorted(sure, key=lambda one: one[0].words[0].start)
@@ -170,7 +170,7 @@ class NodeMatcher:
             for match in matches
         ]
 
-    def _meant(self, span: _Span, names: NameIndex) -> list[Match]:
+    def _candidates(self, span: _Span, names: NameIndex) -> list[Match]:
         if not span.quoted and (
             span.size < 2
             or all(key.isdecimal() for key in span.keys)

@@ -49,14 +49,14 @@ class Encoding:
         """What came of the window, or what encoding it raised, which Ray would wrap."""
         item: object
         try:
-            item = self._made(pickle.loads(row["item"]))
+            item = self._encoded(pickle.loads(row["item"]))
         except MemoryError:
             item = ServiceError(f"a worker on {socket.gethostname()} has too little memory: use fewer workers")
         except (KbnavError, OSError) as error:
             item = error
         return {"item": pickle.dumps(item)}
 
-    def _made(self, window: Window) -> Made:
+    def _encoded(self, window: Window) -> Made:
         if self._opened is None:
             try:
                 skb = self._texts.opened()

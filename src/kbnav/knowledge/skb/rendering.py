@@ -61,7 +61,7 @@ def get_doc_info(
 
 def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> str:
     if skb.meta.style == "plain":
-        return _plain(skb, node, fields, wrapped=wrapped)
+        return _plain_document(skb, node, fields, wrapped=wrapped)
     return "".join(_stark_lines(skb, node, fields))
 
 
@@ -144,7 +144,7 @@ def compact_text(text: str) -> str:
     return re.sub(r"\s{2,}", " ", text).replace(".. ", ". ")
 
 
-def _plain(skb: SKB, node: int, fields: Fields, *, wrapped: bool) -> str:
+def _plain_document(skb: SKB, node: int, fields: Fields, *, wrapped: bool) -> str:
     """Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken."""
     text = plain_text(fields if wrapped else _unwrapped(fields))
     return f"- name: {skb.nodes.label(node)}\n- type: {skb.type_name(node)}\n" + (f"{text}\n" if text else "")
@@ -188,7 +188,7 @@ def _title(skb: SKB, node: int, field: str, fields: Fields | None = None) -> str
     return str((skb.documents[node] if fields is None else fields).get(field, skb.nodes.names[node]))
 
 
-def _known(value: Any) -> bool:
+def _has_value(value: Any) -> bool:
     return value is not None and str(value) != "-1"
 
 
@@ -259,7 +259,7 @@ def _mag(skb: SKB, node: int, fields: Fields) -> list[str]:
     if kind == "paper":
         abstract = str(fields.get("abstract", "")).replace("\r", "").rstrip("\n")
         lines = [f" - paper title: {_title(skb, node, 'title', fields)}", f" - abstract: {abstract}"]
-        if _known(fields.get("Date")):
+        if _has_value(fields.get("Date")):
             lines.append(f" - publication date: {fields['Date']}")
         lines += _mag_venue(fields)
         return [f"{line}\n" for line in lines]
@@ -267,7 +267,7 @@ def _mag(skb: SKB, node: int, fields: Fields) -> list[str]:
     counted = {"field_of_study": "field"}.get(kind, kind)
     lines = [f"{heads.get(kind, f'- {kind}')}: {_title(skb, node, 'DisplayName', fields)}"]
     for field, what in (("PaperCount", "paper"), ("CitationCount", "citation")):
-        if _known(fields.get(field)):
+        if _has_value(fields.get(field)):
             lines.append(f"- {counted} {what} count: {fields[field]}")
     return [f"{line}\n".replace("-1", "Unknown") for line in lines]
 
@@ -279,7 +279,7 @@ def _mag_venue(fields: Mapping[str, Any]) -> list[str]:
         ("ConferenceSeriesDisplayName", "conference"),
         ("ConferenceInstancesDisplayName", "conference"),
     ):
-        if _known(fields.get(field)):
+        if _has_value(fields.get(field)):
             return [f" - {head}: {fields[field]}"]
     return []
 
@@ -302,14 +302,14 @@ def _mag_neighbor(skb: SKB, node: int) -> str:
     if kind == "paper":
         return f'"{_title(skb, node, "title")}"'
     name = _title(skb, node, "DisplayName")
-    if not _known(name):
+    if not _has_value(name):
         return ""
     if kind == "author":
         places = [
             _title(skb, other, "DisplayName")
             for other in _neighbors(skb, node, "author___affiliated_with___institution")
         ]
-        places = [place for place in places if _known(place)]
+        places = [place for place in places if _has_value(place)]
         return f"{name} ({', '.join(places)})" if places else name
     return name
 

@@ -196,14 +196,14 @@ class SKB:
 
     def type_range(self, name: str) -> Range:
         """The node numbers of a type: the first, and the one behind the last. Raises UnknownId."""
-        number = self._known(name, self._types, "node type")
+        number = self._number_of(name, self._types, "node type")
         return self.nodes.type_start[number], self.nodes.type_start[number + 1]
 
     def relation_number(self, name: str) -> int:
         """The number of a relation. Raises UnknownId naming those there are."""
-        return self._known(name, self._relations, "relation")
+        return self._number_of(name, self._relations, "relation")
 
-    def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
+    def _number_of(self, name: str, numbers: dict[str, int], what: str) -> int:
         try:
             return numbers[name]
         except KeyError as error:

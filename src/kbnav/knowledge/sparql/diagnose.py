@@ -205,7 +205,9 @@ def parts_of(query: str, read: Query, terms: Terms) -> list[Part]:
 def _parts(query: str, element: Element, terms: Terms) -> list[Part]:
     match element:
         case Triples(patterns=patterns):
-            named = (replace(one, subject=_named(one.subject), object=_named(one.object)) for one in patterns)
+            named = (
+                replace(one, subject=_as_variable(one.subject), object=_as_variable(one.object)) for one in patterns
+            )
             return [Part(new.text(), pattern=one) for new, one in zip(named, patterns, strict=True)]
         case Nested(kind="SERVICE", name=name) if terms.iri(name) == LABEL_SERVICE:
             return []
@@ -213,6 +215,6 @@ def _parts(query: str, element: Element, terms: Terms) -> list[Part]:
     return [Part(element.place.of(query), takes_away)]
 
 
-def _named(end: str) -> str:
+def _as_variable(end: str) -> str:
     """A blank node as a variable; anything else as it is."""
     return "?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end

@@ -93,7 +93,7 @@ class _Part:
         """Whether it is an edge from object to subject: a class has one instance or a million."""
         pattern = self.pattern
         simple = pattern is not None and pattern.relation
-        return bool(simple and not _known(pattern.subject, bound) and _known(pattern.object, bound))  # type: ignore[union-attr]
+        return bool(simple and not _is_bound(pattern.subject, bound) and _is_bound(pattern.object, bound))  # type: ignore[union-attr]
 
 
 # By whether subject and object are known. Going up a closure costs a few looks into an index for each of its classes:
@@ -124,7 +124,7 @@ def _path_effort(verb: Path | str, subject: bool, object_: bool) -> _Effort:
     return _CLOSURE[subject, object_]
 
 
-def _known(term: str, bound: Names) -> bool:
+def _is_bound(term: str, bound: Names) -> bool:
     return not is_variable(term) or term in bound
 
 
@@ -174,7 +174,7 @@ class _Joins:
 
     def _effort(self, part: _Part, bound: Names) -> _Effort:
         if part.pattern is not None:
-            ends = (_known(end, bound) for end in (part.pattern.subject, part.pattern.object))
+            ends = (_is_bound(end, bound) for end in (part.pattern.subject, part.pattern.object))
             return _path_effort(part.pattern.verb, *ends)
         if part.source:  # few rows select, and each is compared
             return _Effort(0.5 if part.variables <= bound else part.rows, part.rows)

@@ -85,7 +85,7 @@ def test_results_are_cached_but_for_those_that_change(mini):
 def test_a_run_that_is_stopped_stops_its_query(mini, tmp_path):
     with open_kb(Settings(kb=str(mini), home=tmp_path)) as kb, ThreadPoolExecutor(1) as threads:
         cancellation = Cancellation()
-        heavy = threads.submit(cancellation.within, lambda: kb.execute_query(HEAVY))
+        heavy = threads.submit(cancellation.run_here, lambda: kb.execute_query(HEAVY))
         cancellation.stop()
         with pytest.raises(Stopped):
             heavy.result(30)

@@ -1,9 +1,10 @@
+import time
 from typing import Any
 
 import pytest
 import requests
-from SPARQLWrapper import CSV, JSON, N3, XML, SPARQLWrapper
-from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
+from SPARQLWrapper import CSV, JSON, N3, POST, XML, SPARQLWrapper
+from SPARQLWrapper.SPARQLExceptions import EndPointInternalError, QueryBadFormed
 
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
@@ -66,3 +67,26 @@ def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(serve
     assert "line 2" in reply.text
     with pytest.raises(QueryBadFormed):
         wrapper(server, query).query()
+
+
+ENDLESS = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }"
+
+
+def test_posting_a_query_works_in_both_ways(server: MirrorServer):
+    client = wrapper(server, CURIES)
+    client.setMethod(POST)
+    assert len(client.queryAndConvert()["results"]["bindings"]) == 2
+    kind = {"Content-Type": "application/sparql-query", "Accept": "application/sparql-results+json"}
+    reply = requests.post(server.endpoints.sparql, data=CURIES.encode(), headers=kind, timeout=20)
+    assert len(reply.json()["results"]["bindings"]) == 2
+
+
+def test_a_query_without_end_is_stopped_and_the_next_one_works(server: MirrorServer):
+    begin = time.monotonic()
+    reply = ask(server, ENDLESS)
+    assert time.monotonic() - begin < 10  # the limit is one second
+    assert reply.status_code == 500
+    assert reply.text.startswith(f"SPARQL-QUERY: queryStr={ENDLESS}\njava.util.concurrent.TimeoutException")
+    assert len(rows(server, CURIES)) == 2
+    with pytest.raises(EndPointInternalError):
+        wrapper(server, ENDLESS).query()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from kbnav.apps.web.auth import Visitor
-from kbnav.apps.web.rendering import page
+from kbnav.apps.web.rendering import cookie_value, form_of, page
 from kbnav.apps.web.routes.common import LOGGED_IN, PartsOf
 from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.service import Served
@@ -33,21 +32,13 @@ async def _who(request: Request) -> str:
     visitor: Visitor | None = request.state.visitor
     if visitor is not None and visitor.name:
         return visitor.name
-    try:
-        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return unquote(found.value)[:LONGEST_NAME].strip() if found else ""
+    return unquote(cookie_value(request.headers, COOKIE))[:LONGEST_NAME].strip()
 
 
 WhoOf = Annotated[str, Depends(_who)]
 
 
-async def _form(request: Request) -> Mapping[str, list[str]]:
-    return parse_qs((await request.body()).decode("utf-8", "replace"))
-
-
-FormOf = Annotated[Mapping[str, list[str]], Depends(_form)]
+FormOf = Annotated[Mapping[str, list[str]], Depends(form_of)]
 
 
 def _field(form: Mapping[str, list[str]], name: str) -> str:

@@ -6,14 +6,13 @@ import asyncio
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
-from kbnav.apps.web.rendering import page
+from kbnav.apps.web.rendering import form_of, page
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
 from kbnav.apps.web.service import Served
 from kbnav.runs.trajectory import versions
@@ -38,7 +37,7 @@ async def login(request: Request) -> Response:
     """Check a token, and keep in the browser that it was right."""
     state = request.state
     identities: Identities = state.identities
-    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    form = await form_of(request)
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
         state.wrong.check(state.client)

@@ -124,19 +124,19 @@ class LanceVectors(VectorSearch):
                 nodes = nodes[[any(first <= node < end for first, end in ranges) for node in nodes.tolist()]]
             return best(nodes, np.vecdot(self.rows(nodes), query), limit)
         if ranges is None and self._approximate:
-            return self._best_of(self._found(query, 2 * limit + _MORE, approximate=True), query, limit)
+            return self._best_of(self._search(query, 2 * limit + _MORE, approximate=True), query, limit)
         within = [f"({KEY} >= {first} AND {KEY} < {end})" for first, end in ranges or () if first < end]
         if ranges is not None and not within:
             return []
         depth = limit + _MORE
         while True:
-            found = self._found(query, depth, " OR ".join(within))
+            found = self._search(query, depth, " OR ".join(within))
             hits = self._best_of(found, query, limit)
             if found.num_rows < depth or hits[-1][1] > 1 - max(found["_distance"].to_pylist()) + _CLOSE:
                 return hits
             depth *= 4
 
-    def _found(self, query: Vectors, depth: int, where: str = "", *, approximate: bool = False) -> Table:
+    def _search(self, query: Vectors, depth: int, where: str = "", *, approximate: bool = False) -> Table:
         search = self._table.search(query, vector_column_name=self._column).distance_type("dot").limit(depth)
         search = search.ef(max(_EF, 2 * depth)) if approximate else search.bypass_vector_index()
         search = search.select([KEY, "_distance", self._column])

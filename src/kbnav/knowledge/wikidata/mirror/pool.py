@@ -130,7 +130,7 @@ class QueryPool:
         def unwanted() -> bool:
             return stopped.is_set() or (gone is not None and gone())
 
-        with cancellation.telling(stopped.set) if cancellation else nullcontext():
+        with cancellation.on_cancel(stopped.set) if cancellation else nullcontext():
             self._wait(unwanted)
             try:
                 child = self._take()

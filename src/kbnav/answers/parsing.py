@@ -71,16 +71,14 @@ def read_question(text: str, language: str) -> Question:
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
     spaced = code not in _UNSPACED
     # By the first question word; of those that begin at the same place, the longest.
-    places = []
-    for part in words.asks:
-        if _has(lowered, part, spaced=spaced):
-            at = f" {lowered} ".index(f" {part} ") if spaced else lowered.index(part)
-            places.append((at, -len(part), part))
+    edge = " " if spaced else ""
+    padded, asking = f"{edge}{lowered}{edge}", {part: f"{edge}{part}{edge}" for part in words.asks}
+    places = [(padded.index(whole), -len(part), part) for part, whole in asking.items() if whole in padded]
     asks: Asks = words.asks[min(places)[2]] if places else ""
     kind: Kind = "values"
     if any(lowered.startswith(opener + " ") for opener in words.openers) or (code == "zh" and "吗" in bare):
         kind = "yes-no"
-    elif any(_has(lowered, start, spaced=spaced) for start in words.count):
+    elif any(f"{edge}{start}{edge}" in padded for start in words.count):
         kind = "count"
     tokens = lowered.split()
     adjective = next(
@@ -105,10 +103,6 @@ def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
     pronouns = lexicon(language).pronouns
     tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
     return next((pronouns[token] for token in tokens if token in pronouns), "")
-
-
-def _has(text: str, part: str, *, spaced: bool) -> bool:
-    return f" {part} " in f" {text} " if spaced else part in text
 
 
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:
