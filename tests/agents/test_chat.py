@@ -47,10 +47,6 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     assert len(run.outcome.table) == 2
 
 
-class Killed(BaseException):
-    """Ends a run as a kill would: nothing is concluded."""
-
-
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         Chat(agent_of([looks("her"), runs(2), finishes()], tmp_path), "s1", saver).ask("How many did she find?")

@@ -6,20 +6,17 @@ The demo SKB's facts are those of its two files: the Heron was built by Jacca Pe
 import json
 import re
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.agents.common.answering import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Run, Step, load_run
+from kbnav.runs.trajectory import Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
 
@@ -232,17 +229,3 @@ def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
 
 
 ids = st.sampled_from(list("abcdef"))
-
-
-@given(st.lists(st.lists(ids, unique=True, max_size=6), max_size=5), st.sets(ids))
-def test_support_is_the_sum_of_reciprocal_ranks_and_leaves_out_where_a_search_began(shown, starts):
-    steps = [Step(number, Call("search"), nodes=tuple(nodes)) for number, nodes in enumerate(shown, 1)]
-    steps += [Step(99, Call("get_entry", {"entity_id": start})) for start in starts]
-    support = {
-        node: sum(1 / (61 + nodes.index(node)) for nodes in shown if node in nodes) for nodes in shown for node in nodes
-    }
-    kept = {node: score for node, score in support.items() if node not in starts} or support
-    found = best_supported(steps)
-    assert dict(found) == pytest.approx(kept, abs=1e-4)
-    scores = [support[node] for node, _ in found]
-    assert all(one >= other - 1e-12 for one, other in pairwise(scores))

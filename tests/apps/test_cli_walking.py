@@ -37,29 +37,6 @@ def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
     assert message in error
 
 
-def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
-    line = json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]})
-    (tmp_path / "q.jsonl").write_text(line + "\n")
-    given = ["q.jsonl", "--kb", "demo", "--out", "sweep"]
-    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3")
-    assert code == 2
-    assert "say whose options are varied" in error
-    given += ["--system", "pasemiqa"]
-    code, out, _ = kbnav("eval", "sweep", *given, "--vary", "k=3,10")
-    assert code == 0
-    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| k=")]
-    assert [one[0] for one in rows] == ["| k=3", "| k=10"]
-    assert all(one[3] == "100.00" for one in rows)
-    assert json.loads((tmp_path / "sweep" / "k=10" / "run.json").read_text())["settings"]["options"] == {
-        "demonstrations": "", "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
-        "query": "fused", "short": 0, "preset": "kbnav",
-    }  # fmt: skip
-    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=4,500")
-    assert code == 2
-    assert "pasemiqa: k: Input should be less than or equal to 50" in error
-    assert not (tmp_path / "sweep" / "k=4").exists()
-
-
 def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_path):
     # Keeper is named for both questions. Of the first it is the gold answer: F1 1; that of the second are others: 0.
     asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def test_the_manifests_are_what_kubernetes_reads():
     command = [Path(sys.executable).parent / "kubernetes-validate", "--strict", KUBERNETES]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_file_for_qlever_is_what_its_command_reads_and_names_its_own_address():
+    read = ConfigParser(interpolation=None)
+    read.read_string((DEPLOY / "Qleverfile").read_text())
+    sections = {"data": "GET_DATA_CMD", "index": "CAT_INPUT_FILES", "server": "MEMORY_FOR_QUERIES", "runtime": "SYSTEM"}
+    assert [name for name, key in sections.items() if not read[name][key]] == []
+    for name in read["index"]["INPUT_FILES"].split():
+        assert name in read["data"]["GET_DATA_CMD"]
+    json.loads(read["index"]["SETTINGS_JSON"])
+    port = read["server"]["PORT"]
+    assert f"http://127.0.0.1:{port}" in (DEPLOY / "Qleverfile").read_text()
+    assert f"http://127.0.0.1:{port}" in (ROOT / "docs" / "scale.md").read_text()
 
 
 def test_compose_reads_its_file_and_needs_the_secrets(tmp_path):

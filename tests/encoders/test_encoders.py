@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbnav.encoders import default, load, same
 from kbnav.encoders.endpoint import Endpoint
@@ -118,9 +120,6 @@ def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Serve
         server.http.server_close()
 
 
-Serve = Callable[[Callable[[dict[str, Any], int], Reply]], Server]
-
-
 def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve):
     server = serve(embeddings)
     encoder = load("openai:some-model", base_url=server.url, api_key="k")
@@ -177,3 +176,20 @@ def test_what_was_trained_is_the_same_encoder_wherever_it_lies_and_nothing_else_
     assert not same("lsa:5f4e", moved)
     assert same("minilm", "minilm")
     assert not same("minilm", "e5")
+
+
+@given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4))
+def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts: list[str], queries: list[str]):
+    vectors = LSA.fit(texts, dimensions=3).encode(queries)
+    lengths = np.linalg.norm(vectors, axis=1)
+
+    assert len(vectors) == len(queries)
+    assert all(length == 0 or length == pytest.approx(1, abs=1e-5) for length in lengths)
+
+
+def test_vectors_of_different_lengths_are_refused(serve):
+    def answer(body: dict[str, Any], call: int) -> Reply:
+        return 200, {"data": [{"index": i, "embedding": [1.0] * call} for i in range(len(body["input"]))]}
+
+    with pytest.raises(BadResponse, match="different lengths"):
+        Endpoint("m", base_url=serve(answer).url).encode(["x"] * 100)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.errors import UsageError
+from kbnav.errors import ServiceError, UsageError
 from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.gold import collect_gold, gold_file, take_gold
 from kbnav.evaluation.records import GoldAnswer, read_gold
@@ -102,3 +102,11 @@ def test_frozen_answers_are_taken_by_question_and_none_may_lack(dataset, tmp_pat
     assert list(answers) == ["two"]
     with pytest.raises(UsageError, match="no gold answer of 4 questions, the first is wrong"):
         take_gold(dataset, dataset.questions, path)
+
+
+def test_an_endpoint_that_stays_down_ends_it(tmp_path):
+    path = tmp_path / "down.jsonl"
+    lines = [{"id": str(number), "question": "?", "sparql": "SELECT down"} for number in range(15)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ServiceError, match="10 failures in a row"):
+        collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")

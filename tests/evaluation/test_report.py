@@ -1,6 +1,7 @@
 """Reports: the published runs, numbers worked out by hand, and texts that try to break out of the page."""
 
 import base64
+import csv
 import gzip
 import hashlib
 import json
@@ -26,6 +27,7 @@ from kbnav.evaluation.report import (
     load_report,
     markdown_report,
     run_records,
+    scores_table,
 )
 from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
@@ -283,3 +285,22 @@ def test_nodes_only_seen_earn_a_wrong_answer_nothing_but_their_own_figure():
     assert wrong == {"hit@1": 0, "hit@5": 0, "recall@20": 0, "mrr": 0, "f1": 0, "trail@20": 1}
     right = values(Ranked("a", 1.0, "A"), Ranked("c", 0.5, "C"), seen[0])
     assert (right["mrr"], right["recall@20"], right["trail@20"]) == (0.5, 0.5, 1)
+
+
+def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
+    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=items(f"Q{n}")) for n in range(1, 13)]
+
+    def run(right: int, **info) -> SavedRun:
+        found = [items(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
+        return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
+
+    report = build_report({"weak_1": run(3), "strong": run(12), "same": run(3), "other": run(6, sha="1")})
+    markdown = {line.split(" | ")[0]: line for line in scores_table(report, "markdown").splitlines()}
+    assert "25.0" in markdown["| weak_1"]
+    assert r"**100.0**\*" in markdown["| strong"]
+    assert "*" not in markdown["| same"] + markdown["| other"]  # of another dataset: not tested
+    latex = scores_table(report, "latex")
+    assert r"weak\_1 & spinach" in latex
+    assert r"\textbf{100.0}*" in latex
+    rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
+    assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 50.0]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.errors import ServiceError, UsageError
+from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
 from tests.apps.parts import Cli
@@ -104,3 +104,12 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
         compare_runs(one, other)
     with pytest.raises(UsageError, match="different datasets"):
         compare_runs(one, dataset)
+
+
+def test_a_run_that_cannot_be_scored_says_why(tmp_path):
+    with pytest.raises(UsageError, match="no question of the run has a gold answer"):
+        score_run(read_saved_run(saved_folder(tmp_path / "none", {"a": None}, {})))
+    with pytest.raises(DataError, match="some gold answers are tables and some are nodes"):
+        score_run(read_saved_run(saved_folder(tmp_path / "both", {"a": table("Q1"), "b": ("1",)}, {})))
+    with pytest.raises(UsageError, match="no run in"):
+        read_saved_run(tmp_path)

@@ -1,6 +1,5 @@
 """Which kind of nothing an answer is: on the bundled mirror, on the same as if it were the whole, and on two graphs."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,14 +52,6 @@ MADE = [
 @pytest.mark.parametrize(("query", "copy", "all_of_it"), MADE)
 def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, whole, query, copy, all_of_it):
     assert (kind(mini_kb, query), kind(whole, query)) == (copy, all_of_it)
-
-
-def facts(kb: KnowledgeBase) -> Iterator[tuple[str, str]]:
-    """Elements with a property that other elements have and they do not, from the bundled mirror."""
-    query = """SELECT DISTINCT ?e ?p { ?e wdt:P31 wd:Q11344 . ?other wdt:P31 wd:Q11344 ; ?p ?v .
-      FILTER(STRSTARTS(STR(?p), STR(wdt:)) && NOT EXISTS { ?e ?p ?w }) } ORDER BY STR(?e) STR(?p)"""
-    for item, prop in kb.execute_query(query).rows:
-        yield item.entity_id, prop.entity_id
 
 
 def test_a_copy_that_lacks_statements_of_an_item_is_told_apart_from_one_that_has_all(mini_kb):

@@ -32,7 +32,7 @@ from kbnav.planning.plan_fuse import (
 )
 from kbnav.planning.planners import NoPlanner
 from kbnav.planning.training import LabelledQuestion, made_from
-from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
@@ -212,3 +212,10 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, monkeypatch
         "retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells"
     )
     assert code == 0
+
+
+def test_questions_that_it_has_seen_are_refused(market: Market, folder: Path, trained: Any):
+    fused = system(market, folder)
+    with pytest.raises(UsageError, match="1 of the questions were used to train or choose plan-fuse"):
+        refuse_seen(fused, [("other id", trained[1][0].text.upper())])
+    refuse_seen(fused, [("1", "something new")])

@@ -126,3 +126,8 @@ def test_a_model_plans_no_longer_paths_than_it_is_told(clinic: SKB, longest: int
     plan, prompt, _ = in_context(clinic, long, longest)
     assert f"a relation path of 1 to {longest} relations" in prompt
     assert len(plan.paths) == kept
+
+
+def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic: SKB):
+    plan, _, _ = in_context(clinic, "I cannot say.")
+    assert plan == Plan(notes=("the model's reply has no path",))

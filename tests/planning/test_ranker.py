@@ -1,9 +1,11 @@
 """The ranker learns what its questions say, goes to a file and back, and refuses what it was not trained for."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
@@ -12,7 +14,7 @@ from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, par
 from kbnav.planning.planners import NoPlanner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, examples
-from tests.planning.conftest import Words
+from tests.planning.conftest import EDGES, Words, built
 
 TRAIN = [
     *(
@@ -128,3 +130,19 @@ def test_a_symmetric_relation_is_right_either_way_and_counts_once():
     # near, either way, is right 1.5 times, far 0.5 times
     assert (found.most_frequent.first, found.most_frequent.first_three) == (1.0, 1.0)
     assert judge(Fixed({"1": ["far", "^near"], "2": []}), [one, two]).planner.first_three == 0.5
+
+
+class OtherWords(Words):
+    name = "other words"
+
+    def encode(self, texts: list[str]) -> Vectors:  # type: ignore[override]
+        return super().encode(texts)
+
+
+def test_another_schema_or_encoder_is_refused_with_both_names(trained: Ranker, clinic: SKB, tmp_path: Path):
+    trained.save(tmp_path)
+    other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
+    with SKB.open(other) as ward, pytest.raises(UsageError, match=r"schema of clinic; that of ward is another"):
+        Ranker.load(tmp_path, ward, Words())
+    with pytest.raises(UsageError, match=r"encoder words; clinic has other words"):
+        Ranker.load(tmp_path, clinic, OtherWords())

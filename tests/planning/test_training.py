@@ -11,6 +11,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, RelationPath
 from kbnav.planning.ranker import Candidates, Questions, Scorer, log_softmax
+from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
 
@@ -141,3 +142,13 @@ def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties():
     assert np.exp(logs) == pytest.approx(target[:3], abs=0.05)
     untrained = log_softmax(Scorer.untrained(2).scores(fresh, candidates))
     assert np.abs(np.exp(untrained) - target[:3]).max() > 0.3
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept", "share"), [(2, 2, 1 / 2), (50, 50, 1 / 50), (51, 50, 1 / 50), (400, 50, 1 / 50)]
+)
+def test_a_question_with_many_equal_paths_is_not_left_out_of_training(paths: int, kept: int, share: float):
+    label = {RelationPath((Hop(f"r{number}"),), ("a", "b")): 1 / paths for number in range(paths)}
+    found = learnt(label)
+    assert list(found) == list(label)[:kept]
+    assert list(found.values()) == pytest.approx([share] * kept)

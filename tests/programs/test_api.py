@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.errors import BadArguments
+from kbnav.errors import BadArguments, UnknownId
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
@@ -210,3 +210,36 @@ def test_what_a_writer_reads_says_every_bound_that_is_enforced(api, calls):
     assert api.functions["types_of"].doc == "The type of each node."
     for limit in ("2,000 calls", f"{MOST_ITEMS:,} values", f"{MOST_TEXT:,} characters", f"{MOST_PHRASE:,} characters"):
         assert limit in api.prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "error", "said"),
+    [
+        ("texts_of", (["nowhere"],), UnknownId, "nowhere"),
+        ("texts_of", ("place:averhythe",), BadArguments, "ids"),
+        ("texts_of", ([1],), BadArguments, "texts_of(ids: list[str])"),
+        ("texts_of", (), BadArguments, "ids"),
+        ("related", ([AVERHYTHE], "is near"), UnknownId, "is near"),
+        ("related", ([AVERHYTHE], "", "sideways"), BadArguments, "direction"),
+        ("ids_by_type", ("planet",), UnknownId, "planet"),
+        ("ids_by_type", ("place", 0), BadArguments, "limit"),
+        ("open", ("/etc/passwd",), BadArguments, "no function"),
+        ("__class__", (), BadArguments, "no function"),
+    ],
+)
+def test_wrong_arguments_are_typed_errors(calls, name, args, error, said):
+    with pytest.raises(error, match=re.escape(said)):
+        calls.call(name, args)
+
+
+def test_what_is_told_is_short_whatever_it_is(api):
+    calls = api.open("q")
+    doubled: list[object] = []
+    for _ in range(200):
+        doubled = [doubled, doubled]
+    calls.call("debug", (doubled, {"a": 10**5000}, "x" * 5_000, list(range(10_000))))
+    assert len(calls.feedback.text) < 10_000
+    for _ in range(50):
+        calls.call("debug", ("y" * 1_000,))
+    assert len(calls.feedback.text) <= api.limits.debug_characters + 100
+    assert "more characters" in calls.feedback.text

@@ -192,3 +192,8 @@ def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_
     trials = bench.run(Program.read(program("good")), [lost, found])
     assert [one.metrics["mrr"] for one in trials] == [1.0, 0.5]
     assert bench.oracle([lost, found]) == 0.5
+
+
+def test_the_writer_is_shown_the_three_best_programs():
+    steps = [Step(number, "improve", "", str(number), validation={"mrr": number / 10}) for number in (1, 5, 2, 4, 3)]
+    assert [step.number for step in History(tuple(steps)).leaders()] == [5, 4, 3]

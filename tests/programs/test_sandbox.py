@@ -153,3 +153,10 @@ def test_the_example_passes_the_check(sandbox, api):
     source = (ROOT / "examples" / "hetionet-genes" / "program.py").read_text(encoding="utf-8")
     assert source.startswith("# Written by hand")
     assert sandbox.check(Program.read(source), api) == ()
+
+
+def test_a_check_names_what_is_wrong_with_its_line(sandbox, api):
+    program = Program.read("def score(query, candidates):\n    return {n: len(texts_off(n)) for n in candidates}\n")
+    problems = sandbox.check(program, api)
+    assert [problem.line for problem in problems] == [2]
+    assert "texts_off" in problems[0].message

@@ -12,7 +12,7 @@ import pytest
 from kbnav.errors import DataError, ServiceError, Stopped, UsageError
 from kbnav.programs.groups import Centroids, Group, one_group
 from kbnav.programs.program import Outcome, Program
-from kbnav.programs.retriever import DESCRIPTION, read_frozen
+from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
 from kbnav.programs.train import GroupsFound, Order, read_steps, train
 from kbnav.programs.writer import Brief
 from kbnav.runs.trace import Trace
@@ -218,3 +218,14 @@ def test_where_one_group_fails_the_others_end_behind_their_step_and_the_failure_
     with pytest.raises(ServiceError, match="the model is away"):
         train(wanted, tmp_path, workshop(Failing([program("bad")])), lambda: GroupsFound(groups))
     assert len(read_steps(tmp_path, groups[1])) < 500
+
+
+def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole: Path):
+    frozen = read_frozen(whole)
+    check_bound(frozen, BOUND)
+    for name in BOUND:
+        with pytest.raises(UsageError, match=f"{name}: .*, now "):
+            check_bound(frozen, {**BOUND, name: "changed"})
+    check_prompts(frozen, {"a.md": "1"})
+    with pytest.raises(UsageError, match=r"the prompt a\.md"):
+        check_prompts(frozen, {"a.md": "2"})

@@ -1,6 +1,8 @@
 """What retrieval learns from: no torch is needed to know it."""
 
 import random
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +19,8 @@ from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, batches, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Folder, Point
-from tests.trained.shop import examples
+from tests.apps.parts import Cli
+from tests.trained.shop import examples, write_questions
 
 
 def test_negatives_are_never_answers_nor_documents_that_equal_one(shop, shop_split):
@@ -121,3 +124,26 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path):
     with pytest.raises(UsageError, match="no such folder"):
         read_card(tmp_path / "nothing")
     assert WORK == "training"
+
+
+def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
+    shop_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    cli = Cli(monkeypatch, capsys)
+    asked, out = write_questions(tmp_path / "asked.jsonl"), tmp_path / "out"
+    unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
+    given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]
+    for more, said in (
+        (["--dataset", str(asked), "--validation", str(unanswered)], "no question of unanswered has an answer in shop"),
+        (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
+        (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
+        (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
+    ):
+        code, _, error = cli(*given, *more)
+        assert (code, said in error) == (2, True), error
+        assert not out.exists()
+    if find_spec("torch") is None:
+        code, _, error = cli(*given, "--dataset", str(asked))
+        assert (code, "pip install 'kbnav[train]'" in error, out.exists()) == (2, True, False)
+    code, _, error = cli("retrieve", "--kb", str(shop_folder), "--system", "dense", "a query")
+    assert (code, "--set trained=FOLDER" in error) == (2, True)

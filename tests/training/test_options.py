@@ -19,10 +19,6 @@ from kbnav.planning.training import Example
 from tests.training.test_seq2seq import asked, clinic  # noqa: F401 - fixtures
 
 
-class Killed(BaseException):
-    """Ends a training from outside."""
-
-
 def test_batches_that_are_gathered_are_as_one_large_batch(clinic, asked, tmp_path):  # noqa: F811
     losses = {}
     for name, more in (("large", {"batch": 8}), ("gathered", {"batch": 2, "accumulation": 4})):

@@ -20,9 +20,6 @@ from kbnav.settings.model import Budget, Price, Settings
 
 BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
 FOUND = says(("execute_query", {"query": BOTH}))
-ONE = says(
-    ("execute_query", {"query": "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 ; wdt:P1086 ?n } ORDER BY DESC(?n) LIMIT 1"})
-)
 DONE = says(("finish", {"answer": "These."}))
 ASKED = "Which is the heaviest element that Marie Curie discovered?"
 PRICE = {"scripted": Price(prompt=1000, completion=0)}

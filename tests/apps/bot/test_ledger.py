@@ -10,7 +10,6 @@ from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
 
 FIRST = Question("a" * 16, "P", "S", "Ann", "12:00", "Who?", 1, ("b" * 16, "c" * 16))
-SECOND = Question("ab" * 8, "P", "S", "Bob", "12:01", "Why?", 0)
 
 
 @pytest.fixture

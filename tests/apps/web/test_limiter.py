@@ -11,15 +11,6 @@ from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 
 
-def everybody(line: FairQueue) -> list[str]:
-    """Whoever begins, each done before the next."""
-    begun = []
-    while (place := line.begin()) is not None:
-        begun.append(place.owner)
-        line.leave(place)
-    return begun
-
-
 def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
     line = FairQueue(4, of_owner=2, of_kb=3)
     assert [line.join("a", "x") and line.begin() is not None for _ in range(3)] == [True, True, False]

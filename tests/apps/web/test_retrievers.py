@@ -14,7 +14,6 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.models.stub import Canned, ModelStub, completion
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
 SOCKET = True
@@ -24,16 +23,6 @@ if TYPE_CHECKING:
     pass
 
 QUERY = "love letter"
-
-
-class Scorer(ModelStub):
-    """Gives every document the same score."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-
-    def reply(self, asked: dict[str, object]) -> Canned:
-        return completion("0.5")
 
 
 def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, mini_kb, visit):

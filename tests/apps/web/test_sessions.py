@@ -86,19 +86,6 @@ def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resum
     assert "ended 4 times" in ended["answer"]["note"]
 
 
-FIRST = """
-import sys
-from pathlib import Path
-from tests.apps.web.parts import Server, Visit, web_settings
-
-with Server(web_settings(Path(sys.argv[1]))) as server:
-    before = {name for name in sys.modules if name.startswith("langgraph")}
-    visit = Visit(server.url)
-    assert visit.answered(visit.session(), "Who discovered polonium?")["status"] == "done"
-    print(len(before) > 50, {name for name in sys.modules if name.startswith("langgraph")} - before)
-"""
-
-
 def reachable(url: str) -> bool:
     try:
         requests.get(url, timeout=2)

@@ -8,7 +8,10 @@ import pytest
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import check_template, parse_template
 from kbnav.evaluation.synthesis.text import (
+    Phrase,
+    Thesaurus,
     phrases,
+    reword,
 )
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.schema import Meta, TypeTuple
@@ -143,3 +146,24 @@ def test_a_wording_that_is_none_is_refused(tmp_path):
     (tmp_path / "own.toml").write_text("quotes = true\n")
     with pytest.raises(DataError, match="quotes"):
         load_wording(str(tmp_path / "own.toml"))
+
+
+def thesaurus(*groups: str) -> Thesaurus:
+    return Thesaurus(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected", "how"),
+    [
+        (Phrase(("narrow", "vessel"), False), "narrow container", "synonyms"),
+        (Phrase(("narrow", "neck"), False), "narrow necks", "forms"),
+        (Phrase(("tone", "and", "manner"), False), "manner and tone", "forms"),
+        (Phrase(("works", "of", "art"), False), "art works", "forms"),
+        (Phrase(("committing", "a", "crime"), False), "committing crimes", "forms"),
+        (Phrase(("paints", "pots"), True), "painting pot", "forms"),
+        (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
+    ],
+)
+def test_rewording(phrase: Phrase, expected: str, how: str):
+    found = reword(phrase, thesaurus("vessel container"), random.Random(0))
+    assert (found.text, found.how) == (expected, how)

@@ -385,3 +385,11 @@ def test_papers_are_searched_for_as_on_arxiv_and_other_things_are_not():
     for kind, said in (("paper", True), ("jug", False)):
         prompt = render("synthesis/short/rewrite.md", kind=kind, names=["Ann"], query="?")
         assert ("arXiv" in prompt) == said
+
+
+def test_candidates_beyond_the_cap_are_counted_and_the_nearest_are_asked(workshop, tmp_path, seed):
+    with Reader() as reader:
+        (made,), report = run(workshop, tmp_path, "requirements", reader, seed=seed, most=5)
+    assert report.pipeline["candidates"]["left_out_by_the_cap"] == made.pipeline["not_verified"] == 2
+    assert report.pipeline["candidates"]["verified"] == 5
+    assert set(made.answers) == {"j0", "j1", "j4"}

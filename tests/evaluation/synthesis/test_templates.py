@@ -11,6 +11,7 @@ from kbnav.evaluation.synthesis.templates import (
     Branch,
     Leg,
     Template,
+    check_template,
     derive_templates,
     parse_template,
 )
@@ -120,3 +121,10 @@ def test_all_templates_of_a_small_schema():
         ]
     )
     assert len(derive_templates(meta, relations=["owns"])) == 6
+
+
+def test_a_template_must_fit_the_schema():
+    meta = schema(("person", "owns", "house"))
+    check_template(parse_template("person -owns-> house <-owns- person"), meta)
+    with pytest.raises(UsageError, match="no edge for house -owns-> person"):
+        check_template(parse_template("person -owns-> house -owns-> person"), meta)

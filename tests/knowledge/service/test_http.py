@@ -15,7 +15,6 @@ from kbnav.errors import (
     Banned,
     CredentialsError,
     QueryRefused,
-    QuerySyntaxError,
     QueryTimeout,
     ServiceError,
 )
@@ -145,20 +144,6 @@ def test_a_connection_that_breaks_off_is_tried_again():
     broken = Answer('{"head"', type=ROWS, headers={"X-Length": "5000"})
     with serving(in_turn(broken, EMPTY_ROWS)) as served, client(served.url) as opened:
         assert opened.kb.execute_query(QUERY).rows == ()
-
-
-def test_the_place_of_an_error_counts_without_the_prefixes_put_in_front():
-    query = "SELECT ?x WHERE { ?x wdt:P31 wd:Q5 }"
-
-    def malformed(asked):
-        column = asked.params["query"].index("SELECT") + 8
-        return Answer(f"MalformedQueryException: Encountered x at line 1, column {column}.", 400, "text/plain")
-
-    with serving(malformed) as served, client(served.url) as opened, pytest.raises(QuerySyntaxError) as caught:
-        opened.kb.execute_query(query)
-    assert (caught.value.line, caught.value.column) == (1, 8)
-    assert "line 1, column 8" in str(caught.value)
-    assert served.asked[0].params["query"].endswith(query)
 
 
 def test_silence_beyond_the_time_limit_is_a_timeout():

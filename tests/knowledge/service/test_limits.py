@@ -54,12 +54,6 @@ def test_requests_and_errors_are_counted_apart_and_by_service(tmp_path):
         assert clock.now >= 1060
 
 
-def fail(limits: Throttle) -> None:
-    with limits.slot("a", Rules(errors=2)) as slot:
-        slot.failed = True
-        raise ZeroDivisionError
-
-
 def _use(path: str, times: int) -> None:
     limits = Throttle(Path(path))
     for _ in range(times):

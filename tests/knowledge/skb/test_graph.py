@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from kbnav.knowledge.skb.graph import Graph, Hop, write_graph
 
-Edges = list[tuple[str, str, str]]
-
 
 def graph_of(edges: list[tuple[int, int, int]], nodes: int, relations: int, folder: Path) -> Graph:
     columns = np.array(edges, np.int64).reshape(-1, 3).T

@@ -221,11 +221,3 @@ def test_a_dialect_of_any_name_in_the_list_may_be_set_and_no_other(tmp_path):
         open_kb(Settings(kb="mini", endpoints={"dialect": "virtuosso"}, home=tmp_path)),
     ):
         pass
-
-
-def _said(text: str, dialect: Dialect) -> bool:
-    try:
-        prepare(text, dialect)
-    except (QueryRefused, QuerySyntaxError):
-        return False
-    return True

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.presentation import comment_labels, query_link
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
-from kbnav.knowledge.sparql.tokens import tokenize, tokenize_all
+from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
 
@@ -87,17 +86,3 @@ def test_a_link_gives_the_query_back(query):
     assert unquote(link.removeprefix(page)) == query
     assert link.isascii()
     assert not set(link.removeprefix(page)) & set(' "<>#&?\n')
-
-
-@given(st.text(alphabet="?x:a.1'\"\\#<> \n@-{}", max_size=40))
-def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text):
-    try:
-        tokens = tokenize_all(text)
-    except QuerySyntaxError:
-        return
-    end = 0
-    for token in tokens:
-        assert not text[end : token.start].strip(" \t\r\n")
-        assert text[token.start : token.end] == token.text
-        end = token.end
-    assert not text[end:].strip(" \t\r\n")

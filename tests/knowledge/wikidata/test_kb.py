@@ -4,8 +4,6 @@ import pytest
 
 from kbnav.errors import UnknownId
 
-ENTITY = "http://www.wikidata.org/entity/"
-
 
 def test_unknown_ids_are_told_to_the_model(mini_kb):
     for call in (mini_kb.get_entry, mini_kb.search_neighbors):

@@ -3,7 +3,6 @@
 import pytest
 
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import Edge, Entity, Value
 from kbnav.knowledge.wikidata.queries import FETCHED
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
@@ -12,18 +11,6 @@ from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, servin
 
 ENTITY = "http://www.wikidata.org/entity/"
 PROPERTIES = {"P17": "country", "P36": "capital", "P61": "discoverer or inventor", "P19": "place of birth"}
-
-
-def edge(direction, relation: str, neighbor: str) -> tuple[Edge, str]:
-    return Edge(direction, Entity(relation, PROPERTIES[relation], kind="property"), Value(neighbor)), ""
-
-
-EDGES = [
-    edge("in", "P17", "Paris"),
-    edge("in", "P17", "Lyon"),
-    edge("out", "P36", "Paris"),
-    edge("in", "P61", "polonium"),
-]
 
 
 def hub(asked: Asked) -> Answer:

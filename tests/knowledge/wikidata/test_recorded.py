@@ -70,21 +70,3 @@ def test_every_recorded_error_has_its_own_kind(shared_data):
         assert "\n" not in str(found), kind
         assert "java." not in str(found), kind
         assert len(str(found)) < 500, kind
-
-
-def bodies(folder: Path) -> dict[str, str]:
-    """Every recorded JSON body of the collections, by where it is from."""
-    found = {}
-    for path in sorted(folder.rglob("*.json")):
-        text = path.read_text()
-        document = json.loads(text)
-        if isinstance(document, list):
-            found.update({f"{path.name} {i}": json.dumps(search_body(one)) for i, one in enumerate(document)})
-        else:
-            found[path.name] = text
-    return found
-
-
-def search_body(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a recorded search; of some only a hit was kept."""
-    return record["body"] if "body" in record else {"search": [record["hit"]], "success": 1}

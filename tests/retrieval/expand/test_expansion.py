@@ -1,7 +1,6 @@
 """What PRF, HyDE, RAR and AGR ask of the model, and what is asked of the base retriever in the end, to the letter."""
 
 import json
-from collections.abc import Callable
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -20,8 +19,6 @@ from kbnav.retrieval.expansion import (
 )
 from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
-
-Said = Callable[[Trace, str], list[str]]
 
 PLAIN = ExpansionOptions()
 STRUCTURES = "- person: name, born, description\n- guitar: name, description\n- town: name, description\n"

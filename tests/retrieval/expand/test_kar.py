@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbnav.errors import UsageError
+from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -19,8 +20,6 @@ from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
-
-Said = Callable[[Trace, str], list[str]]
 
 NAMES_ANN = '[{"person": {"name": "Ann Reed"}}]'
 ANN = "name: Ann Reed. type: person. born: 1701. description: Smelled of salt."
@@ -248,3 +247,23 @@ def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb):
     assert ranking.ids == ["wren", "finch", "mew", "lark", "bob"]
     assert [node.score for node in ranking.nodes[3:]] == pytest.approx([0.5 / 61, 0.5 / 62], abs=1e-6)
     assert system.retrieve(QUERY, 2).ids == ["wren", "finch"]
+
+
+def test_ablations_reach_the_system_by_name(guitars: SkbKB):
+    settings = Settings(kb="guitars", model="offline")
+    for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
+        changed = leave_out(settings, parts)
+        retriever = build_retriever("kar", guitars, changed)
+        trace = Trace()
+        retriever.retrieve(QUERY, 3, trace)
+        steps = [step for step in trace.steps if step.call.tool == "document_triples"]
+        assert (steps == []) == gone
+        assert [step.call.arguments["filter"] for step in steps] == (
+            [] if gone else ["names" if parts else "documents"]
+        )
+    both = leave_out(Settings(kb="guitars", options={"without": "kg"}), ["drf"])
+    assert build_retriever("kar", guitars, both).name == "kar"
+    with pytest.raises(UsageError, match="vss has no option 'without'"):
+        build_retriever("vss", guitars, leave_out(settings, ["kg"]))
+    with pytest.raises(UsageError, match="kar: without"):
+        build_retriever("kar", guitars, settings, {"without": "rollback"})

@@ -33,24 +33,39 @@ def build_mirror(
     ] = "",
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="P=Q", help="Of entity JSON the items linked so, as P31=Q5; repeatable."),
+        typer.Option(
+            "--keep",
+            metavar="LINK",
+            help="Only items linked so, as P31=Q5, or through classes, as P31/P279*=Q5; repeatable: any of them.",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="WHAT",
+            help="Leave out external-ids, scholarly-articles or items linked so; repeatable.",
+        ),
     ] = None,
     language: Annotated[
         list[str] | None,
-        typer.Option("--language", metavar="CODE", help="Of entity JSON the texts in a language; repeatable."),
+        typer.Option("--language", metavar="CODE", help="Only labels, aliases and descriptions in it; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build a mirror from RDF or a dump of entity JSON, as in kbnav mirror build slice.nt --out slice."""
+    """Build a mirror from RDF or a dump of entity JSON, as in kbnav mirror build slice.nt --out slice.
+
+    A build that was killed goes on where it was when the same command is given again.
+    """
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
-    from kbnav.knowledge.wikidata.mirror.dump import Chosen, parse_link
+    from kbnav.knowledge.wikidata.mirror.chosen import parse_chosen
 
     console = stderr()
 
     def say(state: Any) -> None:
         console.print(str(state), highlight=False)
 
-    chosen = Chosen([*map(parse_link, keep or ())], language or ())
+    chosen = parse_chosen(keep or (), without or (), language or ())
     info = build_mirror(sources, out, concept_base=concept_base, chosen=chosen, progress=say)
     line = f"{out}: {info.triples:,} triples, {info.entities:,} entities, {info.names:,} names"
     emit(as_json, info.model_dump(mode="json"), line)

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,13 +17,6 @@ def index(mini: Path) -> Iterator[Index]:
         yield opened
 
 
-@pytest.fixture(scope="session")
-def real(part_of_slice: tuple[Path, dict[str, list[str]]]) -> Iterator[tuple[Index, list[str]]]:
-    path, layers = part_of_slice
-    with closing(Index(path)) as opened:
-        yield opened, [line for layer in layers.values() for line in layer]
-
-
 def test_names_are_found_without_case_and_accents(index):
     for text in ("Frédéric Joliot-Curie", "frederic joliot-curie", "FRÉDÉRIC  JOLIOT", "frederic joliot"):
         assert index.by_name(text, "item", ENGLISH)[0][0] == "Q150989"
@@ -42,15 +34,3 @@ def test_any_text_can_be_searched_for(index, text):
 def test_a_part_of_a_name_without_spaces_is_found_in_the_full_text(index, text):
     assert index.by_name(text, "item", ENGLISH) == []
     assert "Q937" in index.by_words(text, ["item"], limit=100)
-
-
-def test_every_real_name_is_found_by_itself(real):
-    index, lines = real
-    pattern = re.compile(r"<\S+/entity/([QP]\d+)> <\S+(?:rdf-schema#label|core#altLabel)> \"([^\"\\]+)\"@(\S+) \.\n")
-    names = [match.groups() for match in map(pattern.fullmatch, lines) if match]
-    assert len(names) > 8_000
-    for entity, text, language in names[:: len(names) // 300]:
-        kind = "item" if entity[0] == "Q" else "property"
-        found = index.by_name(text, kind, [language], limit=50)
-        assert entity in dict(found), (entity, text)
-        assert fold(found[0][1]) == fold(text)

@@ -3,10 +3,6 @@ from pyoxigraph import BlankNode, Literal, NamedNode
 
 from kbnav.knowledge.wikidata.mirror.rdf import WKT, decode, guess_datatype
 
-GREGORIAN = "http://www.wikidata.org/entity/Q1985727"
-JULIAN = "http://www.wikidata.org/entity/Q1985786"
-
-
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 

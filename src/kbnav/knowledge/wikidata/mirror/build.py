@@ -1,40 +1,46 @@
-"""Building a mirror from RDF and entity JSON: beside the old one, which is replaced only by a finished one."""
+"""Building a mirror from RDF and entity JSON: beside the old one, which is replaced only by a finished one.
+
+Sources are read in pieces, each loaded as N-Triples. After a piece the store is kept as it is then, by hard links, with
+how far the sources are read. A build that is killed, interrupted or stopped by a full disk goes on from there when the
+same is asked for again.
+"""
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import hashlib
+import json
+import os
 import re
+import shutil
 import sqlite3
 import time
+import traceback
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, cast
 
-from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
+from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, Store, parse
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.dump import Chosen, entities
+from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
 from kbnav.knowledge.wikidata.mirror.search import build_index
+from kbnav.knowledge.wikidata.mirror.source import Lines, Progress, ahead, kind_of, pieces
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.work_folder import exchanged, work_folder
 
-Progress = Callable[[str], None]
-
-_PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-_RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
-_KINDS = (*_RDF, ".json", ".ndjson", ".jsonl")
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
-MADE, REPLACED = "mirror", "replaced"
-_REPORT_SECONDS = 5.0
+MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
+PIECE = 256 << 20
+"""Bytes of lines that are loaded at once."""
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _NEWEST = """SELECT ?date { ?entity <http://schema.org/dateModified> ?date
     FILTER(DATATYPE(?date) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?date) LIMIT 1"""
@@ -53,12 +59,13 @@ def build_mirror(
     concept_base: str = "",
     chosen: Chosen | None = None,
     progress: Progress | None = None,
+    piece: int = PIECE,
 ) -> MirrorInfo:
     """Build a mirror in the folder ``out`` from N-Triples, Turtle and entity JSON, plain, gzipped or as bzip2.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
     ``concept_base`` is what the IRIs of entities begin with; empty: as the properties have it, else Wikidata's.
-    ``chosen`` is what of entity JSON is taken; None: all.
+    ``chosen`` is what is taken of the sources; None: all. ``piece``: bytes of lines that are loaded at once.
 
     Raises:
         UsageError: a source that is absent or of an unknown kind, something else at ``out``, or a disk that is full.
@@ -66,7 +73,7 @@ def build_mirror(
     """
     say = progress or (lambda _line: None)
     for source in sources:
-        _kind(source)
+        kind_of(source)
         if not source.is_file():
             raise UsageError(f"{source}: no such file")
     if concept_base and not _CONCEPT_BASE.fullmatch(concept_base):
@@ -75,22 +82,45 @@ def build_mirror(
         raise UsageError("nothing to build a mirror from: name at least one file")
     out = out.absolute()
     _check_target(out)
+    saved = out.parent / f".{out.name}.{SAVED}"
     try:
-        with work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
-            made = work / MADE
-            made.mkdir()
-            info = _build(sources, made, say, concept_base, chosen or Chosen())
-            _put_in_place(made, out, work / REPLACED)
+        with work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out, saved)) as work:
+            build = _Build(sources, work, say, concept_base, chosen or Chosen(), piece)
+            try:
+                info = build.run(saved)
+            except BaseException as error:
+                _let_go(error)
+                if (newest := _newest(work)) and not isinstance(error, KbnavError) and not saved.exists():
+                    newest.rename(saved)
+                    error.add_note("; what was loaded is kept: the same command goes on from there")
+                raise
+            _put_in_place(work / MADE, out, work / REPLACED)
     except (OSError, sqlite3.Error) as error:
+        said = [str(error), *getattr(error, "__notes__", ())]
         kept = "; the mirror that was there is unchanged" if (out / META).exists() else ""
-        raise UsageError(f"cannot build {out}: {error}{kept}") from error
+        raise UsageError(f"cannot build {out}: {''.join(said)}{kept}") from error
     return info
 
 
-def _rescue(left: Path, out: Path) -> None:
-    """Put back the mirror that a build had taken away when it was killed before it put its own in place."""
+def _rescue(left: Path, out: Path, saved: Path) -> None:
+    """Keep what a killed build had loaded, and put back the mirror that it had taken away to put its own in place."""
     if not out.exists() and (left / REPLACED).is_dir():
         (left / REPLACED).rename(out)
+    if (newest := _newest(left)) and not saved.exists():
+        newest.rename(saved)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Close the store, which may still write, by what the frames of an error hold of it."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+
+
+def _newest(work: Path) -> Path | None:
+    """What a build's folder has of it as it was last kept."""
+    whole = [one for one in work.glob(f"{SAVED}.*") if (one / STATE).exists()]
+    return max(whole, key=lambda one: int(one.suffix[1:]), default=None)
 
 
 def _check_target(out: Path) -> None:
@@ -105,39 +135,198 @@ def _check_target(out: Path) -> None:
         raise UsageError(f"{out} is a file: name a folder")
 
 
-def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str, chosen: Chosen) -> MirrorInfo:
-    begin = time.monotonic()
-    store = Store(str(made / TRIPLES))
-    read = tuple(_load(store, source, say, concept_base, chosen) for source in sources)
-    base = concept_base or _base_of(store) or WIKIDATA
-    of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
-    if len(store) and not of_wikibase:
-        names = " ".join(source.name for source in sources)
-        raise UsageError(
-            f"nothing in these files is in the form of a Wikibase (no subject begins with {base}), so no mirror can be "
-            f"made: `kbnav sparql serve {names}` serves any RDF, and --kb with its address asks it"
+class _Build:
+    """A build in its folder: what is loaded, and how far the sources are read."""
+
+    def __init__(
+        self, sources: Sequence[Path], work: Path, say: Progress, concept_base: str, chosen: Chosen, piece: int
+    ) -> None:
+        self._sources, self._work, self._say, self._base, self._piece = sources, work, say, concept_base, piece
+        files = [[str(one.absolute()), one.stat().st_size, one.stat().st_mtime_ns] for one in sources]
+        self._asked = json.loads(json.dumps([concept_base, asdict(chosen), files]))
+        shared = any(kind_of(one) == ".ttl" for one in sources)
+        base = v.Namespaces.of(concept_base or WIKIDATA)
+        self._filter = Filter(chosen, base, shared_nodes=shared) if chosen else None
+        self._read: list[Source] = []
+        self._at = self._taken = self._unsaved = self._saves = 0
+        self._loaded = False
+
+    def run(self, saved: Path) -> MirrorInfo:
+        """Write everything into the folder of what is made, from the beginning or from what is saved."""
+        begin, made = time.monotonic(), self._work / MADE
+        made.mkdir()
+        self._go_on(saved, made / TRIPLES)
+        store = Store(str(made / TRIPLES))
+        for source in self._sources[len(self._read) :]:
+            self._load(store, source)
+        base = self._base or _base_of(store) or WIKIDATA
+        if not self._loaded:
+            self._decide(store)
+            self._check(store, base)
+            facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
+            store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
+            store.flush()
+            store.optimize()
+            self._loaded = True
+            self._save(store)
+        triples = len(store)
+        self._say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
+        newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
+        entities, count = build_index(store, made / NAMES, v.Namespaces.of(base), self._say)
+        del store  # closes it
+        info = MirrorInfo(
+            built=datetime.now(UTC),
+            triples=triples,
+            entities=entities,
+            names=count,
+            sources=tuple(self._read),
+            concept_base=base,
+            newest=newest["date"].value if newest else "",
         )
-    facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
-    store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
-    store.flush()
-    store.optimize()
-    triples = len(store)
-    say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
-    newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
-    entities, count = build_index(store, made / NAMES, v.Namespaces.of(base))
-    del store  # closes it
-    info = MirrorInfo(
-        built=datetime.now(UTC),
-        triples=triples,
-        entities=entities,
-        names=count,
-        sources=read,
-        concept_base=base,
-        newest=newest["date"].value if newest else "",
-    )
-    (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")
-    return info
+        (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        self._say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")
+        return info
+
+    def _check(self, store: Store, base: str) -> None:
+        of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
+        if not of_wikibase and next(store.quads_for_pattern(None, None, None, None), None):
+            names = " ".join(source.name for source in self._sources)
+            raise UsageError(
+                f"nothing in these files is in the form of a Wikibase (no subject begins with {base}), so no mirror "
+                f"can be made: `kbnav sparql serve {names}` serves any RDF, and --kb with its address asks it"
+            )
+
+    def _load(self, store: Store, source: Path) -> None:
+        """Read one source into the store, or the rest of it."""
+        begin, first = time.monotonic(), self._at
+        names = v.Namespaces.of(self._base or _base_of(store) or WIKIDATA)
+        with closing(Lines(source, self._say)) as lines:
+            try:
+                for piece in ahead(pieces(lines, self._piece, names, skip=first)):
+                    if self._filter:
+                        self._filter.external |= piece.external
+                        self._add(store, self._filter.take(piece.lines))
+                    else:
+                        self._add(store, piece.lines, piece.first)
+                    self._at = piece.last
+                    self._save(store)
+                if self._filter:
+                    self._add(store, self._filter.rest())
+            except SyntaxError as error:
+                line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
+                raise DataError(f"{source}{line}: {error.msg}") from error
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise DataError(f"{source}:{lines.count + 1}: the compressed data is damaged here: {error}") from error
+            except ValueError as error:
+                raise DataError(f"{source}:{lines.count}: {error}") from error
+        seconds = time.monotonic() - begin
+        rate = f"{self._taken / max(seconds, 0.001):,.0f}/s"
+        self._say(f"{source.name}: {self._taken:,} triples in {seconds:.1f} s ({rate})")
+        with source.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = source.stat().st_size
+        self._read.append(Source(name=source.name, bytes=size, sha256=digest, triples=self._taken))
+        self._at = self._taken = 0
+        self._save(store)
+
+    def _add(self, store: Store, lines: list[bytes], first: int = 0) -> None:
+        """Load lines of N-Triples. A blank node of a source is the same in all its pieces.
+
+        Raises SyntaxError with the line's number, ``first`` lines before these counted.
+        """
+        blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
+        try:
+            apart = parse(b"".join(lines[place] for place in blank), RdfFormat.N_TRIPLES, lenient=True)
+            store.bulk_extend(self._own(quad) for quad in apart)
+        except SyntaxError as error:
+            error.lineno = first + 1 + blank[(error.lineno or 1) - 1]
+            raise
+        for place in blank:
+            lines[place] = b"\n"
+        data = b"".join(lines)
+        try:
+            store.bulk_load(data, RdfFormat.N_TRIPLES, lenient=True)
+        except SyntaxError as error:
+            error.lineno = first + (error.lineno or 1)
+            raise
+        self._taken += len(blank) + sum(line[:1] == b"<" for line in lines)
+        self._unsaved += len(data)
+        if self._filter:
+            self._put_aside(self._filter)
+
+    def _own(self, quad: Quad) -> Quad:
+        own: list[Any] = [
+            BlankNode(f"s{len(self._read)}{term.value}") if isinstance(term, BlankNode) else term
+            for term in (quad.subject, quad.object)
+        ]
+        return Quad(own[0], quad.predicate, own[1])
+
+    def _put_aside(self, chosen: Filter) -> None:
+        """Write what is not decided yet into files of its own."""
+        for kind, lines in chosen.aside.items():
+            if lines:
+                with gzip.open(self._work / f"{kind}.{len(self._files(kind)):06}", "wb", 1) as file:
+                    file.writelines(lines)
+                lines.clear()
+
+    def _files(self, *kinds: str) -> list[Path]:
+        return sorted(path for kind in kinds for path in self._work.glob(f"{kind}.*"))
+
+    def _decide(self, store: Store) -> None:
+        """Load what of the lines that were put aside is taken, now that all is known."""
+        chosen = self._filter
+        if chosen is None:
+            return
+        chosen.finish()
+        every = {ITEMS: chosen.take, IDENTIFIERS: chosen.take_identifiers, NODES: chosen.take_nodes}
+        for kind, take in every.items():
+            for path in self._files(kind):
+                with gzip.open(path) as file:
+                    self._add(store, take(file.readlines()))
+            self._add(store, chosen.rest())
+
+    def _save(self, store: Store) -> None:
+        """Keep the store as it is now, unless little came in since it was kept last."""
+        if self._unsaved < self._piece // 2 and not (self._loaded and self._saves):
+            return
+        store.flush()
+        folder = self._work / f"{SAVED}.{self._saves + 1}"
+        folder.mkdir()
+        store.backup(str(folder / TRIPLES))
+        for path in self._files(ITEMS, IDENTIFIERS, NODES):
+            os.link(path, folder / path.name)
+        state = {
+            "asked": self._asked,
+            "read": [one.model_dump() for one in self._read],
+            "counts": [self._at, self._taken, self._saves + 1],
+            "filter": self._filter.state() if self._filter else None,
+            "loaded": self._loaded,
+        }
+        (folder / "writing").write_text(json.dumps(state))
+        (folder / "writing").rename(folder / STATE)
+        shutil.rmtree(self._work / f"{SAVED}.{self._saves}", ignore_errors=True)
+        self._saves, self._unsaved = self._saves + 1, 0
+
+    def _go_on(self, saved: Path, store: Path) -> None:
+        """Begin with what is saved of the same build, if there is."""
+        if not saved.exists():
+            return
+        state = json.loads((saved / STATE).read_bytes())
+        if state["asked"] != self._asked:
+            shutil.rmtree(saved)
+            return
+        self._at, self._taken, self._saves = state["counts"]
+        mine = self._work / f"{SAVED}.{self._saves}"
+        saved.rename(mine)
+        Store(str(mine / TRIPLES)).backup(str(store))
+        for path in mine.iterdir():
+            if path.suffix[1:].isdecimal():
+                os.link(path, self._work / path.name)
+        if self._filter:
+            self._filter.restore(state["filter"])
+        self._read = [Source.model_validate(one) for one in state["read"]]
+        self._loaded = state["loaded"]
+        self._say(f"going on with what was loaded before: {len(self._read)} files, and {self._at:,} lines of the next")
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:
@@ -159,18 +348,6 @@ def _put_in_place(made: Path, out: Path, aside: Path) -> None:
         raise
 
 
-def _kind(source: Path) -> str:
-    """The format by the name: ``.nt`` of ``slice.nt.gz``. Raises UsageError for one that is not read."""
-    name = Path(source.name.lower())
-    suffix = Path(name.stem).suffix if name.suffix in _PACKED else name.suffix
-    if suffix not in _KINDS:
-        packed = " or ".join(_PACKED)
-        raise UsageError(
-            f"{source}: unknown kind of file; these are read, with or without {packed}: {' '.join(_KINDS)}"
-        )
-    return suffix
-
-
 def _base_of(store: Store) -> str:
     """What the IRI of a property of the store begins with; empty where it has none."""
     for quad in store.quads_for_pattern(None, _DIRECT_CLAIM, None, None):
@@ -178,57 +355,3 @@ def _base_of(store: Store) -> str:
         if found:
             return found[1]
     return ""
-
-
-def _load(store: Store, source: Path, say: Progress, concept_base: str, chosen: Chosen) -> Source:
-    """Read one source into the store."""
-    begin, before = time.monotonic(), len(store)
-    with closing(_Lines(source, say)) as lines:
-        try:
-            if (kind := _kind(source)) in _RDF:
-                store.bulk_load(cast(BinaryIO, lines), _RDF[kind])
-            else:
-                names = v.Namespaces.of(concept_base or _base_of(store) or WIKIDATA)
-                store.bulk_extend(quad for one in entities(lines) for quad in chosen.quads(one, names))
-        except SyntaxError as error:
-            raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(f"{source}:{lines.count + 1}: the compressed data is damaged here: {error}") from error
-        except ValueError as error:
-            raise DataError(f"{source}:{lines.count}: {error}") from error
-    added, seconds = len(store) - before, time.monotonic() - begin
-    say(f"{source.name}: {added:,} triples in {seconds:.1f} s ({added / max(seconds, 0.001):,.0f}/s)")
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Source(name=source.name, bytes=source.stat().st_size, sha256=digest, triples=added)
-
-
-class _Lines:
-    """A source as the bytes in it, which counts lines and tells of progress while it is read."""
-
-    def __init__(self, source: Path, say: Progress) -> None:
-        self.count = 0
-        self._name, self._say = source.name, say
-        self._begin = self._told = time.monotonic()
-        unpack = _PACKED.get(source.suffix.lower())
-        self._file = cast(IO[bytes], unpack(source) if unpack else source.open("rb"))
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._count(data.count(b"\n"))
-        return data
-
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._file:
-            self._count(1)
-            yield line
-
-    def _count(self, lines: int) -> None:
-        self.count += lines
-        now = time.monotonic()
-        if now - self._told >= _REPORT_SECONDS:
-            self._told = now
-            self._say(f"{self._name}: {self.count:,} lines ({self.count / (now - self._begin):,.0f}/s)")
-
-    def close(self) -> None:
-        self._file.close()

@@ -1,8 +1,8 @@
 """Entities of Wikibase's JSON dumps as the triples that the query service has of them.
 
 The mapping is https://www.mediawiki.org/wiki/Wikibase/Indexing/RDF_Dump_Format. As there, an entity's counts are on
-itself and not on its page, and a label is ``rdfs:label`` alone. Value nodes are named by a hash of their own. Lexemes,
-and ``wdtn:`` with its kind, which need the page of another entity, are left out.
+itself and not on its page, and a label is ``rdfs:label`` alone. Value nodes are named by a hash of their own. ``wdtn:``
+and its kind, which need the page of another entity, are left out.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -19,7 +18,6 @@ from urllib.parse import quote
 
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad
 
-from kbnav.errors import UsageError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.rdf import EARTH, JULIAN, UNITLESS, WKT, BadValue
 
@@ -35,6 +33,13 @@ _PREDICATES = {"directClaim": "wdt", "claim": "p", "statementProperty": "ps", "s
     "qualifier": "pq", "qualifierValue": "pqv", "reference": "pr", "referenceValue": "prv",
     "novalue": "wdno"}  # fmt: skip
 """What a property's page says of its predicates, and the namespace of each."""
+_ONTOLEX = "http://www.w3.org/ns/lemon/ontolex#"
+_CATEGORY = "lexicalCategory"
+_PARTS = (
+    ("forms", "Form", "Form", "lexicalForm", "representations", f"{_ONTOLEX}representation"),
+    ("senses", "Sense", "LexicalSense", "sense", "glosses", "http://www.w3.org/2004/02/skos/core#definition"),
+)
+"""Of a lexeme: where its parts are, their two types, what points at them, where their texts are and what has these."""
 _NOT_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
 Term = NamedNode | Literal
 _FILE, _DATA, _TITLE = "-_.~", "-_.~:/", "-_.~:/!$()*,;@"
@@ -77,35 +82,21 @@ def entities(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         raise BadValue("the dump is cut off: the ] that closes it is missing")
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is taken: items that are linked to an item by a property, texts in some languages; empty: all."""
-
-    links: Sequence[tuple[str, str]] = ()
-    languages: Sequence[str] = ()
-
-    def quads(self, entity: Mapping[str, Any], n: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
-        """The triples of a property, or of an item that is taken. Raises BadValue where it is no entity."""
-        try:
-            if not v.is_entity_id(found := str(entity["id"])):
-                raise BadValue(f"not an entity's id: {found!r}")
-            taken = not self.links or any(_linked(entity, link) for link in self.links)
-            if {"property": True, "item": taken}.get(kind := v.entity_kind(found)):
-                yield from _entity(NamedNode(n.wd + found), kind, entity, n, self.languages)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise error if isinstance(error, BadValue) else BadValue(f"not an entity: {error!r}") from error
+def quads(entity: Mapping[str, Any], n: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
+    """The triples of an item, a property or a lexeme. Raises BadValue where it is no entity."""
+    try:
+        if not v.is_entity_id(found := str(entity["id"])):
+            raise BadValue(f"not an entity's id: {found!r}")
+        if (kind := v.entity_kind(found)) in ("item", "property", "lexeme"):
+            yield from _entity(NamedNode(n.wd + found), kind, entity, n)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise error if isinstance(error, BadValue) else BadValue(f"not an entity: {error!r}") from error
 
 
-def parse_link(text: str) -> tuple[str, str]:
-    """A property and an item, as in ``P31=Q5``. Raises UsageError."""
-    if not (match := re.fullmatch(r"(P[1-9]\d*)=(Q[1-9]\d*)", text)):
-        raise UsageError(f"{text!r}: what is kept is written as P31=Q5")
-    return match[1], match[2]
-
-
-def _linked(entity: Mapping[str, Any], link: tuple[str, str]) -> bool:
-    snaks = (one["mainsnak"] for one in _map(entity.get("claims")).get(link[0], ()) if one["rank"] != "deprecated")
-    return any(snak["snaktype"] == "value" and _id(snak["datavalue"]["value"]) == link[1] for snak in snaks)
+def datatypes(entity: Mapping[str, Any]) -> dict[bytes, bool]:
+    """Of the properties of an entity's statements, whether each is an external identifier."""
+    snaks = (statement["mainsnak"] for group in _map(entity.get("claims")).values() for statement in group)
+    return {snak["property"].encode(): snak["datatype"] == "external-id" for snak in snaks if "datatype" in snak}
 
 
 def _map(value: Any) -> Mapping[str, Any]:
@@ -113,15 +104,12 @@ def _map(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _entity(
-    subject: NamedNode, kind: str, entity: Mapping[str, Any], n: v.Namespaces, languages: Sequence[str]
-) -> Iterator[Quad]:
+def _entity(subject: NamedNode, kind: str, entity: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
     yield Quad(subject, v.RDF_TYPE, _of(kind.capitalize()))
     for name, predicate in (("labels", v.RDFS_LABEL), ("descriptions", v.DESCRIPTION), ("aliases", v.ALT_LABEL)):
         for texts in _map(entity.get(name)).values():
             for text in texts if isinstance(texts, list) else [texts]:
-                if not languages or text["language"] in languages:
-                    yield Quad(subject, predicate, _text(text["value"], text["language"]))
+                yield Quad(subject, predicate, _text(text["value"], text["language"]))
     if kind == "property":
         yield Quad(subject, v.PROPERTY_TYPE, _of(v.DATATYPES[entity["datatype"]]))
         for name, namespace in _PREDICATES.items():
@@ -129,10 +117,9 @@ def _entity(
     links, claims = _map(entity.get("sitelinks")), _map(entity.get("claims"))
     for link in links.values():
         yield from _sitelink(subject, link, n)
-    for prop, statements in claims.items():
-        best = "preferred" if any(one["rank"] == "preferred" for one in statements) else "normal"
-        for statement in statements:
-            yield from _statement(subject, prop, statement, n, best)
+    yield from _statements(subject, claims, n)
+    if kind == "lexeme":
+        yield from _lexeme(subject, entity, n)
     stated = [statement for group in claims.values() for statement in group]
     external = sum(statement["mainsnak"].get("datatype") == "external-id" for statement in stated)
     counts = {v.STATEMENTS: len(stated), v.IDENTIFIERS: external, v.VERSION: entity.get("lastrevid")}
@@ -141,6 +128,31 @@ def _entity(
             yield Quad(subject, predicate, _typed(count, "integer"))
     if entity.get("modified"):
         yield Quad(subject, v.DATE_MODIFIED, _typed(entity["modified"], "dateTime"))
+
+
+def _lexeme(subject: NamedNode, lexeme: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
+    """What a lexeme has that an item has not, with its forms and senses."""
+    yield Quad(subject, v.RDF_TYPE, _iri(f"{_ONTOLEX}LexicalEntry"))
+    yield from _worded(subject, lexeme.get("lemmas"), f"{v.WIKIBASE}lemma")
+    for key, predicate in (("language", "http://purl.org/dc/terms/language"), (_CATEGORY, v.WIKIBASE + _CATEGORY)):
+        if lexeme.get(key):
+            yield Quad(subject, _iri(predicate), _iri(n.wd + lexeme[key]))
+    for key, kind, also, link, texts, predicate in _PARTS:
+        for part in lexeme.get(key) or ():
+            node = NamedNode(n.wd + part["id"])
+            yield Quad(subject, _iri(_ONTOLEX + link), node)
+            yield Quad(node, v.RDF_TYPE, _of(kind))
+            yield Quad(node, v.RDF_TYPE, _iri(_ONTOLEX + also))
+            yield from _worded(node, part.get(texts), predicate)
+            for feature in part.get("grammaticalFeatures", ()):
+                yield Quad(node, _of("grammaticalFeature"), _iri(n.wd + feature))
+            yield from _statements(node, _map(part.get("claims")), n)
+
+
+def _worded(subject: NamedNode, texts: Any, predicate: str) -> Iterator[Quad]:
+    for text in _map(texts).values():
+        for one in (v.RDFS_LABEL, _iri(predicate)):
+            yield Quad(subject, one, _text(text["value"], text["language"]))
 
 
 def _sitelink(subject: NamedNode, link: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
@@ -159,6 +171,13 @@ def _sitelink(subject: NamedNode, link: Mapping[str, Any], n: v.Namespaces) -> I
     yield Quad(page, _iri(f"{v.SCHEMA}name"), _text(link["title"], code))
     yield Quad(site, _of("wikiGroup"), Literal(family))
     yield from (Quad(page, _of("badge"), _iri(n.wd + badge)) for badge in link.get("badges", ()))
+
+
+def _statements(subject: NamedNode, claims: Mapping[str, Any], n: v.Namespaces) -> Iterator[Quad]:
+    for prop, statements in claims.items():
+        best = "preferred" if any(one["rank"] == "preferred" for one in statements) else "normal"
+        for statement in statements:
+            yield from _statement(subject, prop, statement, n, best)
 
 
 def _statement(

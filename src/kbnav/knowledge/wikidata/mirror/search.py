@@ -3,7 +3,8 @@
 Names (labels, aliases) are found by their beginning, without case and accents, as wbsearchentities does; texts
 (names and descriptions) by all of their words, as the full-text search does, or, where a script has no spaces between
 words, by parts of them: Chinese characters and kana are indexed in pairs. Equal matches are ordered by prominence:
-how many truthy statements an entity has and is the value of, and how many sitelinks.
+how many truthy statements an entity has and is the value of, and how many sitelinks. Names lie in tiers by that (its
+logarithm), so that of the many names with a short beginning only those of the first tiers are read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from math import log2
 from pathlib import Path
@@ -87,39 +88,45 @@ def _values(store: Store, here: v.Namespaces) -> Iterator[tuple[str, str]]:
 
 _SCHEMA = """
 CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL);
-CREATE TABLE name (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL, label INTEGER NOT NULL,
+CREATE TABLE spelled (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL, label INTEGER NOT NULL,
     text TEXT NOT NULL);
+CREATE TABLE name (tier INTEGER NOT NULL, folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL,
+    label INTEGER NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (tier, folded, entity, language, label, text)) WITHOUT ROWID;
 CREATE TABLE description (entity INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE TABLE value (entity INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     names, descriptions, texts, content='', tokenize='unicode61 remove_diacritics 2');
 """
 _FINISH = """
-CREATE INDEX name_folded ON name (folded);
-CREATE INDEX name_entity ON name (entity);
+INSERT OR IGNORE INTO name SELECT CAST(e.weight AS INTEGER), s.* FROM spelled s JOIN entity e ON e.number = s.entity
+    ORDER BY 1, 2, 3, 4, 5, 6;
+CREATE INDEX spelled_entity ON spelled (entity);
 CREATE INDEX description_entity ON description (entity);
 CREATE INDEX value_entity ON value (entity);
 INSERT INTO words (rowid, names, descriptions, texts)
     SELECT number,
-        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM name WHERE entity = number))),
+        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM spelled WHERE entity = number))),
         split((SELECT group_concat(text, ' ') FROM description WHERE entity = number)),
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM value WHERE entity = number)))
     FROM entity;
 DROP TABLE description;
 DROP TABLE value;
-DROP INDEX name_entity;
+DROP TABLE spelled;
 INSERT INTO words (words) VALUES ('optimize');
 """
 # An exact match goes before every longer name; a label is worth four times the prominence of an alias, and a name in a
 # language that was not asked for an eighth.
 _PREFIX = """
-SELECT e.id, n.text,
+SELECT
     MAX((n.folded = :query) * 1000 + e.weight + n.label * 2
-        - (n.language NOT IN (SELECT value FROM json_each(:languages))) * 3) AS score
+        - (n.language NOT IN (SELECT value FROM json_each(:languages))) * 3) AS score, -e.number, e.id, n.text
 FROM name n JOIN entity e ON e.number = n.entity
-WHERE n.folded >= :query AND n.folded < :end AND e.kind = :kind
+WHERE n.tier = :tier AND n.folded >= :query AND n.folded < :end AND e.kind = :kind
 GROUP BY e.number ORDER BY score DESC, e.number LIMIT :limit
 """
+_LABEL = 2
+"""What a label is worth more than an alias."""
 _WORDS = """
 SELECT e.id FROM words JOIN entity e ON e.number = words.rowid
 WHERE words MATCH :query AND e.kind IN (SELECT value FROM json_each(:kinds))
@@ -127,7 +134,8 @@ ORDER BY bm25(words, 4.0, 1.0, 0.0) - e.weight, e.number LIMIT :limit
 """
 _ALIKE = """
 SELECT n.folded, n.text, e.weight FROM name n JOIN entity e ON e.number = n.entity
-WHERE n.folded >= :begin AND n.folded < :end AND LENGTH(n.folded) BETWEEN :length - :off AND :length + :off
+WHERE n.tier = :tier AND n.folded >= :begin AND n.folded < :end
+    AND LENGTH(n.folded) BETWEEN :length - :off AND :length + :off
     AND e.kind IN (SELECT value FROM json_each(:kinds))
 """
 BEGINNING = 2
@@ -136,6 +144,8 @@ SHORTEST = 4
 """Letters that a text must have to be taken for a misspelling."""
 LONGER = 2
 """Letters by which the two may differ in length."""
+MOST_COMPARED = 20_000
+"""Names that a text is compared with, the most prominent first."""
 JOINTS = 7
 """Letters of the words between those of a name."""
 _JOINTS = frozenset({"a", "an", "and", "de", "der", "for", "in", "of", "on", "the", "to"})
@@ -148,8 +158,13 @@ class BadKeyword(ValueError):
     """A keyword that cannot be searched for here."""
 
 
-def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) -> tuple[int, int]:
-    """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error."""
+def build_index(
+    store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA, say: Callable[[str], None] = lambda _: None
+) -> tuple[int, int]:
+    """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error.
+
+    ``say`` is told what it does.
+    """
     with closing(sqlite3.connect(path)) as index:
         index.create_function("split", 1, split, deterministic=True)
         index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
@@ -157,7 +172,7 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
         names = 0
         for predicate, label in ((v.RDFS_LABEL, 1), (v.ALT_LABEL, 0)):
             names += index.executemany(
-                "INSERT INTO name VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO spelled VALUES (?, ?, ?, ?, ?)",
                 (
                     (fold(text), numbers.setdefault(entity, len(numbers)), language, label, text)
                     for entity, text, language in _texts(store, predicate, here)
@@ -173,6 +188,7 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
         )
+        say("indexing values")
         index.executemany(
             "INSERT INTO value VALUES (?, ?)",
             ((numbers[entity], text) for entity, text in _values(store, here) if entity in numbers),
@@ -228,7 +244,8 @@ class Index:
         except sqlite3.Error as error:
             raise DataError(f"{file}: not a readable index: {error}") from error
         try:
-            self._sqlite.execute("SELECT number FROM entity LIMIT 1").fetchone()
+            (most,) = self._sqlite.execute("SELECT MAX(tier) FROM name").fetchone()
+            self._tiers = range(most or 0, -1, -1)
         except sqlite3.Error as error:
             self._sqlite.close()
             raise DataError(f"{file}: not a readable index: {error}") from error
@@ -248,9 +265,18 @@ class Index:
         ``languages`` are those asked for, fallbacks included; names in others are found too.
         """
         query, asked = fold(text), json.dumps(list(languages))
-        end = query + "\U0010ffff"
-        rows = self._rows(_PREFIX, query=query, end=end, kind=kind, limit=limit, languages=asked) if query else []
-        return [(entity, name) for entity, name, _ in rows]
+        best: dict[int, Any] = {}
+        found: list[Any] = []
+        whole, beginning = query + "\0", query + "\U0010ffff"
+        for end in (whole, beginning) if query else ():
+            for tier in self._tiers if len(found) < limit else ():
+                place: dict[str, object] = {"tier": tier, "query": query, "end": end}
+                for row in self._rows(_PREFIX, kind=kind, limit=limit, languages=asked, **place):
+                    best[row[1]] = max(row, best.get(row[1], row))
+                found = sorted(best.values(), reverse=True)[:limit]
+                if end == beginning and len(found) == limit and found[-1][0] >= tier + _LABEL:
+                    break  # nothing in a lower tier is better
+        return [(entity, name) for _, _, entity, name in found]
 
     def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10) -> list[str]:
         """Ids of entities whose names and descriptions hold all words of the text, best first; none without a word.
@@ -285,7 +311,10 @@ class Index:
         begin, asked = query[:BEGINNING], json.dumps(list(kinds))
         end = begin + "\U0010ffff"
         off = LONGER + (JOINTS if " " in query else 0)
-        rows = self._rows(_ALIKE, begin=begin, end=end, length=len(query), off=off, kinds=asked)
+        rows: list[Any] = []
+        for tier in self._tiers:
+            if len(rows) < MOST_COMPARED:
+                rows += self._rows(_ALIKE, tier=tier, begin=begin, end=end, length=len(query), off=off, kinds=asked)
         scored = [(fuzz.ratio(query, _without_joints(folded)), weight, name) for folded, name, weight in rows]
         best = max(scored, default=(0.0, 0.0, ""))
         return str(best[2]) if best[0] >= ALIKE else ""

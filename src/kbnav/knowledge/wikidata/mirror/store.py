@@ -11,7 +11,7 @@ from pyoxigraph import Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 
-FORMAT = 4
+FORMAT = 5
 META = "meta.json"
 TRIPLES = "triples"
 NAMES = "names.sqlite"

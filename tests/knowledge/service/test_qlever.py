@@ -1,0 +1,72 @@
+"""All of Wikidata behind QLever: `kbnav check` and `ask` with an engine that answers as QLever documents it.
+
+The stand-in is the bundled mirror's data in Oxigraph. It refuses what QLever does not run, in the form of its errors
+(cassettes of test_engine_quirks), and says under ``meta`` what QLever says there.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+
+from kbnav.knowledge.open import bundled_mirror
+from kbnav.knowledge.wikidata.kb import endpoints_of
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from tests.apps.parts import Cli
+from tests.conftest import ROOT
+from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, serving
+
+NOT_RUN = re.compile(
+    r"wikibase:label|ontology#label|\bINCLUDE\b|\bLATERAL\b|hint:|blazegraph|contains-word", re.IGNORECASE
+)
+
+
+@pytest.fixture(scope="module")
+def qlever() -> Iterator[Served]:
+    store = pyoxigraph.Store()
+    store.load(path=str(ROOT / "src" / "kbnav" / "data" / "mini.ttl"))
+
+    def answer(asked: Asked) -> Answer:
+        if "query" not in asked.params:  # whether it is a wiki
+            return Answer({"exception": "no query", "status": "ERROR"}, status=404)
+        query = asked.params["query"]
+        try:
+            if refused := NOT_RUN.search(query):
+                raise ValueError(f"{refused[0]} is not supported")
+            result = store.query(query)
+        except (SyntaxError, ValueError, RuntimeError) as error:
+            said = {"exception": f"Invalid SPARQL query: {error}", "query": query, "resultsize": 0, "status": "ERROR"}
+            return Answer(said | {"time": {"computeResult": 0, "total": 0}}, status=400)
+        if isinstance(result, pyoxigraph.QueryTriples):
+            return Answer(result.serialize(format=pyoxigraph.RdfFormat.TURTLE) or b"", type="text/turtle")
+        document = json.loads(result.serialize(format=pyoxigraph.QueryResultsFormat.JSON) or b"")
+        rows = document.get("results", {}).get("bindings", [])
+        return Answer(document | {"meta": {"query-time-ms": 3, "result-size-total": len(rows)}}, type=ROWS)
+
+    with serving(answer) as served:
+        yield served
+
+
+def test_wikidata_is_checked_and_asked_with_the_queries_sent_to_qlever(
+    qlever: Served, mini_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kbnav = Cli(monkeypatch, capsys)
+    with MirrorServer(bundled_mirror(mini_home)) as wiki:
+        endpoints = endpoints_of(wiki.url).model_copy(update={"sparql": qlever.url, "dialect": "qlever"})
+        for name, value in endpoints.model_dump().items():
+            monkeypatch.setenv(f"KBNAV_ENDPOINTS__{name.upper()}", str(value))
+        for name, value in {"HOME": mini_home, "CONTACT": "tests@example.org", "KB": "wikidata"}.items():
+            monkeypatch.setenv(f"KBNAV_{name}", str(value))
+        code, out, err = kbnav("check", "--json")
+        findings = json.loads(out)
+        assert code == 0, out + err
+        assert "QLever" in json.dumps(findings)
+        qlever.asked.clear()
+        code, out, err = kbnav("ask", "--quiet", "--model", "offline", "Which elements were discovered by Marie Curie?")
+        assert code == 0, out + err
+        assert "polonium" in out
+        assert "radium" in out
+        assert qlever.asked
