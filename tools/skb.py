@@ -416,7 +416,7 @@ def get_fields(context: Context, thought: str, entity_ids: list[str], fields: li
             for key, value in document.items()
             if key.casefold().replace("_", " ") in wanted
         ]
-        lines.append(f"{cut(kb.skb.nodes.label(node), 100)} ({one}): {'; '.join(parts) or 'none of these'}")
+        lines.append(f"{cut(kb.skb.name(node), 100)} ({one}): {'; '.join(parts) or 'none of these'}")
     unknown = sorted(wanted - {key.casefold().replace("_", " ") for key in met})
     if unknown:
         lines.append(f"No field {', '.join(unknown)} here; there are: {', '.join(met) or 'none'}.")
@@ -441,5 +441,5 @@ def _by_fit(kb: SkbKB, nodes: Sequence[int], question: str) -> list[int]:
     few = linked[:_RANKED]
     if len(few) <= _SHOWN:
         return linked
-    scores = relevance(question, [f"{kb.skb.nodes.label(node)} {kb.skb.nodes.text(node)[:2000]}" for node in few])
+    scores = relevance(question, [f"{kb.skb.name(node)} {kb.skb.nodes.text(node)[:2000]}" for node in few])
     return [few[place] for place in sorted(range(len(few)), key=lambda place: -scores[place])] + linked[_RANKED:]

@@ -549,9 +549,9 @@ class PlanningTools:
                 skb.id(source),
                 self.kb.relations.display(relation),
                 skb.id(target),
-                skb.nodes.label(source),
+                skb.name(source),
                 "",
-                skb.nodes.label(target),
+                skb.name(target),
             )
             for walk in found.walks
             for source, relation, target in zip(walk, relations, walk[1:], strict=False)

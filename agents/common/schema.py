@@ -92,4 +92,4 @@ class Schema:
 
     def _examples(self, start: int, count: int) -> Sequence[str]:
         places = sorted({start + count * part // _EXAMPLES for part in range(_EXAMPLES)}) if count else []
-        return [" ".join(self.kb.skb.nodes.label(node).split())[:_NAME] for node in places]
+        return [" ".join(self.kb.skb.name(node).split())[:_NAME] for node in places]

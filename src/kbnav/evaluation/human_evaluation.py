@@ -97,7 +97,7 @@ class Collection:
         """Other nodes of the node's type that a search for the question finds, best first."""
         kb, skb = self.explorer.kb, self.explorer.skb
         try:
-            found = kb.text_query(question, kind=skb.type_name(skb.number(node_id)), limit=CANDIDATES + 1)
+            found = kb.text_query(question, kind=skb.type(skb.number(node_id)), limit=CANDIDATES + 1)
         except BadArguments:  # there is no index of texts
             return []
         others = [node for node in found.nodes if node.id != node_id][:CANDIDATES]

@@ -180,11 +180,11 @@ class Relations(RelationNames):
         node = self._skb.number(entity_id)
         found = []
         for way, relation, nodes in self.around(node):
-            name, example = self.directed(relation, way), self._skb.nodes.label(int(nodes[0]))[:_EXAMPLE]
+            name, example = self.directed(relation, way), self._skb.name(int(nodes[0]))[:_EXAMPLE]
             found.append((name, len(nodes), f"- {name}: {len(nodes):,}, such as {example}"))
         scores = relevance(query, [name.replace("_", " ") for name, _, _ in found])
         order = sorted(range(len(found)), key=lambda place: (-scores[place], -found[place][1]))
-        head = f"{self._skb.nodes.label(node)} ({entity_id}){':' if found else ' has no links.'}"
+        head = f"{self._skb.name(node)} ({entity_id}){':' if found else ' has no links.'}"
         cut = [f"and {len(found) - limit} more, with fewer links"] if len(found) > limit else []
         return [head, *(found[place][2] for place in order[:limit]), *cut]
 
@@ -294,7 +294,7 @@ class SkbKB:
         if self.skb.text and len(query.split()) < SENTENCE:  # what only means something like a name pads what has it
             worded = {number for number, _ in self.skb.text.search(query, limit=CANDIDATES)}.union(near)
             others = [number for number in others if number in worded] or [
-                number for number in others if not _begins(self.skb.nodes.label(number), query)
+                number for number in others if not _begins(self.skb.name(number), query)
             ]
         wanted = [] if kind == "property" else [*exact, *others][:limit]
         found = tuple(self._described(number, query) for number in wanted)
@@ -470,8 +470,8 @@ class SkbKB:
         )
 
     def _entity(self, node: int) -> Entity:
-        kind = self.skb.type_name(node)
-        return Entity(self.skb.id(node), self.skb.nodes.label(node), kind, kind)
+        kind = self.skb.type(node)
+        return Entity(self.skb.id(node), self.skb.name(node), kind, kind)
 
     def _described(self, node: int, about: str = "") -> Entity:
         entity, line = self._entity(node), self._excerpt(node, about)
@@ -479,7 +479,7 @@ class SkbKB:
 
     def value(self, node: int) -> Value:
         """A node by its number, its type as the datatype."""
-        return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))
+        return Value(self.skb.name(node), self.skb.id(node), self.skb.type(node))
 
     def _ranked(self, edges: Sequence[_Edge], query: str, limit: int) -> list[tuple[_Edge, float]]:
         by_node: dict[int, list[_Edge]] = {}
@@ -488,7 +488,7 @@ class SkbKB:
         hits = search_both(self.skb, query, among=by_node, depth=max(CANDIDATES, limit)) if edges else []
         by_text = [edge for node, _ in hits for edge in by_node[node]]
         near = edges if len(edges) <= RANKED_BY_NAME else by_text
-        texts = [f"{self.skb.relation_names[kind]} {self.skb.nodes.label(other)}" for _, kind, other in near]
+        texts = [f"{self.skb.relation_names[kind]} {self.skb.name(other)}" for _, kind, other in near]
         scores = relevance(query, [text.replace("_", " ") for text in texts])
         named = sorted(range(len(near)), key=lambda place: -scores[place])
         by_name = [near[place] for place in named if scores[place] > 0]

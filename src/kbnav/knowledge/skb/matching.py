@@ -209,7 +209,7 @@ class NodeMatcher:
         return text.holders(span.text) >= max(COMMON * text.nodes, COMMON_AT_LEAST)
 
     def _entity(self, number: int) -> tuple[str, str, str]:
-        return self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)
+        return self._skb.id(number), self._skb.name(number), self._skb.type(number)
 
 
 def in_small_letters(text: str) -> bool:
