@@ -139,7 +139,7 @@ class Relations(RelationNames):
     def ranked(self, query: str) -> list[tuple[TypeTuple, float]]:
         """All kinds of links with how well relation and types fit a query, best first, then those with most links."""
         tuples = sorted(self._skb.meta.tuples, key=lambda one: -one.count)
-        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
+        texts = [f"{tuple_.relation} {tuple_.source} {tuple_.target}".replace("_", " ") for tuple_ in tuples]
         return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
 
     def leads_to(self, name: str, kind: str) -> list[str]:
@@ -149,7 +149,7 @@ class Relations(RelationNames):
         """
         number, back = self.resolve(name)
         stored = self._skb.relation_names[number]
-        own = [one for one in self._skb.meta.tuples if one.relation == stored]
+        own = [tuple_ for tuple_ in self._skb.meta.tuples if tuple_.relation == stored]
         ends = [(one.count, one.source if back else one.target, one.target if back else one.source) for one in own]
         return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
 
