@@ -400,7 +400,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
     seconds = round(time.monotonic() - began, 3)
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
     notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
-    lines = "\n".join(f"Note on {one.about}: {one.text}" for one in notes)
+    lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)
     step = Step(
         number,
         call,

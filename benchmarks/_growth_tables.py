@@ -50,7 +50,7 @@ FIGURES: Mapping[str, Figure] = {
         for name in ("gold", "P31/P279*", "P106/P279*", "P131*", "P131* up")
         for point in ("p50", "p95")
     },
-    **{f"search by a {name}, p95, CPU ms": _search(name, "p95") for name in ("name", "four letters", "two letters")},
+    **{f"search by {name}, p95, CPU ms": _search(name, "p95") for name in ("name", "four letters", "two letters")},
     "8 readers, queries/s": lambda one: one["readers"]["8"]["queries_s"] if "readers" in one else None,
 }
 PLOTTED = {
@@ -59,7 +59,7 @@ PLOTTED = {
     "disk, MiB: triples": "#5b7f3a",
     "P106/P279* p95, CPU ms": "#7a4fa3",
     "gold p95, CPU ms": "#c08a1e",
-    "search by a two letters, p95, CPU ms": "#555555",
+    "search by two letters, p95, CPU ms": "#555555",
 }
 
 
@@ -79,10 +79,17 @@ def write(sizes: Sequence[Mapping[str, Any]]) -> None:
     busy = " and ".join(f"{one['load_average']['begin']:.0f}" for one in sizes)
     compared = ", ".join(f"{one['rows']['compared']:,}" for one in sizes[1:] if "rows" in one)
     unanswered = ", ".join(str(one["rows"]["unanswered"]) for one in sizes if "rows" in one)
-    RESULTS.write_text(f"""# A mirror of 3.4 to {sizes[-1]["triples"] / 1e6:,.0f} million triples
+    checked = (
+        f"""Gold queries whose rows depend on nothing else ({compared}): all rows of the slice are there at each size,
+and what is there more is of the copies."""
+        if compared
+        else "Rows were compared at no size: there is only that of the slice."
+    )
+    checked += f" Unanswered in 60 s: {unanswered} of 1,308." if unanswered else ""
+    RESULTS.write_text(f"""# A mirror of {" and ".join(f"{one['triples'] / 1e6:,.1f}" for one in sizes)} million triples
 
 ```text
-python -m benchmarks.growth --size {" ".join(f"{one['asked'] / 1e6:g}" for one in sizes)}
+python -m benchmarks.growth --size {" ".join(f"{one['asked'] / 1e6:.9g}" for one in sizes)}
 {COMMAND}
 ```
 
@@ -93,8 +100,7 @@ processors are the figures to go by: they count the server, its child with the s
 A dash: not measured. *Grows with*: the power of the size by least squares.
 
 {head}{"".join(rows.values())}
-Gold queries whose rows depend on nothing else ({compared}): all rows of the slice are there at each size, and what is
-there more is of the copies. Unanswered in 60 s: {unanswered} of 1,308.
+{checked}
 """)
     shown = [name for name in rows if not name.startswith(("of it", "names", "values")) and "wall" not in name]
     table = f"{head}{''.join(rows[name] for name in shown)}\n{needs(sizes)}"
@@ -106,7 +112,7 @@ there more is of the copies. Unanswered in 60 s: {unanswered} of 1,308.
 
 def row(name: str, figure: Figure, sizes: Sequence[Mapping[str, Any]]) -> str:
     """A line of a table; the power is left out where there are fewer than two figures."""
-    found = [(one["triples"], value) for one in sizes if (value := figure(one)) is not None]
+    found = [(one["triples"], value) for one in sizes if (value := figure(one))]
     cells = ["–" if (value := figure(one)) is None else _number(value) for one in sizes]
     power = f"n^{law(*zip(*found, strict=True)):.2f}" if len(found) > 1 else "–"
     return f"| {name} | {' | '.join(cells)} | {power} |\n"
@@ -117,26 +123,30 @@ def _number(value: float) -> str:
 
 
 def needs(sizes: Sequence[Mapping[str, Any]]) -> str:
-    """What larger parts of Wikidata need by the powers found, and what gives first: arithmetic, not measurement."""
-    last = sizes[-1]
-    wanted = {
-        "CPU hours to build": ("build, CPU s", 3600),
-        "memory, GiB": ("peak memory", 1024),
-        "disk, GiB": ("disk", 1024),
+    """What larger sizes need by the powers found: arithmetic, and nothing where there is only one size.
+
+    Each phase's memory has a power of its own: the pieces of the first take the same at any size, the names do not.
+    """
+    if len(sizes) < 2:
+        return ""
+    last, triples = sizes[-1], [one["triples"] for one in sizes]
+    phases = {name: _phase(name, "mib") for name in ("triples", "names", "values")}
+
+    def at(figure: Figure, target: float) -> float:
+        values = [figure(one) or 0 for one in sizes]
+        return values[-1] * (target / last["triples"]) ** law(triples, values)
+
+    rows: dict[str, Callable[[float], str]] = {
+        "CPU hours to build": lambda size: _number(at(_total("cpu"), size) / 3600),
+        "disk, GiB": lambda size: _number(at(lambda one: sum(one["disk_mib"].values()), size) / 1024),
+        "memory of the build, GiB, and its phase": lambda size: "{1:.3g} ({0})".format(
+            *max(((name, at(figure, size) / 1024) for name, figure in phases.items()), key=lambda one: one[1])
+        ),
     }
-    targets = [1e8, 5e8, 2e10]
-    lines = ["| by these powers | 100M | 500M | all of Wikidata (20,000M) |\n|---|---:|---:|---:|\n"]
-    for name, (of, unit) in wanted.items():
-        parts = [FIGURES[one] for one in FIGURES if one.startswith(of)]
-        if name.startswith("memory"):
-            parts = [_total("mib")]
-        values = [sum(part(one) or 0 for part in parts) for one in sizes]
-        power = max(1.0, law([one["triples"] for one in sizes], values)) if len(sizes) > 1 else 1.0
-        if name.startswith("memory"):
-            power = law([one["triples"] for one in sizes], values)
-        cells = [_number(values[-1] * (target / last["triples"]) ** power / unit) for target in targets]
-        lines.append(f"| {name} | {' | '.join(cells)} |\n")
-    return "".join(lines)
+    head = "| by these powers, not measured | 100M | 500M | all of Wikidata (20,000M) |\n|---|---:|---:|---:|\n"
+    return head + "".join(
+        f"| {name} | {' | '.join(cell(size) for size in (1e8, 5e8, 2e10))} |\n" for name, cell in rows.items()
+    )
 
 
 def plot(sizes: Sequence[Mapping[str, Any]]) -> str:

@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import sqlite3
 import statistics
@@ -24,10 +25,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +93,19 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
-        grown = Grown(sorted((DATA / "wikidata-slice").glob("*.nt.gz")), options.seed)
+        grown = cache(lambda: Grown(sorted((DATA / "wikidata-slice").glob("*.nt.gz")), options.seed))
         for size in sorted(options.size):
             measure(grown, round(size * MILLION), work, options.keep, options.seed)
 
 
-def measure(grown: Grown, triples: int, work: Path, keep: bool, seed: int) -> None:
+def measure(grown: Callable[[], Grown], triples: int, work: Path, keep: bool, seed: int) -> None:
     """Build, measure and save one size."""
     path = work / f"grown-{triples}"
     found: dict[str, Any] = {"asked": triples, "seed": seed, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     found["load_average"] = {"begin": os.getloadavg()[1]}
     built = work / f"grown-{triples}.json"
     if not (keep and path.exists()):
-        built.write_text(json.dumps(build(grown, triples, path)))
+        built.write_text(json.dumps(build(grown(), triples, path)))
     found |= json.loads(built.read_text())
     found["disk_mib"] = {
         part: sum(file.stat().st_size for file in (path / part).rglob("*")) / 2**20
@@ -183,8 +185,12 @@ def asked(
 
 
 def processors() -> float:
-    """Seconds of processors that this process and its children have used."""
-    used = time.process_time()
+    """Seconds of processors that this process and its children have used, those that have ended among them.
+
+    The pool ends a child whose query took more than a second.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = time.process_time() + ended.ru_utime + ended.ru_stime
     for child in Path("/proc/self/task").glob("*/children"):
         for process in child.read_text().split():
             for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):

@@ -98,7 +98,7 @@ def measure(kb: SkbKB) -> None:
         for what, queries in drawn.items():
             took: dict[str, list[float]] = {}
             for nodes in [queries[0], *queries]:  # the first one twice: it maps what is read of the files
-                for stage, seconds in one_query(retriever, ", ".join(skb.nodes.label(node) for node in nodes)).items():
+                for stage, seconds in one_query(retriever, ", ".join(skb.name(node) for node in nodes)).items():
                     took.setdefault(stage, []).append(1e3 * seconds)
             edges = int(np.median(degrees[queries]))
             print(f"{what} ({edges:,} edges){', without kg' if without else ''}:")

@@ -75,7 +75,7 @@ def drawn(kb: SkbKB, count: int) -> list[Asked]:
     asked = []
     for node in nodes:
         sentence, before = own[node][int(rng.integers(len(own[node])))]
-        words = re.sub(re.escape(skb.nodes.label(node)), "it", sentence, flags=re.IGNORECASE).split()
+        words = re.sub(re.escape(skb.name(node)), "it", sentence, flags=re.IGNORECASE).split()
         del words[int(rng.integers(len(words)))]
         words[int(rng.integers(len(words)))] = vocabulary[int(rng.integers(len(vocabulary)))]
         asked.append(Asked(" ".join(words), frozenset(by_sentence[sentence]), before > 200))

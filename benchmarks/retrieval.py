@@ -43,7 +43,7 @@ def measure(kb: SkbKB, settings: Settings) -> None:
     """Time every system over the same queries."""
     skb = kb.skb
     nodes = np.random.default_rng(SEED).integers(0, len(skb.nodes), QUERIES).tolist()
-    queries = [f"What is linked to {skb.nodes.label(node)} and has to do with alpha?" for node in nodes]
+    queries = [f"What is linked to {skb.name(node)} and has to do with alpha?" for node in nodes]
     for name in SYSTEMS:
         system = build_retriever(name, kb, settings, {})
         if name == "multi-vss":  # what is timed is a query whose chunks were met before

@@ -168,7 +168,7 @@ def measure_use(path: Path) -> dict[str, float]:
     for edge in random.integers(0, graph.edges, 500).tolist():
         # From the source of an edge, so that hubs come as often as they have edges: to the target's type, and back.
         source = int(np.searchsorted(ends, edge, "right"))
-        there, back = (skb.type_range(skb.type_name(node)) for node in (int(targets[edge]), source))
+        there, back = (skb.type_range(skb.type(node)) for node in (int(targets[edge]), source))
         path = [Hop(within=there), Hop(within=back)]
         walks.append(seconds(lambda node=source, path=path: graph.ends(node, path, CAP)))
     found["2 hops, capped ms"] = 1e3 * statistics.median(walks)

@@ -165,7 +165,7 @@ def _questions(skb: SKB, count: int) -> list[str]:
         place = chance.randrange(skb.meta.edges)
         source = int(np.searchsorted(starts, place, "right")) - 1
         relation = skb.relation_names[int(relations[place])]
-        made.append(f"Which {skb.type_name(source)} {relation} {skb.nodes.label(int(targets[place]))}?")
+        made.append(f"Which {skb.type(source)} {relation} {skb.name(int(targets[place]))}?")
     return made
 
 

@@ -63,7 +63,7 @@ class First:
     def __init__(self, skb):
         self.skb = skb
     def retrieve(self, query, k, trace=None):
-        return Ranking(tuple(Ranked(self.skb.id(n), 1.0 / (n + 1), self.skb.nodes.label(n)) for n in range(k)))
+        return Ranking(tuple(Ranked(self.skb.id(n), 1.0 / (n + 1), self.skb.name(n)) for n in range(k)))
 
 def retriever(kb, settings):
     """The first nodes, whatever the query."""

@@ -196,8 +196,8 @@ def _explores(query: str) -> bool:
     """Whether a query asks which properties there are: that it has no rows says nothing of the question."""
     with suppress(QuerySyntaxError):
         elements = [element for group in read_query(query).groups for element in group.elements]
-        patterns = [one for element in elements if isinstance(element, Triples) for one in element.patterns]
-        return any(not isinstance(one.verb, Path) for one in patterns)
+        patterns = [pattern for element in elements if isinstance(element, Triples) for pattern in element.patterns]
+        return any(not isinstance(pattern.verb, Path) for pattern in patterns)
     return False
 
 

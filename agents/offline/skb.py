@@ -132,7 +132,7 @@ class SkbAgenda(Agenda):
         """The best few paths of a mention to each type that may be asked for."""
         found: dict[str, list[Path]] = {}
         for node in mention.nodes:
-            for path in self._schema.paths.propose(self._reading, mention, node, self._skb.type_name(node)):
+            for path in self._schema.paths.propose(self._reading, mention, node, self._skb.type(node)):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
@@ -193,7 +193,9 @@ class SkbAgenda(Agenda):
         else:
             return
         query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
-        if not total:
+        if total:
+            query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
+        else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
         rows = yield from self._rows(query, "This compares them all.")
         found = [(row[0], row[-1].value) for row in rows or () if row[0] and row[-1]]
@@ -203,8 +205,9 @@ class SkbAgenda(Agenda):
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
         self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if total:
-            yield [(FINISH, "This is the number of them all.", {"nodes": [], "answer": value})]
-        labels = ", ".join(self._skb.nodes.label(self._skb.number(node)) for node in nodes[:ANSWERS])
+            said = "This is their sum." if total == "SUM" else "This is their mean."
+            yield [(FINISH, said, {"nodes": [], "answer": f"{float(value):.12g}"})]
+        labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         fits = f"These have the same number, and no other has {'less' if order == 'ASC' else 'more'} of it."
         yield [(FINISH, fits, {"nodes": nodes, "answer": f"{labels}{more}: {value}"})]
@@ -304,7 +307,7 @@ class SkbAgenda(Agenda):
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""
         ways = []
         for path in paths:
-            parts = [self._skb.nodes.label(path.node)]
+            parts = [self._skb.name(path.node)]
             for step in path.steps:
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))

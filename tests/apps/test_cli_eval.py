@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kbnav.evaluation.evaluate import run_card
 from kbnav.evaluation.records import QUESTIONS, read_records, read_saved_run
 from kbnav.evaluation.scoring import score_run
 from tests.apps.parts import Cli
@@ -71,6 +73,10 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     assert json.loads(card["setting budget"]) == {"steps": 7, "without": ["rollback"]}
     assert (card["model"], card["system"]) == ("offline", "spinach")
     assert "4 questions" in card["dataset"]
+    info = read_saved_run(folder / "runs" / "a").info
+    long = dict(run_card(replace(info, model="gpt-4o", kb={"files": {f"f{n}": "0" * 64 for n in range(99)}})))
+    assert long["list price"].startswith("$2.5 in, $10 out")
+    assert max(map(len, long.values())) < 200
     assert secret[1].partition("=")[2] not in out
     assert kbnav("repeat", "runs/a", "--out", "runs/b")[0] == 2  # the folder of one's own questions is not known
     code, out, _ = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
@@ -139,6 +145,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--without", "get_entries"], "no tool get_entries to leave out"),
         ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
         (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
+        (["run", "hf:owner/name", "--out", "a"], "hf download owner/name"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,18 @@ def test_most_least_and_sums_are_computed_over_fields_and_links(demo_kb, tmp_pat
     outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
     assert outcome.text == answer
     assert len(outcome.ranking.ids if outcome.ranking else ()) == nodes
+
+
+def test_a_mean_of_nothing_is_no_number(tmp_path):
+    (tmp_path / "n.csv").write_text(
+        "id,name,type,price\ns1,Supplier 1,supplier,\np1,Pump,product,3\np2,Tap,product,8\n"
+    )
+    (tmp_path / "e.csv").write_text("source,relation,target\np1,supplied by,s1\np2,supplied by,s1\n")
+    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "s.skb", Options(vectors=False))
+    with closing(SkbKB(SKB.open(tmp_path / "s.skb"))) as kb:
+        asked = skb_offline(kb, Settings(home=tmp_path, kb="s", language="en"))
+        assert ask(asked, "What is the mean price of all products?").outcome.text == "5.5"
+        assert ask(asked, "What is the average price of the products supplied by Supplier 1?").outcome.text != "0"
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def made_questions(kb: SkbKB) -> list[dict[str, Any]]:
         found += [
             {
                 "id": f"{relation}-{place}",
-                "question": text.format(kb.skb.nodes.label(person)),
+                "question": text.format(kb.skb.name(person)),
                 "nodes": nodes,
                 "meta": {"template": relation},
             }

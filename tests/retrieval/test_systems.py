@@ -59,7 +59,7 @@ def test_only_candidates_are_ranked(related, tmp_path):
     for name in ("bm25", "vss", "multi-vss", "rrf", "graph-rank"):
         found = scores(related, name, QUERY, tmp_path, candidates="town, guitar")
         assert found
-        assert {related.skb.type_name(related.skb.number(node)) for node in found} <= {"town", "guitar"}, name
+        assert {related.skb.type(related.skb.number(node)) for node in found} <= {"town", "guitar"}, name
     with pytest.raises(UsageError, match="there is no node type 'boat'"):
         build_retriever("rrf", related, Settings(home=tmp_path), {"candidates": "boat"})
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -42,7 +43,7 @@ from kbnav.evaluation.runner import (
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.models.prices import known_prices
+from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
 from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
@@ -114,6 +115,9 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
     usual, own = Settings.model_construct().public(), info.settings
     mirror = {name: value for name, value in info.kb.get("mirror", {}).items() if name != "built"}
     kb = {"name": own.get("kb", ""), **info.kb, **({"mirror": mirror} if mirror else {})}
+    if "files" in kb:
+        kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
+    price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
     changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in _NOT_OF_RUNS}
     for name, value in changed.items():
         if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
@@ -121,14 +125,19 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
     return [
         ("system", info.display_name),
         ("model", info.model),
+        *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
         ("sample", json.dumps(info.sample) if info.sample else "all"),
-        ("knowledge base", json.dumps(kb, ensure_ascii=False)),
+        *((f"knowledge base's {name}", _shown(value)) for name, value in kb.items()),
         ("started", info.started),
-        *((f"setting {name}", json.dumps(value, ensure_ascii=False)) for name, value in changed.items()),
+        *((f"setting {name}", _shown(value)) for name, value in changed.items()),
         *((f"version of {name}", version) for name, version in info.versions.items()),
         *((f"prompt {name}", sha) for name, sha in info.prompts.items()),
     ]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:

@@ -244,9 +244,12 @@ class Comparison:
     disagreement: float
 
 
-def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
-    """Compare two runs question by question. Raises UsageError where their datasets or gold answers differ."""
-    of_a, of_b, common = _in_common(a, b)
+def compare_runs(a: SavedRun, b: SavedRun, more: Sequence[str] = ()) -> Comparison:
+    """Compare two runs question by question, also by ``more`` metrics, as of ``score_run``.
+
+    Raises UsageError where their datasets or gold answers differ.
+    """
+    of_a, of_b, common = _in_common(a, b, more)
     metrics, disagreement = [], 0.0
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
@@ -259,11 +262,13 @@ def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
     return Comparison(len(common), *only, tuple(metrics), disagreement)
 
 
-def _in_common(a: SavedRun, b: SavedRun) -> tuple[dict[str, QuestionScore], dict[str, QuestionScore], list[str]]:
+def _in_common(
+    a: SavedRun, b: SavedRun, more: Sequence[str]
+) -> tuple[dict[str, QuestionScore], dict[str, QuestionScore], list[str]]:
     """The scores of what each run attempted, and the questions that both did. Raises UsageError."""
     if a.info.dataset_sha256 != b.info.dataset_sha256:
         raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
-    of_a, of_b = ({one.id: one for one in score_run(run).questions if one.status != "missing"} for run in (a, b))
+    of_a, of_b = ({one.id: one for one in score_run(run, more).questions if one.status != "missing"} for run in (a, b))
     common = [name for name in of_a if name in of_b]
     if not common:
         raise UsageError("the runs have no question in common")

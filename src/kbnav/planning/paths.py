@@ -127,7 +127,7 @@ class PathSchema:
     @classmethod
     def of(cls, skb: SKB) -> PathSchema:
         """The schema of an SKB; whether a relation is stored both ways is seen on a sample of its edges."""
-        edges = [Edge(one.source, one.relation, one.target, one.count) for one in skb.meta.tuples]
+        edges = [Edge(tuple_.source, tuple_.relation, tuple_.target, tuple_.count) for tuple_ in skb.meta.tuples]
         return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
 
     @cached_property
@@ -211,7 +211,7 @@ def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
 def example_edge(skb: SKB, source: str, relation: str, target: str) -> tuple[str, ...]:
     """The names of two nodes that such an edge links; empty where there is none."""
     found = skb.graph.sample(skb.relation_number(relation), skb.type_range(source), skb.type_range(target), 1)
-    return tuple(skb.nodes.label(node) for node in found[0]) if found else ()
+    return tuple(skb.name(node) for node in found[0]) if found else ()
 
 
 def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
@@ -370,5 +370,5 @@ def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tup
 def _starts(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[int]:
     for node in dict.fromkeys(nodes):
         number = skb.number(node)
-        if not path.start or skb.type_name(number) == path.start:
+        if not path.start or skb.type(number) == path.start:
             yield number

@@ -393,7 +393,7 @@ def _examples(skb: SKB, questions: Sequence[LabelledQuestion]) -> Iterator[Examp
         for clause in clauses(question.text, matcher, skb) if answers else ():
             ids = tuple(map(skb.id, clause.nodes))
             label = _label(skb, schema, question, clause, answers)
-            yield Example(clause.text, ids, frozenset(map(skb.type_name, clause.nodes)), label)
+            yield Example(clause.text, ids, frozenset(map(skb.type, clause.nodes)), label)
 
 
 def _label(

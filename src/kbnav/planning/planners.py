@@ -105,7 +105,7 @@ class InContext:
         Raises as ``ModelCalls.ask`` does.
         """
         numbers = [self._skb.number(node) for node in nodes]
-        starts = {self._skb.type_name(number) for number in numbers}
+        starts = {self._skb.type(number) for number in numbers}
         reply = self._calls.ask(self._prompt(question, numbers), trace or Trace(), purpose="relation paths")
         proposed = [(path, 1 / rank) for rank, path in enumerate(parse_paths(reply)[:MOST_PATHS], 1)]
         if not proposed:
@@ -119,9 +119,7 @@ class InContext:
             question=question,
             edges=self._edges,
             more=max(0, len(self._schema.edges) - MOST_EDGES),
-            nodes=[
-                {"name": self._skb.nodes.label(node), "kind": self._skb.type_name(node)} for node in nodes[:MOST_NODES]
-            ],
+            nodes=[{"name": self._skb.name(node), "kind": self._skb.type(node)} for node in nodes[:MOST_NODES]],
             one=path_text([first]),
             two=path_text([first, second]),
             by_text=path_text(TEXT),

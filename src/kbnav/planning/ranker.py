@@ -240,7 +240,7 @@ class Ranker:
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
         """The most probable paths; only ``text`` where no node was matched."""
-        starts = {self._skb.type_name(self._skb.number(node)) for node in nodes}
+        starts = {self._skb.type(self._skb.number(node)) for node in nodes}
         possible = self._possible(starts)
         asked = Questions([question], self._encoder.encode([question]))
         logs = log_softmax(self._scorer.scores(asked, self._candidates)[0], possible)

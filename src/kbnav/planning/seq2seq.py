@@ -463,7 +463,7 @@ class Seq2Seq:
 
         A question that is longer than the model can read loses its end, which a note says.
         """
-        starts = frozenset(self._skb.type_name(self._skb.number(node)) for node in nodes)
+        starts = frozenset(self._skb.type(self._skb.number(node)) for node in nodes)
         kept = _read(self._tokenizer, question, starts, self._most)
         plan = checked(self.beams(kept, starts), self._schema, starts)
         plan = replace(plan, notes=(*self._notes, *plan.notes))

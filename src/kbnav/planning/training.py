@@ -121,7 +121,7 @@ def examples(
         golds = tuple(dict.fromkeys(possible(gold, schema) for gold in question.paths)) if known else ()
         label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing, named=named)
         if label:
-            yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label, golds)
+            yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type, nodes)), label, golds)
 
 
 def possible(gold: Gold, schema: PathSchema) -> Gold:
@@ -180,7 +180,7 @@ def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> se
     if source == target:
         return set()
     walks = [
-        RelationPath((first,), (skb.type_name(source), skb.type_name(target)))
+        RelationPath((first,), (skb.type(source), skb.type(target)))
         for first, nodes in _by_hop(skb, source)
         if (nodes == target).any()
     ] or list(_over_one_node(skb, source, target))
@@ -197,7 +197,7 @@ def _over_one_node(skb: SKB, source: int, target: int) -> Iterator[RelationPath]
         for last, there in lasts:
             shared = np.intersect1d(here, there, assume_unique=True)
             for kind in np.unique(np.searchsorted(ends, shared, "right")).tolist():
-                types = skb.type_name(source), skb.type_names[kind], skb.type_name(target)
+                types = skb.type(source), skb.type_names[kind], skb.type(target)
                 yield RelationPath((first, Hop(last.relation, "in" if last.way == "out" else "out")), types)
 
 

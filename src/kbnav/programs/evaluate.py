@@ -62,7 +62,7 @@ def case_study(kb: SkbKB, settings: Settings, retriever: AgentRetriever, questio
         told += ["", f"{name} ranks first:"]
         for place, node in enumerate(ids, 1):
             right = "*" if node in question.answers else " "
-            told.append(f"{right} {place}. {kb.skb.nodes.label(kb.skb.number(node))} ({node})")
+            told.append(f"{right} {place}. {kb.skb.name(kb.skb.number(node))} ({node})")
     for step in trace.steps:
         if step.call.tool in ("route", "program"):
             told += ["", f"{step.call.tool}: {step.observation}"]

@@ -501,7 +501,7 @@ def train_programs(
             most=options.most,
             smallest=options.smallest,
             seed=options.seed,
-            kinds=lambda node: kb.skb.type_name(kb.skb.number(node)),
+            kinds=lambda node: kb.skb.type(kb.skb.number(node)),
         )
         return GroupsFound(tuple(found), trace.usage, cost_of(trace.usage, price) or 0.0)
 
@@ -517,7 +517,7 @@ def train_programs(
             TrialRunner(first, run, at_once),
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
-            label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
+            label=lambda node: kb.skb.name(kb.skb.number(node)),
             document=lambda node: document_line(kb.skb, kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
             price=price,

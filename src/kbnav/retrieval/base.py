@@ -99,9 +99,7 @@ def candidate_ranges(skb: SKB, options: RetrievalOptions) -> list[tuple[int, int
 
 def as_ranking(skb: SKB, hits: Iterable[tuple[int, float]]) -> Ranking:
     """Scored node numbers, best first, as a ranking."""
-    return Ranking(
-        tuple(Ranked(skb.id(node), round(score, 6), skb.nodes.label(node), skb.type_name(node)) for node, score in hits)
-    )
+    return Ranking(tuple(Ranked(skb.id(node), round(score, 6), skb.name(node), skb.type(node)) for node, score in hits))
 
 
 def numbers(skb: SKB, ranking: Ranking) -> list[int]:
@@ -122,7 +120,7 @@ def without_thought(reply: str) -> str:
 
 def hits_text(skb: SKB, hits: Hits, shown: int = 5) -> str:
     """The first few hits on a line each, for a step of the trace."""
-    lines = [f"{score:.4f} {skb.nodes.label(node)} ({skb.id(node)})" for node, score in hits[:shown]]
+    lines = [f"{score:.4f} {skb.name(node)} ({skb.id(node)})" for node, score in hits[:shown]]
     more = len(hits) - len(lines)
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines) or "nothing found"
 

@@ -127,9 +127,7 @@ class GraphRank:
 
     def _proposed(self, reading: Reading, mention: Mention) -> list[Path]:
         paths = [
-            path
-            for node in mention.nodes
-            for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
+            path for node in mention.nodes for path in self._paths.propose(reading, mention, node, self._skb.type(node))
         ]
         # Where the words decide nothing, a short path by a common relation is the likelier one.
         return sorted(
@@ -194,4 +192,4 @@ class GraphRank:
     def _path_text(self, path: Path) -> str:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
-        return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
+        return f"{path.score:.2f} {self._skb.name(path.node)} {' '.join(steps)}"

@@ -206,7 +206,7 @@ class KAR:
 
         def document(node: int) -> str:
             if node in given:
-                return f"[{given[node]}] {self._skb.nodes.label(node)}"
+                return f"[{given[node]}] {self._skb.name(node)}"
             given[node] = len(given) + 1
             return f"[{given[node]}] {document_line(self._skb, node)}"
 
@@ -231,16 +231,16 @@ class KAR:
             parts += [
                 " and ".join(arrow([self._skb.relation_names[r] for r in kinds], way) for way, kinds in ways if kinds)
             ]
-            parts += [f"{self._skb.nodes.label(link.node)} ({self._skb.type_name(link.node)})"]
+            parts += [f"{self._skb.name(link.node)} ({self._skb.type(link.node)})"]
         return " ".join(parts[:-1])
 
     def _label(self, node: int) -> str:
-        return f"{self._skb.nodes.label(node)} ({self._skb.id(node)})"
+        return f"{self._skb.name(node)} ({self._skb.id(node)})"
 
 
 def _spread(skb: SKB, start: int, count: int) -> list[str]:
     few = min(_EXAMPLES, count)
-    return [skb.nodes.label(start + count * part // few) for part in range(few)]
+    return [skb.name(start + count * part // few) for part in range(few)]
 
 
 @dataclass(frozen=True)
@@ -362,9 +362,7 @@ class Meaning:
         def score(nodes: NodeNumbers) -> Scores:
             if not len(nodes):
                 return np.zeros(0, np.float32)
-            found: Scores = (
-                self._index.encoder.encode([self._skb.nodes.label(node) for node in nodes.tolist()]) @ vector
-            )
+            found: Scores = self._index.encoder.encode([self._skb.name(node) for node in nodes.tolist()]) @ vector
             return found
 
         return score
@@ -399,9 +397,7 @@ class Words:
 
     def names(self, query: str) -> Scorer:
         """See ``Meaning``."""
-        return lambda nodes: np.array(
-            relevance(query, [self._skb.nodes.label(node) for node in nodes.tolist()]), np.float32
-        )
+        return lambda nodes: np.array(relevance(query, [self._skb.name(node) for node in nodes.tolist()]), np.float32)
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
         """See ``Meaning``."""

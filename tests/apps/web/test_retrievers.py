@@ -89,7 +89,7 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
         for query, group in (("red apples", "g1"), ("blue birds", "g2")):
             ended = visit.answered(visit.session(), query)
             assert ended["status"] == "done"
-            expected = [demo_kb.skb.nodes.label(demo_kb.skb.number(node)) for node in first.retrieve(query, 200).ids]
+            expected = [demo_kb.skb.name(demo_kb.skb.number(node)) for node in first.retrieve(query, 200).ids]
             expected = expected if group == "g1" else expected[::-1]
             rows = visit("GET", f"/api/results/{ended['answer']['result']['id']}/rows").json()["rows"]
             assert [row[1]["text"] for row in rows] == expected[: len(rows)]

@@ -50,8 +50,8 @@ def test_what_is_dropped_is_counted_by_reason_with_examples(tmp_path):
     assert meta.dropped["edge to a node that does not exist"].examples == ("a r zz", "zz r a")
     assert (meta.nodes, meta.edges) == (3, 2)
     with SKB.open(tmp_path / "s.skb") as skb:
-        assert skb.nodes.label(skb.number("b")) == "b"
-        assert skb.type_name(skb.number("b")) == "node"
+        assert skb.name(skb.number("b")) == "b"
+        assert skb.type(skb.number("b")) == "node"
 
 
 KILLED_BUILD = """

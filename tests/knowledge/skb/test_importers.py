@@ -138,7 +138,7 @@ def test_rdf_becomes_nodes_documents_and_relations(tmp_path):
     }
     with SKB.open(tmp_path / "d.skb") as skb:
         curie = skb.number("http://example.org/curie")
-        assert (skb.nodes.names[curie], skb.type_name(curie)) == ("Marie Curie", "Person")
+        assert (skb.nodes.names[curie], skb.type(curie)) == ("Marie Curie", "Person")
         assert skb.nodes.aliases(curie) == ("Madame Curie", "Maria Curie")
         assert skb.documents[curie] == {
             "aliases": ["Madame Curie", "Maria Curie"],
@@ -151,7 +151,7 @@ def test_rdf_becomes_nodes_documents_and_relations(tmp_path):
         }
         row = skb.graph.row(curie)
         edges = {
-            (skb.relation_names[kind], skb.nodes.label(node))
+            (skb.relation_names[kind], skb.name(node))
             for node, kind in zip(row.nodes.tolist(), row.relations.tolist(), strict=True)
         }
         assert edges == {
@@ -160,7 +160,7 @@ def test_rdf_becomes_nodes_documents_and_relations(tmp_path):
             ("http://other.org/found", "paris"),
             ("award", "Nobel Prize"),
         }
-        assert skb.type_name(skb.number("http://example.org/polonium")) == "resource"
+        assert skb.type(skb.number("http://example.org/polonium")) == "resource"
         assert skb.documents[skb.number("_:0-0")] == {"in": 1911}
 
 

@@ -59,7 +59,7 @@ def queries(local: SKB) -> list[str]:
     some = chance.sample(range(local.meta.nodes), 2)
     documents = [local.nodes.text(node).split() for node in some]
     picked = [" ".join(chance.sample(words, min(6, len(words)))) for words in documents]
-    return [QUESTION, "nosuchword", local.nodes.label(some[0]), *picked]
+    return [QUESTION, "nosuchword", local.name(some[0]), *picked]
 
 
 def filters(skb: SKB) -> list[dict[str, object]]:
@@ -83,7 +83,7 @@ def test_nodes_documents_and_edges_are_those_of_the_folder(local, lance):
     assert list(lance.documents) == list(local.documents)
     for node in range(0, local.meta.nodes, 9):
         assert lance.documents[node] == local.documents[node]
-        assert (lance.id(node), lance.nodes.label(node)) == (local.id(node), local.nodes.label(node))
+        assert (lance.id(node), lance.name(node)) == (local.id(node), local.name(node))
         assert lance.number(local.id(node)) == node
         assert lance.graph.neighbors(node).tolist() == local.graph.neighbors(node).tolist()
     with pytest.raises(UnknownId):

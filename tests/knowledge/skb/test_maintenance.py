@@ -71,7 +71,7 @@ def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path):
     }
     with SKB.open(path) as skb:
         assert sorted(skb.nodes.ids) == ["n0", "n1", "n2", "n4", "n5", "n6", "n7"]
-        assert skb.nodes.label(skb.number("n4")) == "Four"
+        assert skb.name(skb.number("n4")) == "Four"
         linked = {(skb.id(n), skb.id(int(m))) for n in range(len(skb.nodes)) for m in skb.graph.row(n).nodes}
         assert linked == {("n1", "n2"), ("n4", "n5"), ("n5", "n6"), ("n6", "n7"), ("n7", "n0"), ("n5", "n0")}
         assert skb.documents[skb.number("n4")] == {}
@@ -110,7 +110,7 @@ def test_the_beginning_of_a_longer_name_is_not_that_name(tmp_path):
     build(TableSource([write_jsonl(tmp_path / "n.jsonl", nodes)]), tmp_path / "s.skb", Options(encoder=encoder))
     with SKB.open(tmp_path / "s.skb", encoder) as skb:
         kb = SkbKB(skb)
-        near = {skb.nodes.label(number) for number, _ in search_both(skb, "Gia")}
+        near = {skb.name(number) for number, _ in search_both(skb, "Gia")}
         assert "Giancarlo Rossi" in near  # by its vector
         assert "g" not in {one.id for one in kb.search_entities("Gia").entities}
         assert "g" in {one.id for one in kb.search_entities("Giancarlo").entities}
@@ -135,7 +135,7 @@ def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(t
         for node in ("n2", "n5", "n39", "new"):
             number = skb.number(node)
             fields = skb.documents[number]
-            text = "\n".join([skb.nodes.label(number), *(f"text: {fields['text']}" for _ in fields)])
+            text = "\n".join([skb.name(number), *(f"text: {fields['text']}" for _ in fields)])
             assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
 
 

@@ -134,7 +134,7 @@ def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_
     assert lost.items() <= {reason: one.count for reason, one in meta.dropped.items()}.items()
     with SKB.open(tmp_path / "a.skb") as skb:
         brand = skb.number("2" if saved else "23")
-        assert (skb.nodes.label(brand), skb.graph.row(brand, "in").nodes.tolist()) == ("Acme", [skb.number("0")])
+        assert (skb.name(brand), skb.graph.row(brand, "in").nodes.tolist()) == ("Acme", [skb.number("0")])
     again = [[part.tolist() for part in one] for one in recipe.source().edges(Losses())]  # as after a kill
     assert sum(len(source) for source, _, _ in again) == meta.edges
 

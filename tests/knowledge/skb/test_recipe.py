@@ -58,6 +58,26 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkey
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
 
 
+def test_an_update_takes_new_files_in_as_the_build_took_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "shop.skb"
+    (tmp_path / "shop.toml").write_text(
+        MAP.replace("pumps.csv", "pumps-*.csv").replace('"product"', '"product"\nid = "sku"')
+    )
+    bare = ("--no-text", "--no-sparql", "--encoder", "none", "--duplicates", "last")
+    assert kbnav("skb", "build", "--tables", str(tmp_path / "shop.toml"), "--out", str(out), *bare)[0] == 2
+    (tmp_path / "pumps-1.csv").write_text("sku;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n;None;Bolt\n")
+    ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
+    (tmp_path / "pumps-2.csv").write_text("name,supplier,sku\nPump XL,Coyote,1\n")
+    ran(kbnav, "skb", "update", out)
+    assert edges_of(out) == {("1", "supplier:Coyote"), ("2", "supplier:Bolt")}
+    with SKB.open(out) as skb:
+        assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
+            "node id given twice": 1, "node without an id": 1,
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("duplicates", "name", "suppliers"),
     [("first", "Pump", ["Acme"]), ("last", "Pump XL", ["Coyote"]), ("merge", "Pump", ["Acme", "Coyote"])],

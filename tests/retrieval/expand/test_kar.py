@@ -113,7 +113,7 @@ def test_entities_are_linked_by_name_and_else_by_their_documents(skb, said, enti
     script, trace = Script(json.dumps([entity])), Trace()
     kar(skb, script, Listening()).expand(QUERY, trace)
     name = next(iter(entity.values()))["name"]
-    label = skb.nodes.label(skb.number(node))
+    label = skb.name(skb.number(node))
     assert said(trace, "linked_nodes") == [f"{name} → {label} ({node}) by {how}"]
 
 

@@ -30,6 +30,10 @@ StarkCompat = Annotated[
         "--stark-compat", help="Score rankings as STaRK's code: all candidates ranked, equals in their order."
     ),
 ]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metric", metavar="NAME", help="Of rankings also ndcg@10, map, recall@100, …; repeatable."),
+]
 
 
 def score(
@@ -45,10 +49,7 @@ def score(
             "--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."
         ),
     ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option("--metric", metavar="NAME", help="Of rankings also ndcg@10, map, recall@100, …; repeatable."),
-    ] = None,
+    metrics: Metrics = None,
     trec: Annotated[
         Path | None,
         typer.Option("--trec", metavar="FILE", help="Write the rankings as a TREC run, and FILE.qrels beside it."),
@@ -149,8 +150,12 @@ def report(
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"] | None,
-        typer.Option("--table", help="Only one table: a row a run, a column a metric, the best in bold."),
+        typer.Option(
+            "--table",
+            help="Only one table: a row a run, a column a metric, the best in bold; * differs from the first run.",
+        ),
     ] = None,
+    metrics: Metrics = None,
     compat: StarkCompat = False,
     kb: Annotated[
         str | None,
@@ -176,7 +181,7 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    made = reports.load_report(folders, lambda run: _prepared(run, compat, kb))
+    made = reports.load_report(folders, lambda run: _prepared(run, compat, kb), metrics or ())
     if table:
         print(reports.scores_table(made, table), end="")
         return

@@ -171,25 +171,29 @@ class Report:
 
 
 def metric_name(metric: str) -> str:
-    """A metric as papers write it: F1, EM, MRR, Hit@1."""
-    return metric.upper() if metric.isalnum() else metric.capitalize()
+    """A metric as papers write it: F1, EM, MRR, Hit@1, nDCG@10."""
+    return metric.upper() if metric.isalnum() else metric.capitalize().replace("Ndcg", "nDCG")
 
 
-def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
+def load_report(
+    folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run, more: Sequence[str] = ()
+) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    Labels that were given by hand to errors are read too. ``prepared`` gives back a run as it is to be scored. Raises
-    UsageError, DataError.
+    Labels that were given by hand to errors are read too. ``prepared`` gives back a run as it is to be scored, ``more``
+    are metrics as of ``score_run``. Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
     runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
     sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
-    return build_report(runs, {name: read_sheet(path) for name, path in sheets.items()})
+    return build_report(runs, {name: read_sheet(path) for name, path in sheets.items()}, more)
 
 
 def build_report(
-    runs: Mapping[str, SavedRun], sheets: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType({})
+    runs: Mapping[str, SavedRun],
+    sheets: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType({}),
+    more: Sequence[str] = (),
 ) -> Report:
     """Everything that is shown of the runs, given by name, with the rows of their sheets of errors.
 
@@ -197,7 +201,7 @@ def build_report(
     """
     if not runs:
         raise UsageError("a report needs at least one run")
-    reports = tuple(_run_report(name, run, sheets.get(name, ())) for name, run in runs.items())
+    reports = tuple(_run_report(name, run, sheets.get(name, ()), more) for name, run in runs.items())
     (_, first), *others = runs.items()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
@@ -208,14 +212,14 @@ def build_report(
     against: dict[str, Comparison | str] = {}
     for name, run in others:
         try:
-            against[name] = compare_runs(first, run)
+            against[name] = compare_runs(first, run, more)
         except UsageError as error:
             against[name] = str(error)
     return Report(reports, against, gold)
 
 
-def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]]) -> RunReport:
-    scores = score_run(run)
+def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]], more: Sequence[str]) -> RunReport:
+    scores = score_run(run, more)
     metric = main_metric(scores.metrics)
     values = {score.id: score.values for score in scores.questions}
     results = {}
@@ -320,7 +324,7 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     if not wrong:
         raise UsageError(f"no question that was answered has {metric} below {below}")
     drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
-    scores = {one.id: one.values for one in score_run(run).questions}
+    scores = {question.id: question.values for question in score_run(run).questions}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -56,10 +56,10 @@ class _Document:
         Other names and neighbours are left out: no need may be taken from them.
         """
         fields = {name: value for name, value in skb.documents[node].items() if name not in skb.meta.alias_fields}
-        kind = skb.type_name(node).replace("_", " ").lower()
+        kind = skb.type(node).replace("_", " ").lower()
         found = _paragraphs("", fields) if skb.meta.style == "plain" else paragraphs(skb, node)
         kept = (one for one in found if one[0] not in skb.meta.alias_fields)
-        return cls(kind, skb.nodes.label(node), tuple(kept))
+        return cls(kind, skb.name(node), tuple(kept))
 
     def values(self) -> dict[str, Any]:
         return {"kind": self.kind, "title": self.name, "paragraphs": self.paragraphs}

@@ -198,13 +198,13 @@ class Sampler:
             name = str(self.skb.nodes.names[node])
             if len(normalise(name)) < _SHORTEST_NAME:
                 raise Dropped("a start node's name is too short")
-            kind = self.skb.type_range(self.skb.type_name(node))
+            kind = self.skb.type_range(self.skb.type(node))
             if len(self._names.search(name, edits=0, limit=2, ranges=[kind])) > 1:
                 raise Dropped("a start node's name is another's too")
 
     def names(self, drawn: Drawn) -> list[str]:
         """What the start nodes are called."""
-        return [self.skb.nodes.label(node) for node in drawn.requirement.starts]
+        return [self.skb.name(node) for node in drawn.requirement.starts]
 
     def check_answers(self, drawn: Drawn, answers: Sequence[int]) -> None:
         """Raise Dropped where an answer is in another split, or there are over 20 outside train (STaRK, 2.3)."""
@@ -223,7 +223,7 @@ class Sampler:
         routes = tuple(
             Route(
                 start=skb.id(walk[0]),
-                start_name=skb.nodes.label(walk[0]),
+                start_name=skb.name(walk[0]),
                 hops=tuple((leg.relation, leg.direction) for leg in branch.legs),
                 types=(branch.start, *(leg.type for leg in branch.legs)),
                 walk=tuple(skb.id(node) for node in walk),

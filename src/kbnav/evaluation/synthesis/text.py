@@ -232,18 +232,18 @@ class WordIndex:
     def sources(self, node: int) -> Iterator[str]:
         """The parts of a node's text that phrases may be taken from."""
         fields = self._skb.documents[node]
-        for name in self._fields[self._skb.type_name(node)]:
+        for name in self._fields[self._skb.type(node)]:
             yield from _strings(fields.get(name))
 
     def name_words(self, node: int) -> frozenset[str]:
         """The words of a node's name and aliases."""
-        return self.words(" ; ".join([self._skb.nodes.label(node), *self._skb.nodes.aliases(node)]))
+        return self.words(" ; ".join([self._skb.name(node), *self._skb.nodes.aliases(node)]))
 
     def plain(self, node: int) -> str:
         """All that is written of a node, for comparing literally; of STaRK's nodes what STaRK renders."""
         if self._skb.meta.style != "plain":
             return indexed_text(self._skb, node)
-        parts = [self._skb.nodes.label(node), *self._skb.nodes.aliases(node), *_strings(self._skb.documents[node])]
+        parts = [self._skb.name(node), *self._skb.nodes.aliases(node), *_strings(self._skb.documents[node])]
         return " \n ".join(parts)
 
     def _indexed(self, first: int, end: int) -> dict[str, Numbers]:

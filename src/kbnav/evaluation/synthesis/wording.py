@@ -247,7 +247,7 @@ def reworded(
         by_slot = {branch.slot: name for branch, name in zip(positive, starts, strict=True)}
         names = [by_slot[slot] for slot in sorted(by_slot)]
         schema = {word for leg in legs for word in skb.text.words(wording.meaning(leg.relation))}
-        answers = [" ".join(skb.text.words(skb.nodes.label(skb.number(node)))) for node in question.answers]
+        answers = [" ".join(skb.text.words(skb.name(skb.number(node)))) for node in question.answers]
         chance = random.Random(f"{seed}\n{question.id}")
         for _ in range(_TRIES):
             text, _clauses = words.question(template, names, question.text, chance)

@@ -515,7 +515,7 @@ class Updated:
         changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)
-            old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
+            old = NodeRecord(node_id, self._skb.type(number), self._skb.nodes.names[number], fields)
             new = changed.pop(node_id, old)
             yield new._replace(type=new.type or old.type)
         for record in changed.values():

@@ -184,7 +184,7 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
 
 
 def _all_of(skb: SKB, number: int) -> tuple[object, ...]:
-    return skb.type_name(number), skb.nodes.names[number], skb.documents[number]
+    return skb.type(number), skb.nodes.names[number], skb.documents[number]
 
 
 def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:

@@ -70,6 +70,8 @@ class MatchedNode:
     """What names it, as the question has it."""
     sure: bool = True
     """False where it may be mere words: in small letters, and in no quotation marks while other names are."""
+    common: bool = False
+    """Whether a common word names it, as nothing else was found."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ class NodeMatcher:
                 end=span.words[-1].end,
                 text=span.text,
                 sure=not quoting or span.quoted or not span.small,
+                common=not sure,
             )
             for span, matches in found
             for match in matches
@@ -209,7 +212,7 @@ class NodeMatcher:
         return text.holders(span.text) >= max(COMMON * text.nodes, COMMON_AT_LEAST)
 
     def _entity(self, number: int) -> tuple[str, str, str]:
-        return self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)
+        return self._skb.id(number), self._skb.name(number), self._skb.type(number)
 
 
 def in_small_letters(text: str) -> bool:

@@ -178,10 +178,6 @@ class Nodes:
         """The number of a node's type."""
         return bisect_right(self.type_start, node) - 1
 
-    def label(self, node: int) -> str:
-        """The name of a node, its id where it has none."""
-        return str(self.names[node] or self.ids[node])
-
     def aliases(self, node: int) -> tuple[str, ...]:
         """Other names of a node, from its document."""
         return aliases(self.documents[node], self._alias_fields)

@@ -100,7 +100,7 @@ def field_names(skb: SKB, node: int) -> list[str]:
 
 def _relations(skb: SKB, node: int, n_rel: int = -1, *, directed: bool = False) -> str:
     showing = {"stark-amazon": "product", "stark-mag": "paper"}.get(skb.meta.style)
-    if showing and skb.type_name(node) != showing:
+    if showing and skb.type(node) != showing:
         return ""
     return _directed(skb, node, n_rel) if directed else get_rel_info(skb, node, n_rel=n_rel)
 
@@ -147,7 +147,7 @@ def compact_text(text: str) -> str:
 def _plain_document(skb: SKB, node: int, fields: Fields, *, wrapped: bool) -> str:
     """Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken."""
     text = plain_text(fields if wrapped else _unwrapped(fields))
-    return f"- name: {skb.nodes.label(node)}\n- type: {skb.type_name(node)}\n" + (f"{text}\n" if text else "")
+    return f"- name: {skb.name(node)}\n- type: {skb.type(node)}\n" + (f"{text}\n" if text else "")
 
 
 def _unwrapped(value: Any) -> Any:
@@ -170,7 +170,7 @@ def _directed(skb: SKB, node: int, n_rel: int) -> str:
         for way in WAYS:
             by_type: dict[str, list[str]] = {}
             for other in skb.graph.neighbors(node, number, way).tolist():
-                by_type.setdefault(skb.type_name(other), []).append(skb.nodes.label(other))
+                by_type.setdefault(skb.type(other), []).append(skb.name(other))
             kinds = [f"{', '.join(found[:n_rel] if n_rel > 0 else found)} ({kind})" for kind, found in by_type.items()]
             lines += [f"  {arrow([relation], way)} {'; '.join(kinds)}\n"] if kinds else []
     return "".join(["- relations:\n", *lines]) if lines else ""
@@ -196,7 +196,7 @@ def _has_value(value: Any) -> bool:
 
 
 def _amazon(skb: SKB, node: int, fields: Fields) -> list[str]:
-    kind = skb.type_name(node)
+    kind = skb.type(node)
     if kind != "product":
         return [f"{kind} name: {_title(skb, node, f'{kind}_name', fields)}"]
     lines = [f"- product: {_title(skb, node, 'title', fields)}"]
@@ -255,7 +255,7 @@ def _amazon_relations(skb: SKB, node: int, n_rel: int) -> str:
 
 
 def _mag(skb: SKB, node: int, fields: Fields) -> list[str]:
-    kind = skb.type_name(node)
+    kind = skb.type(node)
     if kind == "paper":
         abstract = str(fields.get("abstract", "")).replace("\r", "").rstrip("\n")
         lines = [f" - paper title: {_title(skb, node, 'title', fields)}", f" - abstract: {abstract}"]
@@ -298,7 +298,7 @@ def _mag_relations(skb: SKB, node: int, n_rel: int) -> str:
 
 
 def _mag_neighbor(skb: SKB, node: int) -> str:
-    kind = skb.type_name(node)
+    kind = skb.type(node)
     if kind == "paper":
         return f'"{_title(skb, node, "title")}"'
     name = _title(skb, node, "DisplayName")
@@ -318,7 +318,7 @@ def _mag_neighbor(skb: SKB, node: int) -> str:
 
 
 def _prime(skb: SKB, node: int, fields: Fields) -> list[str]:
-    kind = skb.type_name(node)
+    kind = skb.type(node)
     lines = [f"- name: {_title(skb, node, 'name', fields)}\n", f"- type: {kind}\n"]
     lines.append(f"- source: {fields.get('source', '')}\n")
     details = [
@@ -359,7 +359,7 @@ def _prime_relations(skb: SKB, node: int, n_rel: int) -> str:
         # STaRK goes through a set of type numbers; the same set gives the same order.
         for kind in set(by_type):
             nodes = by_type[kind][:n_rel] if n_rel > 0 else by_type[kind]
-            text += f"{skb.type_names[kind]}: ({', '.join(skb.nodes.label(other) for other in nodes)}),"
+            text += f"{skb.type_names[kind]}: ({', '.join(skb.name(other) for other in nodes)}),"
         text += "}"
     return text
 

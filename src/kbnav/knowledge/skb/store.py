@@ -190,8 +190,12 @@ class SKB:
         """The id of a node by its number."""
         return str(self.nodes.ids[node])
 
-    def type_name(self, node: int) -> str:
-        """The name of a node's type."""
+    def name(self, node: int) -> str:
+        """The name of a node, its id where it has none."""
+        return str(self.nodes.names[node] or self.nodes.ids[node])
+
+    def type(self, node: int) -> str:
+        """The type of a node."""
         return self.type_names[self.nodes.type_of(node)]
 
     def type_range(self, name: str) -> Range:

@@ -76,11 +76,11 @@ class KnowledgeFunctions:
 
     def types_of(self, ids: list[str]) -> dict[str, str]:
         """The type of each node."""
-        return {node: self._skb.type_name(number) for node, number in self._numbered(ids)}
+        return {node: self._skb.type(number) for node, number in self._numbered(ids)}
 
     def names_of(self, ids: list[str]) -> dict[str, str]:
         """The name of each node."""
-        return {node: self._skb.nodes.label(number) for node, number in self._numbered(ids)}
+        return {node: self._skb.name(number) for node, number in self._numbered(ids)}
 
     def texts_of(self, ids: list[str]) -> dict[str, str]:
         """The text of each node: its name and its own fields, without its relations."""

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Annotated, Any
@@ -68,7 +69,8 @@ class Duplicates(StrEnum):
 class Origin:
     """A file, or a table of one or of a database: ``shop.csv``, ``shop.xlsx#products``, ``postgresql://host/shop#products``.
 
-    A password of an address is in none of its texts.
+    ``*`` in a path stands for any characters: all files that fit are one table. A password of an address is in none of
+    its texts.
     """
 
     place: str
@@ -145,6 +147,15 @@ class Origin:
     def of_graph(self) -> bool:
         """Whether its rows are the nodes or the edges of a graph."""
         return self.suffix in GRAPHS or (self.suffix not in MANY and self.table in (NODES, EDGES))
+
+    def matching(self) -> list[Origin]:
+        """Itself, or in the order of their names the files that fit it with ``*``. Raises UsageError for none."""
+        if self.address or "*" not in self.place:
+            return [self]
+        found = [Origin(place, self.table) for place in sorted(glob(self.place))]  # noqa: PTH207 - a pattern may be absolute
+        if not found:
+            raise UsageError(f"{self}: no such file")
+        return found
 
     def moved(self, start: Path, end: Path) -> Origin:
         """The same, with a path that is relative to the folder ``start`` made relative to ``end``."""

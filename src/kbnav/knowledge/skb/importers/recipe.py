@@ -146,14 +146,14 @@ class Recipe(BaseModel):
             if self.tables:
                 return mapped_from_file(self.tables, _MEMORY, self.duplicates, self.bad)
             return TableSource(self.nodes, self.edges, memory=_MEMORY, duplicates=self.duplicates, bad=self.bad)
-        if self.format is Format.graph and self.sources and not (self.nodes or self.edges or self.tables or self.bad):
-            return of_graphs(self.sources, _MEMORY, self.duplicates)
         if self.nodes or self.edges or self.tables or self.bad or self.duplicates is not Duplicates.first:
             given = "--nodes, --edges, --tables, --duplicates and --bad"
             raise UsageError(f"{given} do not go with --from {self.format}")
+        if self.format in (Format.rdf, Format.graph) and not self.sources:
+            raise UsageError(f"give the files of {self.format}")
+        if self.format is Format.graph:
+            return of_graphs(self.sources, _MEMORY)
         if self.format is Format.rdf:
-            if not self.sources:
-                raise UsageError("give the RDF files")
             return RdfSource(self.sources, self.language, self.labels)
         if len(self.sources) != 1:
             raise UsageError(f"give the one folder that the files of {self.format} are in")

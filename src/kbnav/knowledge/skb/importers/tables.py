@@ -209,7 +209,7 @@ class TableSource:
         """Of the files' names, sizes and times, or the rows of a database, and of the mapping."""
         files = (*self._tables, *self._links)
         return files_fingerprint(
-            [one.file.path for one in files if not one.file.address],
+            [file.path for one in files if not one.file.address for file in one.file.matching()],
             *(contents(one.file) for one in files if one.file.address),
             *(one.model_dump_json() for one in files),
             *self.alias_fields,
@@ -243,7 +243,7 @@ class TableSource:
         if any(table.edges for table in self._tables):
             for table, record, _ in self._taken(None):
                 source = table.id_of(record)
-                for edge in table.edges:
+                for edge in table.edges if source else ():
                     before = prefixes.get(edge.type, f"{edge.type}:")
                     for value in table.values(record, edge):
                         yield EdgeRecord(source, edge.relation, before + value)
@@ -334,6 +334,10 @@ class TableSource:
             yield from self._read(table, losses or Losses(), reject if self.bad else None)
 
     def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
+        for file in table.file.matching():
+            yield from self._read_one(table.model_copy(update={"file": file}), losses, reject)
+
+    def _read_one(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
@@ -411,14 +415,13 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def of_graphs(files: Sequence[Path], memory: int = MEMORY, duplicates: Duplicates = Duplicates.first) -> TableSource:
+def of_graphs(files: Sequence[Path], memory: int = MEMORY) -> TableSource:
     """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
     start, end = ENDS
     return TableSource(
         [Table(file=Origin(str(path), NODES), id="_id", name="_name", type_column="_labels") for path in files],
         [Links(file=Origin(str(path), EDGES), source=start, target=end, relation_column="_type") for path in files],
         memory=memory,
-        duplicates=duplicates,
     )
 
 
