@@ -60,8 +60,8 @@ Writer = Callable[[Outcome, State, Context], tuple[str, Usage]]
 # Look-ups that were not answered in time: each may be tried once more, and what stays open is noted on the answer
 
 
-def settled(steps: Iterable[Step]) -> list[Step]:
-    """The steps without those that were not answered, and not yet tried again."""
+def without_retryable(steps: Iterable[Step]) -> list[Step]:
+    """The steps without those whose look-up got no answer and may be tried once more."""
     taken = list(steps)
     tries = Counter(step.call.key for step in taken if step.dropped not in _NOT_RUN)
     waiting = {step.call.key for step in taken if step.lost and tries[step.call.key] == 1}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from benchmarks.near_verbatim import drawn, rank
 
-from kbnav.agents.common.planned import open_match
 from kbnav.agents.common.schema import RELATIONS, Schema, offered
 from kbnav.agents.skb import SKB_TOOLS
+from kbnav.agents.walking.planned import open_match
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb

@@ -314,8 +314,8 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
     SystemEntry(
         "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
-        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
-        ("model",),
+        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.walking.options:OneQueryOptions",
+        ("wikibase",), ("model",),
     ),
     _retriever("bm25", "Ranks documents by the words of the query.", "documents:BM25", "BM25Options"),
     _retriever("vss", "Ranks documents by likeness in meaning.", "documents:VSS", "VSSOptions", "vectors"),
@@ -368,6 +368,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "GraphRankOptions", uses=("vectors",),
     ),
 )  # fmt: skip
+"""In order: the first agent that fits a knowledge base is its usual one."""
 
 
 def systems() -> Iterator[SystemEntry]:
