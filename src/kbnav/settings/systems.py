@@ -285,21 +285,21 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "pasemiqa",
         "Plans relation paths, then walks the graph and its documents by the plan.",
-        "common.options:PasemiqaOptions",
+        "walking.options:PasemiqaOptions",
         kbs=("skb",),
         uses=("model", "training"),
     ),
     _agent(
         "tog",
         "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
-        "common.options:TogOptions",
+        "walking.options:TogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
     _agent(
         "rog",
         "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
-        "common.options:RogOptions",
+        "walking.options:RogOptions",
         kbs=("skb",),
         needs=("model",),
         uses=("training",),
@@ -307,7 +307,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "gog",
         "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
-        "common.options:GogOptions",
+        "walking.options:GogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
