@@ -54,7 +54,7 @@ class RRF:
         if options.weights and len(options.weights) != len(systems):
             raise UsageError(f"rrf: {len(options.weights)} weights for {len(systems)} systems")
         self._skb, self.stages, self._options = skb, systems, options
-        self.prompts: Mapping[str, str] = {name: sha for one in systems for name, sha in one.prompts.items()}
+        self.prompts: Mapping[str, str] = {name: sha for system in systems for name, sha in system.prompts.items()}
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. A system that failed is left out.
