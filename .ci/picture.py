@@ -1,4 +1,4 @@
-"""Draw the README's picture of the chat page, from the real page in Chromium: ``make picture``.
+"""Draw the pictures of the chat page in README.md and docs/page.md, from the real page in Chromium: ``make picture``.
 
 The server answers with the offline policy on the bundled mirror, so that no key and no network is needed.
 """
@@ -19,9 +19,9 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-OUT = Path(__file__).resolve().parent.parent / "docs" / "images" / "page.png"
+OUT = Path(__file__).resolve().parent.parent / "docs" / "images"
 QUESTION = "Which elements were discovered by Humphry Davy?"
-SIZE = {"width": 900, "height": 780}
+SIZE, PHONE = {"width": 1000, "height": 720}, {"width": 390, "height": 780}
 COLOURS = 48
 
 
@@ -34,17 +34,17 @@ def main() -> None:
         command = [sys.executable, "-m", "kbnav", "serve", "--port", str(port)]
         server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            picture = draw(f"http://127.0.0.1:{port}/")
+            pictures = draw(f"http://127.0.0.1:{port}/")
         finally:
             server.terminate()
             server.wait()
-    OUT.parent.mkdir(exist_ok=True)
-    Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS).save(OUT, optimize=True)
-    print(f"{OUT}: {OUT.stat().st_size / 1000:.0f} kB")
+    for name, picture in pictures.items():
+        Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS).save(OUT / name, optimize=True)
+        print(f"{name}: {(OUT / name).stat().st_size / 1000:.0f} kB")
 
 
-def draw(url: str) -> bytes:
-    """A PNG of the page with one question answered."""
+def draw(url: str) -> dict[str, bytes]:
+    """PNGs by their names: an answer with its query; on a phone in the dark, the first screen and a map."""
     for _ in range(300):
         try:
             urllib.request.urlopen(f"{url}ready")
@@ -61,7 +61,16 @@ def draw(url: str) -> bytes:
         page.click(".sparql > summary")  # its editor is loaded then
         page.wait_for_selector(".cm-content")
         page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-        return page.screenshot()
+        answer = page.screenshot()
+        page = browser.new_page(viewport=PHONE, color_scheme="dark")
+        page.goto(url)
+        page.wait_for_selector(".welcome .example")
+        first = page.screenshot()
+        page.click(".example:has-text('Countries')")
+        page.wait_for_selector(".map .cluster")
+        page.evaluate("document.activeElement.blur(); document.querySelector('.typed .line').scrollIntoView()")
+        page.wait_for_timeout(500)
+        return {"page.png": answer, "page-phone.png": first, "page-map.png": page.screenshot()}
 
 
 if __name__ == "__main__":

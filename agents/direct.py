@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import write_plainly
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.common.walking import (
+from kbnav.agents.walking.base import (
     WalkEnding,
     answer_lines,
     call_for,

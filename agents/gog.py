@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.options import GogOptions
-from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State, all_steps
-from kbnav.agents.common.walking import PROMPTS, WalkEnding, call_for, describer, open_walking_models
+from kbnav.agents.walking.base import PROMPTS, WalkEnding, call_for, describer, open_walking_models
+from kbnav.agents.walking.options import GogOptions
+from kbnav.agents.walking.planned import Planned, open_match
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn

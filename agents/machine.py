@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from kbnav.agents.common.answering import note_unanswered, settled
+from kbnav.agents.common.answering import note_unanswered, without_retryable
 from kbnav.agents.common.checks import with_doubts
 from kbnav.agents.common.state import (
     Ending,
@@ -271,7 +271,7 @@ def triage_calls(state: State, ending: Ending, budget: Budget) -> Triage:
     """
     path = state["path"]
     compared = path[-_COMPARED:] if budget.published else path
-    known = {step.call.key for step in settled(compared)} if budget.rollback else set()
+    known = {step.call.key for step in without_retryable(compared)} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[tuple[Call, Dropped]] = []
@@ -400,7 +400,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
     seconds = round(time.monotonic() - began, 3)
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
     notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
-    lines = "\n".join(f"Note on {one.about}: {one.text}" for one in notes)
+    lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)
     step = Step(
         number,
         call,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, write_plainly
-from kbnav.agents.common.options import OneQueryOptions
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.common.walking import CallSpec, call_for, fixed_agent, open_walking_models, question_in_chat
 from kbnav.agents.spinach import execute_query, finish
+from kbnav.agents.walking.base import CallSpec, call_for, fixed_agent, open_walking_models, question_in_chat
+from kbnav.agents.walking.options import OneQueryOptions
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY

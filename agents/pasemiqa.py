@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.options import PasemiqaOptions
-from kbnav.agents.common.planned import Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema, offered
-from kbnav.agents.common.walking import PROMPTS, WalkEnding, open_walking_models
 from kbnav.agents.skb import skb_offline
+from kbnav.agents.walking.base import PROMPTS, WalkEnding, open_walking_models
+from kbnav.agents.walking.options import PasemiqaOptions
+from kbnav.agents.walking.planned import Planned, open_planned
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb

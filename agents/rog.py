@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, write_plainly
-from kbnav.agents.common.options import RogOptions
-from kbnav.agents.common.planned import Planned, open_planned, planned, planned_starts
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.common.walking import (
+from kbnav.agents.walking.base import (
     PROMPTS,
     CallSpec,
     WalkEnding,
@@ -24,6 +22,8 @@ from kbnav.agents.common.walking import (
     open_walking_models,
     question_in_chat,
 )
+from kbnav.agents.walking.options import RogOptions
+from kbnav.agents.walking.planned import Planned, open_planned, planned, planned_starts
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN

@@ -202,7 +202,7 @@ def paper_settings(settings: Settings, *, published: bool = False) -> Settings:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the presets differ in."""
+    """What an agent is put together from, by preset and kind of knowledge base."""
 
     settings: Settings
     options: SpinachOptions

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
-from kbnav.agents.common.options import TogOptions
-from kbnav.agents.common.planned import PLAN, Planned, open_match
 from kbnav.agents.common.state import Policy, Reply, State
-from kbnav.agents.common.walking import (
+from kbnav.agents.walking.base import (
     FREE,
     PROMPTS,
     CallSpec,
@@ -40,6 +38,8 @@ from kbnav.agents.common.walking import (
     open_walking_models,
     question_in_chat,
 )
+from kbnav.agents.walking.options import TogOptions
+from kbnav.agents.walking.planned import PLAN, Planned, open_match
 from kbnav.answers.relevance import relevance, words
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError

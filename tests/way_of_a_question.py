@@ -26,6 +26,7 @@ AFTER = re.compile(
     r"|src/kbnav/knowledge/wikidata/mirror/mirror\.py Local(Api\.call|Queries\.run)"
     r"|agents/common/answering\.py (QueryEnding\.conclude|write_plainly)|agents/common/checks\.py with_doubts"
     r"|src/kbnav/runs/trajectory\.py save_run|src/kbnav/apps/cli/ask\.py print_outcome"
+    r"|src/kbnav/apps/console\.py print_answer"
 )
 
 

@@ -127,6 +127,7 @@ class Context:
     prune: Pruner
     shown: Shown = Shown()
     seen: str = ""
+    """All that the model was shown before this call; an id that is not in it is new to it."""
     tables: dict[str, AnswerTable] = field(default_factory=dict)
     number: int = 0
     """What the result of a query is numbered by, so that it can be named; 0 outside a run."""

@@ -12,7 +12,9 @@ from types import MappingProxyType
 
 from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
+    INVERSE,
     ClassProfile,
+    Edge,
     Entity,
     Entry,
     Example,
@@ -37,6 +39,8 @@ _IDENTIFIERS = 8
 """Identifiers not shown that are named at most."""
 _RELATIONS = 8
 """Relations that are counted below a part of an entity's edges."""
+_OF_ONE = 5
+"""Edges of one property, of many edges, that are shown."""
 _ADDRESSES = 2
 """Addresses of one property that are shown."""
 _INDIRECT = " [by p:/ps: only, not wdt:]"
@@ -148,10 +152,11 @@ def entry_text(
     *,
     empty: str = "It has no statements of its own.",
     about: Sequence[str] = (),
+    joined: bool = False,
 ) -> str:
     """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none.
 
-    ``about`` are lines that come before its statements.
+    ``about`` are lines that come before its statements. ``joined``: the values of one property stand on one line.
     """
     head = f"{entity_name(entry.entity)}: {cut(entry.entity.description, shown.cell)}".rstrip(": ")
     lines = [f"{entry.redirected_from} was merged into {entry.entity.id}."] if entry.redirected_from else []
@@ -163,7 +168,13 @@ def entry_text(
     if entry.document:
         lines.append(entry.document)
     lines += about
-    lines += statement_lines([*kept.statements, *kept.identifiers], shown)
+    if joined:
+        values: dict[str, list[str]] = {}
+        for one in kept.statements:
+            values.setdefault(entity_name(one.property), []).append(value_text(one.value, shown.cell))
+        lines += [f"- {name}: {'; '.join(texts)}" for name, texts in values.items()]
+    else:
+        lines += statement_lines([*kept.statements, *kept.identifiers], shown)
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]
@@ -375,22 +386,39 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
     best = max(edge.score for edge in neighborhood.edges)
     whole = offset or neighborhood.total <= shown.edges
     worth = [edge for edge in neighborhood.edges if whole or edge.score >= _WORTH_SHOWING * best]
-    edges = worth[offset : offset + shown.edges]
-    lines = []
+    edges, lines = worth[offset : offset + shown.edges], list[str]()
+    every = {share.entity.id: share for share in neighborhood.relations}
+    ways = Counter(_way(edge) for edge in edges)
+    many = {
+        way for way, number in ways.items() if number > _OF_ONE + 1 and len(every) > 1 and not whole and way in every
+    }
+    seen = Counter[str]()
     for edge in edges:
+        seen[way := _way(edge)] += 1
+        if way in many and seen[way] > _OF_ONE:
+            continue
         relation, other = entity_name(edge.relation), value_text(edge.neighbor, shown.cell)
         text = f"{name} -- {relation} --> {other}" if edge.direction == "out" else f"{other} -- {relation} --> {name}"
         lines.append(text + (_INDIRECT if edge.indirect else ""))
+    edges = edges[: len(lines)]
+    for way in sorted(many):
+        told, one = every[way].entity, way.removeprefix(INVERSE)
+        lines.append(f"{entity_name(told)}: {every[way].count - _OF_ONE:,} more, seen by relation={one}.")
     if neighborhood.total > len(edges):
         which = f"{offset + 1} to {offset + len(edges)}" if offset else f"{len(edges)}"
         lines.append(f"{which} of {neighborhood.total} edges are shown{', best match first' if best else ''}.")
         few = neighborhood.relations[:_RELATIONS]
         if len(few) > 1:
-            told = ", ".join(f"{entity_name(share.entity)} ×{share.count:,}" for share in few)
+            counts = ", ".join(f"{entity_name(share.entity)} ×{share.count:,}" for share in few)
             lines.append(
-                f"By property (^: coming in): {told}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
+                f"By property (^: coming in): {counts}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
             )
     return "\n".join([*lines, *([neighborhood.note] if neighborhood.note else [])])
+
+
+def _way(edge: Edge) -> str:
+    """The id of an edge's relation, ``^`` before it where it comes in."""
+    return f"{INVERSE if edge.direction == 'in' else ''}{edge.relation.id}"
 
 
 _LEAST = 0.02

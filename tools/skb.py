@@ -81,7 +81,7 @@ def get_entry(
 
 
 def _whole_entry(context: Context, entity_id: str) -> Observation:
-    entry = context.kb.get_entry(entity_id, language=context.language)
+    entry = _one_way(context.kb.get_entry(entity_id, language=context.language))
     kept, usage = context.prune(entry, context.asked)
     linked = [one.value.id for one in kept.statements if one.value.id]
     own = [entry.entity.id] if entry.entity.kind != "property" else []
@@ -90,8 +90,19 @@ def _whole_entry(context: Context, entity_id: str) -> Observation:
     shown = entry.document
     if left > 0:
         shown = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)"
-    text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty)
+    text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty, joined=True)
     return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=once([*own, *linked]))
+
+
+def _one_way(entry: Entry) -> Entry:
+    """An entry whose links that go both ways are listed as outgoing alone."""
+    out = {(one.property.id, one.value.id) for one in entry.statements if one.value.id}
+    kept = [
+        one
+        for one in entry.statements
+        if (one.property.id.removeprefix(INVERSE), one.value.id) not in out or not one.property.id.startswith(INVERSE)
+    ]
+    return replace(entry, statements=tuple(kept))
 
 
 def read_document(context: Context, thought: str, entity_id: str, start: int = 1) -> Observation:
@@ -376,8 +387,8 @@ def follow_paths(
     lines = []
     for one in ids:
         links = f"{counts[kb.skb.number(one)]:,} links by {most_by}" if most_by else ""
-        told = "; ".join(filter(None, [known[one].kind, links, about.get(one)]))
-        lines.append(f"{cut(known[one].label, 100)} ({one}): {told}")
+        told = "; ".join(filter(None, [known[one].description, links, about.get(one)]))
+        lines.append(f"{cut(known[one].label, 100)} ({one}): {told}".removesuffix(": "))
     if len(paths) > 1:
         lines.append("Each path by itself:")
         for path, end in zip(paths, ends, strict=True):

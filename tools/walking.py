@@ -29,6 +29,8 @@ CANDIDATES = 100
 """Neighbours that a model chooses from; of more, those whose names and documents fit the question best."""
 NOT_THERE = "not in the knowledge base"
 """Said of a name that a model gives and no entity has."""
+_UNFITTING = 5
+"""Links by one relation that are named of those that do not match."""
 _TOLD = 20
 """Relations that are told of a node that lacks the one asked for."""
 _NUMBER = re.compile(r"\d+")
@@ -191,7 +193,8 @@ def link_lines(edges: Sequence[Edge], line: Callable[[Edge], str], *, ranked: bo
         lines.append("These do not match what was asked for:")
     for head, own in grouped(others).items():
         names = [end_text(edge.neighbor.id or edge.neighbor.text, edge.neighbor.text) for edge in own]
-        lines.append(f"{head} {'; '.join(names)}")
+        more = [f"and {len(names) - _UNFITTING} more"] if len(names) > _UNFITTING + 1 else []
+        lines.append(f"{head} {'; '.join([*(names[:_UNFITTING] if more else names), *more])}")
     return lines
 
 

@@ -1,1 +1,1 @@
-"""What several agents share: the parts of an agent, its options, walking along links, answers and rankings."""
+"""What every agent has: its parts, its state, the policy of a chat model, and what follows a finish."""

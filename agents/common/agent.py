@@ -97,7 +97,7 @@ class Agent:
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, of the examples in them and of the notes."""
         files = prompt_hashes(".", *self.prompts) if self.prompts else {}
-        notes = "\n".join(one.model_dump_json() for one in self.notes)
+        notes = "\n".join(note.model_dump_json() for note in self.notes)
         own = {"notes": hashlib.sha256(notes.encode()).hexdigest()} if notes else {}
         return {**files, **own, **(self.demonstrations.hashes if self.demonstrations else {})}
 

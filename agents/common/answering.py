@@ -60,8 +60,8 @@ Writer = Callable[[Outcome, State, Context], tuple[str, Usage]]
 # Look-ups that were not answered in time: each may be tried once more, and what stays open is noted on the answer
 
 
-def settled(steps: Iterable[Step]) -> list[Step]:
-    """The steps without those that were not answered, and not yet tried again."""
+def without_retryable(steps: Iterable[Step]) -> list[Step]:
+    """The steps without those whose look-up got no answer and may be tried once more."""
     taken = list(steps)
     tries = Counter(step.call.key for step in taken if step.dropped not in _NOT_RUN)
     waiting = {step.call.key for step in taken if step.lost and tries[step.call.key] == 1}
@@ -196,8 +196,8 @@ def _explores(query: str) -> bool:
     """Whether a query asks which properties there are: that it has no rows says nothing of the question."""
     with suppress(QuerySyntaxError):
         elements = [element for group in read_query(query).groups for element in group.elements]
-        patterns = [one for element in elements if isinstance(element, Triples) for one in element.patterns]
-        return any(not isinstance(one.verb, Path) for one in patterns)
+        patterns = [pattern for element in elements if isinstance(element, Triples) for pattern in element.patterns]
+        return any(not isinstance(pattern.verb, Path) for pattern in patterns)
     return False
 
 

@@ -1,7 +1,7 @@
 """Cheap checks of an answer by rule: form, number, what the question says and the query does not.
 
 None asks a model, and of the knowledge base one thing at most: the units of amounts that are compared. How often they
-are right is measured by ``kbnav eval verify``.
+are right is measured by ``benchmarks/answer_checks.py``.
 """
 
 from __future__ import annotations

@@ -68,12 +68,12 @@ class Schema:
         }
 
     def _starts(self, question: str) -> list[str]:
-        """The nodes that the question names."""
+        """The nodes that the question names; common words name none."""
         if self.kb.skb.names is None:
             return []
-        found = NodeMatcher(self.kb.skb, "exact").match(question)[:_STARTS]
+        found = [one for one in NodeMatcher(self.kb.skb, "exact").match(question) if not one.common]
         kinds = len(self.kb.skb.type_names) > 1
-        return [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found]
+        return [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found[:_STARTS]]
 
     def _relation_data(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
         pairs = [one.model_dump() for one in tuples[:PAIRS]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from kbnav.agents.common.answering import settled
+from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Evidence
 from kbnav.answers.language import fold
@@ -38,7 +38,7 @@ class Agenda(ABC):
 
     def __init__(self, toolbox: Toolbox, state: State, context: Context) -> None:
         self.toolbox, self.state, self.context, self.language = toolbox, state, context, context.language
-        self.steps = settled(all_steps(state))
+        self.steps = without_retryable(all_steps(state))
         self.taken = {step.call.key: step for step in self.steps}
         self.question = read_question(state["question"], self.language)
 

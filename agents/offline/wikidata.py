@@ -480,7 +480,7 @@ def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
 
 
 class WikidataAgenda(Agenda):
-    """See the module. ``words`` are those of the knowledge base that is asked."""
+    """Searches, look-ups, queries and the finish for one question of a Wikibase; ``words`` are its vocabulary."""
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage
 from rich.console import Console
 
 from kbnav.agents.common.answering import write_plainly
-from kbnav.agents.common.walking import generated
 from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
+from kbnav.agents.walking.base import generated
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from benchmarks.near_verbatim import drawn, rank
 
-from kbnav.agents.common.planned import open_match
 from kbnav.agents.common.schema import RELATIONS, Schema, offered
 from kbnav.agents.skb import SKB_TOOLS
+from kbnav.agents.walking.planned import open_match
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
@@ -31,7 +31,11 @@ def use(kb: SkbKB, tool: str, question: str = "Who?", **arguments: object) -> Ob
 def skb_of(folder: Path, nodes: list[dict[str, object]], edges: list[tuple[str, str, str]], **options: bool) -> SkbKB:
     (folder / "n.jsonl").write_text("\n".join(map(json.dumps, nodes)))
     (folder / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "g.skb", Options(vectors=False, **options))
+    build(
+        TableSource([folder / "n.jsonl"], [folder / "e.tsv"]),
+        folder / "g.skb",
+        Options(**{"vectors": False, **options}),
+    )
     return SkbKB(SKB.open(folder / "g.skb"))
 
 
@@ -139,6 +143,36 @@ def test_every_list_of_nodes_has_a_line_of_each_document(village):
 )  # fmt: skip
 def test_an_excerpt_is_chosen_for_what_it_says(fields, about, line):
     assert excerpt(fields, "A", about=about, without=("aliases",)) == line
+
+
+def test_in_a_graph_of_one_type_no_tool_speaks_of_types_and_common_words_name_no_node(tmp_path):
+    nodes: list[dict[str, object]] = [
+        {"id": "actor", "type": "thing", "name": "actor", "description": "One who acts."},
+        {"id": "ann", "type": "thing", "name": "Ann Lee", "description": "An actor of Hull."},
+        {"id": "bob", "type": "thing", "name": "Bob Roe", "description": "An actor of Bath."},
+    ]
+    films = [
+        {"id": f"m{n}", "type": "thing", "name": f"Movie {n}", "description": "Made with an actor."} for n in range(30)
+    ]
+    edges = [("ann", "spouse", "bob"), ("bob", "spouse", "ann"), *((f"m{n}", "cast member", "ann") for n in range(8))]
+    kb = skb_of(tmp_path, [*nodes, *films], edges, vectors=True)
+    look = use(kb, "get_entry", entity_id="ann").text
+    assert look.count("Bob Roe") == 1
+    assert "- ^cast_member: Movie 0 (m0); Movie 1 (m1); " in look
+    told = [look, use(kb, "search_entities", query="Ann Lee").text, use(kb, "find_relations", query="spouse").text]
+    told.append(use(kb, "follow_paths", paths=[{"entity_ids": ["ann"], "relations": ["spouse"]}]).text)
+    told.append(use(kb, "get_entry", entity_ids=["ann", "bob"]).text)
+    assert "thing" not in "\n".join(told)
+    assert [Schema(kb)(question)["starts"] for question in ("Which actor starred most?", "Who knows Ann Lee?")] == [
+        [],
+        ["Ann Lee (ann)"],
+    ]
+    # By its vector every film is near to a query; only the words tell what matches it.
+    matched, other = use(kb, "search_neighbors", entity_id="ann", query="spouse").text.split("These do not match")
+    assert "Bob Roe (bob)" in matched
+    assert "Movie" not in matched
+    assert other.endswith("; and 3 more")
+    kb.close()
 
 
 def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.common.options import PasemiqaOptions
-from kbnav.agents.common.planned import open_match
 from kbnav.agents.pasemiqa import pasemiqa_with
+from kbnav.agents.walking.options import PasemiqaOptions
+from kbnav.agents.walking.planned import open_match
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB

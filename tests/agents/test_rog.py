@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
+from kbnav.agents.walking.options import RogOptions
 from kbnav.errors import UsageError
 from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import (
     bm25_scores,
     embedding_scores,
     read_scores,
     tog_with,
 )
+from kbnav.agents.walking.base import answer_lines, known_nodes
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource

@@ -7,7 +7,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Share, Statement, Value
+from kbnav.knowledge.base import Edge, Entity, Entry, Neighborhood, Qualifier, SearchResult, Share, Statement, Value
 from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
@@ -272,6 +272,24 @@ def test_where_no_edge_fits_a_phrase_a_few_are_shown_and_it_is_said(mini_kb):
     assert "best match" not in shown
     few = mini_kb.search_neighbors("Q979", query="discoverer")
     assert len(neighborhood_text(few, Shown()).splitlines()) == few.total  # all, where all have room
+
+
+def test_of_many_edges_those_of_one_property_are_few_and_the_rest_is_counted():
+    speaks, other = Entity("P103", "native language"), Entity("P17", "country")
+    edges = [Edge("in", speaks, Value(f"Person {n}", f"Q{n}"), score=1.0) for n in range(1, 20)]
+    edges.append(Edge("out", other, Value("Land", "Q99"), score=0.9))
+    counts = (Share(Entity("^P103", "native language"), 30), Share(other, 1))
+    lines = neighborhood_text(Neighborhood(Entity("Q1860", "English"), tuple(edges), 31, counts), Shown()).splitlines()
+    assert [line for line in lines if "Person" in line] == [
+        f"Person {n} (Q{n}) -- native language (P103) --> English (Q1860)" for n in range(1, 6)
+    ]
+    assert lines[5:8] == [
+        "English (Q1860) -- country (P17) --> Land (Q99)",
+        "native language (^P103): 25 more, seen by relation=P103.",
+        "6 of 31 edges are shown, best match first.",
+    ]
+    alone = Neighborhood(Entity("Q1860", "English"), tuple(edges[:19]), 30, counts[:1])
+    assert neighborhood_text(alone, Shown()).count("Person") == 19
 
 
 def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):

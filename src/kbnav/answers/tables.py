@@ -122,7 +122,7 @@ class AnswerTable:
 
     def projected(self, columns: Sequence[str]) -> AnswerTable:
         """The table with some of its columns, in the order given, each row once; whole where it has none of them."""
-        places = [self.columns.index(one) for one in columns if one in self.columns]
+        places = [self.columns.index(column) for column in columns if column in self.columns]
         if not places or len(places) == len(self.columns):
             return self
         rows = tuple(dict.fromkeys(tuple(row[place] for place in places) for row in self.rows))

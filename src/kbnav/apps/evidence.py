@@ -8,13 +8,15 @@ from functools import cache
 from importlib.resources import files
 from itertools import zip_longest
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.tables import Absence, AnswerTable, Term, node_term
-from kbnav.knowledge.evidence import Evidence, Link, Provenance
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import Outcome
 from kbnav.tools.show import cell_text
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.evidence import Evidence, Link, Provenance
 
 _WIDTH = 120
 _MOST_PER_ROW = 10

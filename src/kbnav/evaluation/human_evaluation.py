@@ -100,7 +100,7 @@ class Collection:
             found = kb.text_query(question, kind=skb.type(skb.number(node_id)), limit=CANDIDATES + 1)
         except BadArguments:  # there is no index of texts
             return []
-        others = [one for one in found.nodes if one.id != node_id][:CANDIDATES]
+        others = [node for node in found.nodes if node.id != node_id][:CANDIDATES]
         sentences = kb.excerpts([one.id for one in others], question)
         return [Candidate(Value(one.label, one.id, one.kind), sentences.get(one.id, "")) for one in others]
 
@@ -150,7 +150,7 @@ class Judging:
         self, datasets: Sequence[Dataset], journal: Journal, known: Sequence[Rating], count: int, seed: int
     ) -> None:
         """``count`` questions are in each sample. Raises UsageError for two datasets of one name."""
-        self.datasets = {one.name: one for one in datasets}
+        self.datasets = {dataset.name: dataset for dataset in datasets}
         if len(self.datasets) < len(datasets):
             raise UsageError("two datasets have the same name; give one of the files another")
         self._journal, self._known = journal, list(known)
@@ -263,7 +263,7 @@ def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> list[Pai
     """
     if not human.questions or not made.questions:
         raise UsageError("a set without questions has nothing to compare")
-    people, machine = ([one.text() for one in dataset.questions] for dataset in (human, made))
+    people, machine = ([question.text() for question in dataset.questions] for dataset in (human, made))
     low, _, high = quantiles(sorted(len(_words(text)) for text in (*people, *machine)), n=4, method="inclusive")
     kinds: dict[str, Callable[[str], bool]] = {
         "short and direct": lambda text: len(_words(text)) <= low,

@@ -73,7 +73,7 @@ def _labels(path: Path, ids: list[str], settings: Settings, kb: str) -> Mapping[
         known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
     except ValueError as error:
         raise DataError(f"{path}: not JSON; remove it, and labels are fetched anew") from error
-    missing = [one for one in ids if one not in known]
+    missing = [id_ for id_ in ids if id_ not in known]
     if missing:
         with open_kb(settings.model_copy(update={"kb": kb})) as opened:
             found = opened.labels(missing, language="en")

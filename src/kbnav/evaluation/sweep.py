@@ -76,7 +76,7 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
     costs = [[run.cost for run in one if run.cost is not None] for one in asked]
     known = all(len(some) == len(its) for some, its in zip(costs, asked, strict=True))
     spreads = {
-        **{name: Spread.of(one.values[name] for one in scores) for name in scores[0].values},
+        **{name: Spread.of(score.values[name] for score in scores) for name in scores[0].values},
         "seconds": _spread([[run.seconds for run in one] for one in asked]),
         "calls": _spread([[run.usage.calls for run in one] for one in asked]),
         "tokens": _spread([[run.usage.prompt + run.usage.completion for run in one] for one in asked]),
@@ -94,12 +94,12 @@ def row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
 
 
 def _spread(values: Sequence[Sequence[float]]) -> Spread:
-    return Spread.of(values[0]) if len(values) == 1 else Spread.of(fmean(one) for one in values)
+    return Spread.of(values[0]) if len(values) == 1 else Spread.of(fmean(value) for value in values)
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table for a paper; scores in percent, the rest a question."""
-    spread = (name.removesuffix("_sd") for one in rows for name in one if name.endswith("_sd"))
+    spread = (name.removesuffix("_sd") for row in rows for name in row if name.endswith("_sd"))
     names = [*dict.fromkeys(name for name in spread if name not in _TOOK), *_TOOK]
     digits = {"calls": 1, "tokens": 0, "cost": 4}
 
@@ -110,7 +110,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         return Spread(one[name], one[f"{name}_sd"]).text(digits.get(name, 2), scale)
 
     lines = [
-        (one["name"], one["runs"], one["questions"], *(text(one, name) for name in names), one["calls_replayed"])
-        for one in rows
+        (row["name"], row["runs"], row["questions"], *(text(row, name) for name in names), row["calls_replayed"])
+        for row in rows
     ]
     return markdown_table(("Value", "Runs", "Questions", *names, "Replayed calls"), lines)

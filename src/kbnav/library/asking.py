@@ -291,8 +291,8 @@ class AskOptions(TypedDict, total=False):
     settings: Settings | None
 
 
-class How:
-    """The same, and what is made of it."""
+class AgentSource:
+    """The options of ``ask``, and the agent that they make."""
 
     def __init__(self, kb: AnyKB | None, **options: Unpack[AskOptions]) -> None:
         self.kb, self._options, self._settings = kb, options, options.get("settings")
@@ -366,7 +366,7 @@ def ask(
         ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    return _run_of(How(kb, **how), question, after, config, _steps_to(on_step))
+    return _run_of(AgentSource(kb, **how), question, after, config, _steps_to(on_step))
 
 
 async def aask(
@@ -382,7 +382,7 @@ async def aask(
     cancellation = Cancellation(asyncio.get_running_loop())
     try:
         return await asyncio.to_thread(
-            _run_of, How(kb, **how), question, after, config, _steps_to(on_step), cancellation
+            _run_of, AgentSource(kb, **how), question, after, config, _steps_to(on_step), cancellation
         )
     except asyncio.CancelledError:
         cancellation.stop()
@@ -410,7 +410,7 @@ def stream(
 
     def work() -> None:
         try:
-            answer = _run_of(How(kb, **how), question, after, config, tell, cancellation)
+            answer = _run_of(AgentSource(kb, **how), question, after, config, tell, cancellation)
             told.put(Event("answer", answer=answer))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that listens
             told.put(error)
@@ -431,7 +431,7 @@ def stream(
 
 
 def _run_of(
-    how: How,
+    how: AgentSource,
     question: str,
     after: Answer | None,
     config: RunnableConfig | None,

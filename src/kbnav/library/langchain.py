@@ -17,7 +17,7 @@ from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
-from kbnav.library.asking import AnyKB, AskOptions, How
+from kbnav.library.asking import AgentSource, AnyKB, AskOptions
 from kbnav.runs.trajectory import new_id
 from kbnav.sessions.session import language_of, serializer, turns_of, use
 
@@ -41,7 +41,7 @@ def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[
     The parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as its tools are
     referred to. Without a ``language``, labels are in English, or in that of a call's ``thought``.
     """
-    made = How(kb, **how)
+    made = AgentSource(kb, **how)
     opened = made.opened()
     agent = made.built(opened)
     return [_langchain_tool(tool, agent, opened) for tool in agent.lookups]
@@ -104,7 +104,7 @@ def graph(
     The other parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as the graph is
     referred to. A service that fails and stays failed raises ServiceError, as ``kbnav.ask`` does.
     """
-    made = How(kb, **how)
+    made = AgentSource(kb, **how)
     opened = made.opened()
     agent = made.built(opened)
     runs = _Runs(agent, opened)

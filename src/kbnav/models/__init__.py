@@ -1,1 +1,1 @@
-"""Policies and chat models."""
+"""Chat models: opened, called, priced, cancelled; and models that follow a script."""

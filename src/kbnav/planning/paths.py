@@ -127,7 +127,7 @@ class PathSchema:
     @classmethod
     def of(cls, skb: SKB) -> PathSchema:
         """The schema of an SKB; whether a relation is stored both ways is seen on a sample of its edges."""
-        edges = [Edge(one.source, one.relation, one.target, one.count) for one in skb.meta.tuples]
+        edges = [Edge(tuple_.source, tuple_.relation, tuple_.target, tuple_.count) for tuple_ in skb.meta.tuples]
         return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What was done for one query, written down as the steps of a trajectory."""
+"""A retriever's work, or a model's calls, as the steps of a trajectory; agents write theirs in the machine."""
 
 from __future__ import annotations
 

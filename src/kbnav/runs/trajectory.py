@@ -112,10 +112,11 @@ KBState = Annotated[Mapping[str, Any], AfterValidator(_valid_state)]
 
 FORMAT = 1
 QUERY = "execute_query"
+"""The tool that runs SPARQL."""
 JOIN = "join_results"
+"""The tool that runs it for the rows of an earlier result."""
 RUN_QUERIES = (QUERY, JOIN)
 """The tools whose results have rows."""
-"""The tool that runs SPARQL."""
 FINISH = "finish"
 """The tool by which an agent ends a run."""
 NO_TOOL = "(no tool)"

@@ -38,7 +38,7 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
         from kbnav.knowledge.skb.kb import SkbKB  # it brings NumPy, which an answer of a query does not need
 
         if isinstance(kb, SkbKB):
-            return _ranking_evidence(kb, run, [one.id for one in outcome.ranking.nodes], rows)
+            return _ranking_evidence(kb, run, [node.id for node in outcome.ranking.nodes], rows)
     if not outcome.query or outcome.table is None:
         return None
     return query_evidence(kb, outcome.query, outcome.table, rows, run.language)

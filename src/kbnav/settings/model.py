@@ -366,8 +366,8 @@ class Settings(BaseSettings):
 
     def offering(self, tools: Sequence[Any]) -> Settings:
         """The same settings with more tools: their names, functions, or LangChain tools."""
-        objects = {name_of(one): one for one in tools if not isinstance(one, str)}
-        names = (one if isinstance(one, str) else name_of(one) for one in tools)
+        objects = {name_of(tool): tool for tool in tools if not isinstance(tool, str)}
+        names = (tool if isinstance(tool, str) else name_of(tool) for tool in tools)
         changed = self.model_copy(update={"with_tools": (*self.with_tools, *names)})
         changed._tools = {**self._tools, **objects}
         return changed

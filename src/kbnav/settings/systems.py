@@ -285,21 +285,21 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "pasemiqa",
         "Plans relation paths, then walks the graph and its documents by the plan.",
-        "common.options:PasemiqaOptions",
+        "walking.options:PasemiqaOptions",
         kbs=("skb",),
         uses=("model", "training"),
     ),
     _agent(
         "tog",
         "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
-        "common.options:TogOptions",
+        "walking.options:TogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
     _agent(
         "rog",
         "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
-        "common.options:RogOptions",
+        "walking.options:RogOptions",
         kbs=("skb",),
         needs=("model",),
         uses=("training",),
@@ -307,15 +307,15 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "gog",
         "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
-        "common.options:GogOptions",
+        "walking.options:GogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
     _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
     SystemEntry(
         "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
-        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
-        ("model",),
+        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.walking.options:OneQueryOptions",
+        ("wikibase",), ("model",),
     ),
     _retriever("bm25", "Ranks documents by the words of the query.", "documents:BM25", "BM25Options"),
     _retriever("vss", "Ranks documents by likeness in meaning.", "documents:VSS", "VSSOptions", "vectors"),
@@ -367,6 +367,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "GraphRankOptions", uses=("vectors",),
     ),
 )  # fmt: skip
+"""In order: the first agent that fits a knowledge base is its usual one."""
 
 
 def systems() -> Iterator[SystemEntry]:

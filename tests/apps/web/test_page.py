@@ -279,6 +279,13 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     wait_for_the_end(page)
     assert page.evaluate("document.activeElement.id") == "question"
     assert page.inner_text("#status").startswith("Answered: Marie Curie")
+    reached = []
+    while "Graph" not in reached and len(reached) < 20:  # back from the box for the next question
+        page.keyboard.press("Shift+Tab")
+        reached.append(page.evaluate("document.activeElement.innerText"))
+    assert {"More", "Download", "Share", "Copy", "Why?"} <= set(reached)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".graph canvas >> nth=0")
 
 
 @pytest.mark.parametrize("width", [360, 1280])

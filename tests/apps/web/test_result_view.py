@@ -46,6 +46,8 @@ def written_facts(path: Path) -> Path:
         f'<{wd}/entity/P571> {label} "inception"@en',
         f"<{wd}/entity/P571> {kind} <{schema}Property>",
         f"<{wd}/entity/P571> <{schema}propertyType> <{schema}Time>",
+        f'<{wd}/reference/1> <{wd}/prop/reference/P813> "2019-11-03T00:00:00Z"^^<{xsd}dateTime>',
+        f"<{wd}/reference/1> <{wd}/prop/reference/P854> <https://www.example.org/towns>",
         *(f"<{wd}/entity/P571> <{schema}{name}> <{wd}/prop/{place}P571>" for name, place in
           (("directClaim", "direct/"), ("claim", ""), ("statementProperty", "statement/"),
            ("statementValue", "statement/value/"))),
@@ -60,6 +62,7 @@ def written_facts(path: Path) -> Path:
             f"<{wd}/entity/{item}> <{wd}/prop/P571> {statement}",
             f"{statement} <{schema}rank> <{schema}NormalRank>",
             f"{statement} <{wd}/prop/statement/P571> {date}",
+            f"{statement} <http://www.w3.org/ns/prov#wasDerivedFrom> <{wd}/reference/1>",
             f"{statement} <{wd}/prop/statement/value/P571> {value}",
             f"{value} <{schema}timeValue> {date}",
             f'{value} <{schema}timePrecision> "{precision}"^^<{xsd}integer>',
@@ -106,6 +109,11 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
         ask(page, "What is the inception of Atown?")
         wait_for_the_end(page)
         page.wait_for_selector(".answer .rows td.date >> text=/^1900$/")
+        page.click(".answer .why")
+        page.wait_for_selector(".evidence .statements >> text=Nov 3, 2019")
+        assert (
+            page.get_attribute(".evidence a:has-text('example.org/towns')", "href") == "https://www.example.org/towns"
+        )
         open_query(page)
         write(page, "SELECT ?town ?made { VALUES ?town { wd:Q1 wd:Q2 wd:Q3 } ?town wdt:P571 ?made }")
         page.keyboard.press("Control+Enter")

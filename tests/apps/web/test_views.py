@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 
@@ -85,3 +87,78 @@ def test_the_chosen_view_is_kept_by_the_address(page, server, scheme):
     page.wait_for_selector(".graph canvas >> nth=0")
     assert page.get_attribute("[data-view=graph]", "aria-pressed") == "true"
     assert not page.is_visible(".answer .rows")
+    page.click(".foot >> text=Share")
+    address = page.get_attribute(".shared-link", "href")
+    assert len(address) < len(server.url) + 40
+    page.goto(address)
+    page.wait_for_selector(".graph canvas >> nth=0")
+    assert not page.is_visible(".answer .rows")
+
+
+ARABIC = [
+    ("?town ?at", [f'"مدينة {n}"@ar "Point({n} {n})"^^geo:wktLiteral' for n in (1, 20, 40)], "Map", ".map .pin"),
+    ("?who ?when", [f'"ماري كوري {n}"@ar "18{n}-05-03T00:00:00Z"^^xsd:dateTime' for n in (60, 75, 90)], "Timeline",
+     ".timeline svg"),
+    ("?name ?n", [f'"عنصر كيميائي طويل الاسم جدا {n}"@ar {n}' for n in (3, 5, 7)], "BarChart", ".chart svg"),
+    ("?of ?to", [f'wd:Q{n} "ماري كوري"@ar' for n in (979, 1128)], "Graph", ".graph-box"),
+    ("?of ?to", [f'wd:Q{n} "ماري كوري"@ar' for n in (979, 1128)], "Table", ".rows td"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"), [((390, 844), "dark"), ((640, 450), "light")], ids=["phone", "at 200 per cent"]
+)
+def test_views_with_arabic_labels_fit_and_axe_finds_nothing(page, server, size, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    for columns, rows, view, drawn in ARABIC:
+        paste(page, server.url, columns, rows, f"#defaultView:{view}")
+        page.wait_for_selector(drawn)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], view
+        assert page.locator("#ask").bounding_box()["height"] < size[1] / 3, view
+        found = Axe().run(page).response["violations"]
+        assert [(view, one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+    assert page.locator(".rows [dir=auto]").first.evaluate("one => getComputedStyle(one).direction") == "ltr"
+    assert page.locator(".rows [lang=ar]").first.evaluate("one => getComputedStyle(one).direction") == "rtl"
+
+
+def test_examples_are_found_by_their_words_and_kept_by_the_address(page, server):
+    page.goto(server.url)
+    page.wait_for_selector(".welcome .example")
+    assert {"Look up", "List", "Count", "Compare", "Map", "Timeline"} <= set(
+        page.locator(".welcome .example small").all_inner_texts()
+    )
+    page.click("#examples-open")
+    page.wait_for_selector("#examples li")
+    page.fill("#examples input", "map born")
+    assert page.locator("#examples li").all_inner_texts() == ["Where discoverers of elements were born"]
+    page.click("#examples li button")
+    page.wait_for_selector(".typed .map .pin >> nth=0")
+    page.click(".typed [data-view=table]")
+    page.reload()
+    page.wait_for_selector(".typed .rows tbody tr")
+    assert page.locator(".typed .map").count() == 0
+
+
+def test_a_query_tab_offers_examples_which_have_rows(page, server):
+    page.goto(server.url)
+    page.click("#write")
+    page.wait_for_selector(".typed .example")
+    kinds = page.locator(".typed .example small").all_inner_texts()
+    for place, kind in enumerate(kinds):
+        page.goto(server.url)
+        page.click("#write")
+        page.click(f".typed .example >> nth={place}")
+        page.wait_for_selector(".typed .rows tbody tr >> nth=1", state="attached")
+        assert page.get_attribute(f".typed [data-view={kind.lower()}]", "aria-pressed") == "true", kind
+
+
+def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page, server):
+    page.goto(server.url)
+    ask(page, "What is the atomic number of tungsten?")
+    wait_for_the_end(page)
+    assert page.locator(".answer >> text=74").locator("visible=true").count() == 1
+    page.click(".steps > summary")
+    page.click(".sparql > summary")
+    shown = page.inner_text(".run") + page.inner_text("header")
+    assert not re.search("search_entities|execute_query|get_entry|spinach|offline|policy", shown)

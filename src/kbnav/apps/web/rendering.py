@@ -50,6 +50,8 @@ TOLD = 20
 """Problems of one request that are told."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
 _NAME = re.compile(r"\{(\w+)\}")
+_OF_TEMPLATES = ("closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.")
+"""Beginnings of texts that no script needs."""
 _STATUS = (
     (NotOffered, 404),
     (UnknownId, 404),
@@ -108,6 +110,7 @@ class Texts:
 
     def __init__(self, language: str) -> None:
         self.language, self.book = language, books()[language]
+        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_OF_TEMPLATES)}
         self.names = {code: book["language.name"] for code, book in books().items()}
         """Languages to choose from, by their own names."""
 

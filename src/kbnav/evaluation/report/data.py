@@ -324,7 +324,7 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     if not wrong:
         raise UsageError(f"no question that was answered has {metric} below {below}")
     drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
-    scores = {one.id: one.values for one in score_run(run).questions}
+    scores = {question.id: question.values for question in score_run(run).questions}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -126,10 +126,10 @@ class PipelineModels:
             replies = calls.ask_many(prompts, trace, purpose=step)
         finally:
             spent.usage += trace.usage
-        failed = next((one for one in replies if isinstance(one, StopRun)), None)
+        failed = next((reply for reply in replies if isinstance(reply, StopRun)), None)
         if failed:
             raise failed
-        return [str(one) for one in replies]
+        return [str(reply) for reply in replies]
 
 
 def model_price(model: str, prices: Mapping[str, Price]) -> Price | None:

@@ -138,7 +138,7 @@ def _direction(text: str, head: str, tail: str) -> Direction:
 
 def check_template(template: Template, meta: Meta) -> None:
     """Raise UsageError where a leg is none of the schema's."""
-    known = {(one.source, one.relation, one.target) for one in meta.tuples}
+    known = {(tuple_.source, tuple_.relation, tuple_.target) for tuple_ in meta.tuples}
     for branch in template.branches:
         start = branch.start
         for leg in branch.legs:
@@ -159,7 +159,7 @@ def derive_templates(meta: Meta, symmetric: Iterable[str] = (), relations: Seque
     only ones used.
     """
     either = frozenset(symmetric)
-    used = [one for one in meta.tuples if not relations or one.relation in relations]
+    used = [tuple_ for tuple_ in meta.tuples if not relations or tuple_.relation in relations]
     hops = list(dict.fromkeys(hop for one in used for hop in _hops(one.source, one.relation, one.target, either)))
     by_start: dict[str, list[Leg]] = {}
     by_answer: dict[str, list[tuple[str, Leg]]] = {}

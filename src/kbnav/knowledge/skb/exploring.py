@@ -169,7 +169,7 @@ def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], abou
         about: the question, by which the sentence is chosen.
     """
     skb = kb.skb
-    begun = {number for one in starts if (number := skb.nodes.ids.find(one)) >= 0}
+    begun = {number for start in starts if (number := skb.nodes.ids.find(start)) >= 0}
     sentences = kb.excerpts(nodes, about)
     rows: list[tuple[Evidence, ...]] = []
     named: dict[str, str] = {}

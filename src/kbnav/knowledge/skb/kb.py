@@ -139,7 +139,7 @@ class Relations(RelationNames):
     def ranked(self, query: str) -> list[tuple[TypeTuple, float]]:
         """All kinds of links with how well relation and types fit a query, best first, then those with most links."""
         tuples = sorted(self._skb.meta.tuples, key=lambda one: -one.count)
-        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
+        texts = [f"{tuple_.relation} {tuple_.source} {tuple_.target}".replace("_", " ") for tuple_ in tuples]
         return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
 
     def leads_to(self, name: str, kind: str) -> list[str]:
@@ -149,14 +149,20 @@ class Relations(RelationNames):
         """
         number, back = self.resolve(name)
         stored = self._skb.relation_names[number]
-        own = [one for one in self._skb.meta.tuples if one.relation == stored]
+        own = [tuple_ for tuple_ in self._skb.meta.tuples if tuple_.relation == stored]
         ends = [(one.count, one.source if back else one.target, one.target if back else one.source) for one in own]
         return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
 
     def kinds_like(self, query: str, limit: int) -> list[str]:
-        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``."""
+        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``.
+
+        In a graph of one type nothing is said of types.
+        """
+        typed = len(self._skb.type_names) > 1
         return [
             f"- {one.source} -- {self.display(one.relation)} --> {one.target}: {one.count:,}"
+            if typed
+            else f"- {self.display(one.relation)}: {one.count:,}"
             for one, score in self.ranked(query)[:limit]
             if score > 0
         ]
@@ -317,10 +323,13 @@ class SkbKB:
             statements += [Statement(about, self.value(other)) for other in nodes[:EDGES_PER_RELATION].tolist()]
             if len(nodes) > EDGES_PER_RELATION:
                 omitted[f"{about.id} edges"] = len(nodes) - EDGES_PER_RELATION
+        document = get_doc_info(self.skb, node, add_rel=False)
+        if len(self.skb.type_names) == 1:
+            document = document.replace(f"- type: {self.skb.type(node)}\n", "", 1)
         return Entry(
             entity=self._entity(node),
             statements=tuple(statements),
-            document=get_doc_info(self.skb, node, add_rel=False),
+            document=document,
             aliases=self.skb.nodes.aliases(node),
             omitted=omitted,
         )
@@ -471,11 +480,12 @@ class SkbKB:
 
     def _entity(self, node: int) -> Entity:
         kind = self.skb.type(node)
-        return Entity(self.skb.id(node), self.skb.name(node), kind, kind)
+        told = kind if len(self.skb.type_names) > 1 else ""
+        return Entity(self.skb.id(node), self.skb.name(node), told, kind)
 
     def _described(self, node: int, about: str = "") -> Entity:
         entity, line = self._entity(node), self._excerpt(node, about)
-        return replace(entity, description=f"{entity.kind}; {line}" if line else entity.kind)
+        return replace(entity, description="; ".join(filter(None, (entity.description, line))))
 
     def value(self, node: int) -> Value:
         """A node by its number, its type as the datatype."""
@@ -493,10 +503,21 @@ class SkbKB:
         named = sorted(range(len(near)), key=lambda place: -scores[place])
         by_name = [near[place] for place in named if scores[place] > 0]
         fused = reciprocal_rank_fusion([by_text, by_name])
+        # Something is near to any query; where words of it are found, that alone does not match.
+        worded = self._with_words([node for node, _ in hits], query)
+        matching = {*by_name, *(edge for edge in by_text if edge[2] in worded)}
+        scored = [(edge, score if not matching or edge in matching else 0.0) for edge, score in fused]
         seen = {edge for edge, _ in fused}
-        return [*fused, *((edge, 0.0) for edge in edges if edge not in seen)]
+        return [*scored, *((edge, 0.0) for edge in edges if edge not in seen)]
+
+    def _with_words(self, nodes: Sequence[int], query: str) -> set[int]:
+        """Those of some nodes whose documents have words of a query."""
+        found = relevance(query, [self.skb.nodes.text(node)[:_READ] for node in nodes])
+        return {node for node, score in zip(nodes, found, strict=True) if score > 0}
 
 
+_READ = 2_000
+"""Characters of a document in which words of a query are looked for."""
 _ENDING = 4
 """Letters that another form of a word has more."""
 _Edge = tuple[Literal["out", "in"], int, int]

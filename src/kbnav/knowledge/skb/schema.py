@@ -156,7 +156,7 @@ class Meta(_Frozen):
     @property
     def schema_sha256(self) -> str:
         """See ``schema_sha256``."""
-        return schema_sha256((one.source, one.relation, one.target) for one in self.tuples)
+        return schema_sha256((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
 
     @property
     def average_degree(self) -> float:

@@ -163,7 +163,7 @@ class TextIndex:
     def _filtered(words: tantivy.Query, filters: Sequence[tantivy.Query]) -> tantivy.Query:
         from tantivy import Occur, Query
 
-        anyone = Query.boolean_query([(Occur.Should, one) for one in filters])
+        anyone = Query.boolean_query([(Occur.Should, filter_) for filter_ in filters])
         return Query.boolean_query([(Occur.Must, words), (Occur.Must, Query.const_score_query(anyone, 0.0))])
 
     def _top(self, query: tantivy.Query, limit: int) -> list[Hit]:

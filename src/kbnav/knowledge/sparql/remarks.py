@@ -106,7 +106,7 @@ def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: Run, word
         )
     except TellModel:
         return {}
-    known: dict[tuple[int, str | None, str], set[Measure]] = {}
+    known: dict[tuple[int, str, str], set[Measure]] = {}
     for row in answer.rows:
         number, thing, value, unit, precision = row
         if number and thing and value:
@@ -114,15 +114,17 @@ def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: Run, word
             name = answer.entity(unit) or ""
             name = "" if name == _NO_UNIT else answer.label(unit) or name
             one = Measure(name, int(precision.value) if precision else None)
-            known.setdefault((place, None if at is None else thing.value, value.value), set()).add(one)
-    found = dict[tuple[Row, int], Measure]()
-    for at, place in looked:
-        for row in rows:
-            thing, value = (None if at is None else row[at]), row[place]
-            same = known.get((place, thing.value if thing else None, value.value), set()) if value else set()
-            if len(same) == 1:
-                found[row, place] = next(iter(same))
-    return found
+            known.setdefault((place, "" if at is None else thing.value, value.value), set()).add(one)
+    return {
+        (row, place): next(iter(same))
+        for at, place in looked
+        for row in rows
+        if len(same := known.get((place, "" if at is None else _text(row[at]), _text(row[place])), set())) == 1
+    }
+
+
+def _text(cell: Cell) -> str:
+    return cell.value if cell is not None else ""
 
 
 def _written(cell: Cell) -> str:
@@ -311,9 +313,13 @@ def _units_query(query: str, read: Query, use: _Use) -> str:
     own = (
         "" if use.statement else f"{use.thing} p:{use.name} ?anyStatement . ?anyStatement ps:{use.name} {use.value} . "
     )
+    return _units_of(read, node, use.name, f"{_inner(query, read)} . {own}")
+
+
+def _units_of(read: Query, node: str, name: str, pattern: str = "") -> str:
     return (
-        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT {node}) AS ?anyNumber) WHERE {{ {_inner(query, read)} . {own}"
-        f"{node} psv:{use.name}/wikibase:quantityUnit ?anyUnit }} "
+        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT {node}) AS ?anyNumber) WHERE {{ {pattern}"
+        f"{node} psv:{name}/wikibase:quantityUnit ?anyUnit }} "
         f"GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS + 1}"
     )
 
@@ -374,11 +380,7 @@ class _Remarks:
                 continue
             units = self._units(_units_query(self.query, self.read, use))
             if not units and self.partial:  # the statement's node is not here, but those of others may be
-                every = f"?any psv:{use.name}/wikibase:quantityUnit ?anyUnit"
-                units = self._units(
-                    f"{self.read.prologue}SELECT ?anyUnit (COUNT(*) AS ?anyNumber) WHERE {{ {every} }} "
-                    f"GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS + 1}"
-                )
+                units = self._units(_units_of(self.read, "?any", use.name))
                 if len(units) > 1:
                     return [f"The unit of {about} is not stated here. Where it is: {_counts(units)}."]
             if not units or (len(units) == 1 and units[0][0] in ("", _NO_UNIT)):

@@ -85,7 +85,7 @@ class ResultView {
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
-    const views = viewsOf(this.kinds, this.result.rows);
+    const views = viewsOf(this.kinds, this.result.rows, rows.some((row) => row.some((cell) => cell?.id)));
     if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
     return this.choose(views.includes(this.view) ? this.view : "table", true);

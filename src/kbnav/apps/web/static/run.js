@@ -11,7 +11,7 @@ import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
 import { doubts, understood } from "./readings.js";
-import { showResult } from "./result.js";
+import { kept, showResult } from "./result.js";
 import { Steps, toolName } from "./steps.js";
 import { t } from "./text.js";
 
@@ -125,7 +125,7 @@ export class RunView {
       ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask),
       (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
-    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, key: this.run.id || "view" });
+    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       result?.element ?? "",
       this.foot(answer.text, result),
@@ -155,7 +155,8 @@ export class RunView {
     share.addEventListener("click", async () => {
       try {
         const made = await call(`${path}/share`, "POST");
-        const address = new URL(made.path, location.href).href;
+        const view = kept(this.run.id) && `#view=${kept(this.run.id)}`;
+        const address = new URL(made.path + view, location.href).href;
         const unshare = h("button", { type: "button", onclick: async () => {
           try {
             await call(`${path}/share`, "DELETE");
@@ -164,7 +165,7 @@ export class RunView {
             complain(error.message);
           }
         } }, t("share.unshare"));
-        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", copyButton(t("copy.embed"), () => `<iframe src="${address}?embed=1" width="640" height="480"></iframe>`), " ", unshare);
+        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", copyButton(t("copy.embed"), () => `<iframe src="${new URL(`${made.path}?embed=1${view}`, location.href).href}" width="640" height="480"></iframe>`), " ", unshare);
       } catch (error) {
         shared.textContent = error.message;
       }

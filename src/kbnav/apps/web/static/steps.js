@@ -8,6 +8,8 @@ const TOOLS = {
   read_document: t("tool.entry"), get_property_examples: t("tool.examples"), execute_query: t("tool.query"), finish: t("tool.finish"), find_relations: t("tool.search"), follow_paths: t("tool.follow"),
 };
 
+const DROPPED = { repeat: t("dropped.repeat"), "premature finish": t("dropped.early"), "rolled back": t("dropped.back"), "not alone": t("dropped.alone"), "over budget": t("dropped.budget") };
+
 /** What a tool does, in words; of one that is not known here, its name. */
 export function toolName(tool) {
   return TOOLS[tool] ?? tool.replaceAll("_", " ");
@@ -59,7 +61,7 @@ export class Steps {
         this.list.append(item);
       }
       item.classList.add("dropped");
-      item.append(h("p", { class: "reason" }, t("run.taken_back", { reason: step.reason })));
+      item.append(h("p", { class: "reason" }, DROPPED[step.reason] ?? step.reason));
     }
   }
 

@@ -26,11 +26,11 @@ export function kindsOf(columns, rows) {
   });
 }
 
-/** The views that a result allows, the table first. */
-export function viewsOf(kinds, rows) {
+/** The views that a result allows, the table first; `things`: some of its cells are entities. */
+export function viewsOf(kinds, rows, things) {
   const has = (...some) => kinds.some((kind) => some.includes(kind));
   return ["table", has("point") && "map", has("date") && has("name") && rows > 1 && "timeline",
-    has("number") && has("name", "date", "year") && rows > 1 && "chart", rows > 0 && "graph", has("picture") && "images"].filter(Boolean);
+    has("number") && has("name", "date", "year") && rows > 1 && "chart", things && "graph", has("picture") && "images"].filter(Boolean);
 }
 
 /** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */

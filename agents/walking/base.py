@@ -180,11 +180,11 @@ def describer(kb: KnowledgeBase) -> Describe:
         return kb.entities
 
     def describe(ids: Sequence[str]) -> Mapping[str, Entity]:
-        entities = [one for one in ids if _ENTITY.match(one)]
+        entities = [id_ for id_ in ids if _ENTITY.match(id_)]
         labels = kb.labels(entities) if entities else {}
         return {
-            one: Entity(one, labels.get(one, "")) if _ENTITY.match(one) else Entity(one, one, kind="value")
-            for one in ids
+            id_: Entity(id_, labels.get(id_, "")) if _ENTITY.match(id_) else Entity(id_, id_, kind="value")
+            for id_ in ids
         }
 
     return describe

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbnav.agents.common.state import Policy, Reply, State
-from kbnav.agents.common.walking import call_for
+from kbnav.agents.walking.base import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
 from kbnav.planning.paths import Plan, PlannedPath, Planner
