@@ -1,4 +1,4 @@
-"""``kbnav programs`` and ``kbnav eval planner``: what was trained, shown and scored."""
+"""``kbnav programs`` and ``kbnav eval planner``: what was trained, shown, and planners scored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Limit, Model, Skb, load, open_skb
+from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Model, Skb, load, open_skb
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
@@ -96,9 +96,8 @@ def show(
 
     For example: kbnav programs show wn.programs --steps
     """
-    from kbnav.programs.evaluate import write_curve
     from kbnav.programs.retriever import read_frozen
-    from kbnav.programs.train import read_groups, read_steps
+    from kbnav.programs.train import read_groups, read_steps, write_curve
 
     found = read_frozen(folder)
     if curve:
@@ -120,44 +119,6 @@ def show(
         if one.program is not None:
             print(f"\n# {one.record.id}: {one.record.pattern}\n")
             print(one.program.source)
-
-
-def evaluate(
-    folder: Folder,
-    questions: Dataset,
-    kb: Skb,
-    limit: Limit = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="ID", help="Only print this question: vss beside the program.")
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Score frozen programs beside their first stage on questions of no training, over all and by group.
-
-    The p-values are those of a paired test by MRR.
-
-    For example: kbnav programs eval wn.programs test.jsonl --kb wn.skb
-    """
-    from kbnav.programs.evaluate import case_study, score_programs
-    from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
-
-    settings = load(kb=kb, model=model, base_url=base_url)
-    asked = queries(questions, limit)
-    with open_skb(settings, "programs") as opened:
-        built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
-        if case is not None:
-            if (found := next((one for one in asked if one.id == case), None)) is None:
-                raise UsageError(f"there is no question {case!r} with gold nodes")
-            print(case_study(opened, settings, built, found))
-            return
-        scores = score_programs(built, asked)
-    if as_json:
-        print_json([asdict(one) for one in scores])
-        return
-    for one in scores:
-        print(one.line())
 
 
 def ended(step: Step) -> str:

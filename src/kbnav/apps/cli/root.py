@@ -74,10 +74,7 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "planner": "learned:planner",
             },
         ),
-        "programs": (
-            "Look at the programs of agent-retriever, and score them.",
-            {"show": "learned:show", "eval": "learned:evaluate"},
-        ),
+        "programs": ("Look at the programs of agent-retriever.", {"show": "learned:show"}),
         "train": "train:train",
     },
     "Serve": {
