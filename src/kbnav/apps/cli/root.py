@@ -71,7 +71,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "synthesize": "synthesis:synthesize",
                 "collect": "human:collect",
                 "judge": "human:judge",
-                "planner": "learned:planner",
             },
         ),
         "programs": ("Look at the programs of agent-retriever.", {"show": "learned:show"}),
