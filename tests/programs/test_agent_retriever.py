@@ -167,7 +167,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
     code, _, err = kbnav("eval", "run", "train.jsonl", *chosen, "--out", "refused")
     assert code == 2
     assert "evaluate on others" in err
-    within = ("--system", "rrf", "--set", "of=bm25,agent-retriever", "--set", "agent-retriever.trained=made")
+    within = ("--system", "prf", "--set", "base=agent-retriever", "--set", "agent-retriever.trained=made")
     code, _, err = kbnav("eval", "run", "train.jsonl", *within, "--kb", "demo", "--out", "refused")
     assert code == 2
     assert "evaluate on others" in err

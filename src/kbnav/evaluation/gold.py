@@ -16,7 +16,7 @@ from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.runs.journal import OpenJournal, open_journal
+from kbnav.runs.journal import open_journal
 from kbnav.settings.systems import GIVEN, FromGold, KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -37,7 +37,6 @@ def collect_gold(
     stopped: Callable[[], object] = lambda: False,
     retry_failed: bool = False,
     listener: Listener | None = None,
-    opened: OpenJournal = open_journal,
 ) -> Mapping[str, GoldAnswer]:
     """Gold answers of ``questions`` by id, appended to the file ``path`` as they come; those it has are kept.
 
@@ -50,7 +49,7 @@ def collect_gold(
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
     patience = Patience()
-    with opened(path) as journal:
+    with open_journal(path) as journal:
         if not path.stat().st_size:
             journal.append(head)
         todo = []

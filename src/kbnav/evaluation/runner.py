@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.retrieval.attempt import KEPT, model_name
 from kbnav.retrieval.attempt import attempt as attempt_ranking
 from kbnav.retrieval.base import refuse_seen
-from kbnav.runs.journal import OpenJournal, open_journal, write_whole
+from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Outcome, Run, to_json
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
@@ -186,11 +186,10 @@ def run_questions(
     stopped: Callable[[], object] = lambda: False,
     listener: Callable[[Progress], None] | None = None,
     given: Mapping[str, Mapping[str, str]] | None = None,
-    opened: OpenJournal = open_journal,
 ) -> Ended:
     """Ask the system every question, text by id, that has no record yet; each record is on the disk at once.
 
-    ``opened`` opens the journal. ``given`` are entities of the gold answers, labels by id, for a system that takes
+    ``given`` are entities of the gold answers, labels by id, for a system that takes
     them. A failure becomes a record with its reason; with ``retry_failed`` those of earlier parts are asked again.
     After ten failures in a row the run stops. Raises StopRun.
     """
@@ -204,7 +203,7 @@ def run_questions(
         if record.run.cost is not None:
             cost = (cost or 0.0) + record.run.cost
 
-    with opened(folder / QUESTIONS) as journal:
+    with open_journal(folder / QUESTIONS) as journal:
         old = read_records(folder)
         kept = {name: one for name, one in old.items() if name in questions and not (retry_failed and one.error)}
         for record in kept.values():
