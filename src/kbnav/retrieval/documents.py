@@ -112,6 +112,8 @@ class VSS:
             hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
             encoder = self.index.encoder
+            if not vector.any():
+                seen.text += f": {encoder.name.partition(':')[0]} knows no word of the query"
             if isinstance(encoder, Windowed) and (left_out := encoder.unread(query)):
                 seen.text += f"\nthe last {left_out} characters of the query lie behind what {encoder.name} reads"
         return as_ranking(self._skb, hits)
