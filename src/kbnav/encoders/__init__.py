@@ -15,7 +15,6 @@ from kbnav.encoders.base import ONNX
 from kbnav.encoders.base import Encoder as Encoder
 from kbnav.encoders.base import TwoSided as TwoSided
 from kbnav.encoders.base import Vectors as Vectors
-from kbnav.encoders.base import Windowed as Windowed
 from kbnav.encoders.base import encode_queries as encode_queries
 from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
