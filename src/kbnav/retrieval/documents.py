@@ -109,6 +109,8 @@ class VSS:
         with trace.step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            if not vector.any():
+                seen.text += f": {self.index.encoder_name.partition(':')[0]} knows no word of the query"
         return as_ranking(self._skb, hits)
 
 
