@@ -117,3 +117,7 @@ def test_the_text2sparql_interface_gives_the_query(visit):
         "query": "SELECT DISTINCT ?answer WHERE { wd:Q979 wdt:P61 ?answer . }",
     }
     assert visit("GET", "/", params={"question": question, "dataset": "https://example.org/x"}).status_code == 404
+
+
+def test_a_monitor_may_ask_for_the_heads_of_the_page_alone(visit):
+    assert visit("HEAD", "/").status_code == 200

@@ -38,6 +38,9 @@ def test_from_an_answer_to_its_node_and_on_along_its_relations(page: Page, serve
 def test_search_types_relations_and_neighbours_with_their_counts(page: Page, server: Server, demo_kb: KnowledgeBase):
     page.goto(server.url)
     page.click("#more > summary")
+    assert not page.is_visible("#explore-open")
+    page.select_option("#kb", "demo")
+    page.click("#more > summary")
     page.click("header >> text=Explore")
     page.wait_for_url("**/explore/demo")
     ships, made = count(demo_kb, "?x a type:ship"), count(demo_kb, "?x rel:made_by ?y")

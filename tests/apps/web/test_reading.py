@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
     wait_for_the_end(page)
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
-    assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".unused")
+    assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".doubt .unused")
 
 
 @pytest.mark.parametrize("question", ["hello", "Who is the president of France?"])
@@ -52,7 +53,7 @@ def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered
     ask(page, question)
     wait_for_the_end(page)
     page.wait_for_selector(".answer .example")
-    assert "a copy with 199 entities. It was taken on November 1, 2026." in page.inner_text(".answer .holds")
+    assert "a copy of 199 entities, November 1, 2026" in page.inner_text(".answer .holds")
     assert page.locator(".answer .example").count() == 3
     page.click(".answer .example >> nth=1")
     page.wait_for_selector(".run:nth-of-type(2) .answer .rows")
@@ -104,8 +105,19 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
     assert said["Which person was born in Little Mew?"] == "Odd Skarrow, Marit Skarrow"
 
 
-def test_what_speaks_against_an_answer_stands_below_it(page: Page, server: Server):
+def test_no_is_said_once_and_of_which_copy_it_is(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, "Is Paris the capital of Germany?")
+    wait_for_the_end(page)
+    assert page.inner_text(".rows tbody td >> nth=0") == "No"
+    assert not page.is_visible(".answer .text")
+    assert page.locator(".absent strong").count() == 0
+    assert re.search(r"copy of 199 entities, \w+ 1, 2026", page.inner_text(".answer .copy-of"))
+
+
+def test_what_speaks_against_an_answer_stands_above_it(page: Page, server: Server):
     page.goto(server.url)
     ask(page, "What year was Marie Curie born?")
     wait_for_the_end(page)
-    assert page.inner_text(".answer .doubt") == "The question asks for a year, but the result has whole dates."
+    assert page.locator(".doubt p").last.inner_text() == "The question asks for a year, but the result has whole dates."
+    assert page.evaluate("document.querySelector('.doubt').nextElementSibling.classList.contains('text')")

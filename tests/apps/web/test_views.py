@@ -160,6 +160,9 @@ def test_examples_are_found_by_their_words_and_kept_by_the_address(page, server)
     page.click(".typed [data-view=table]")
     page.reload()
     page.wait_for_selector(".typed .rows tbody tr")
+    assert page.inner_text(".typed .question") == "Where discoverers of elements were born"
+    assert not page.is_visible(".typed .editor")
+    assert "kb=mini" in page.url
     assert page.locator(".typed .map").count() == 0
 
 

@@ -15,6 +15,7 @@ from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.rendering import form_of, page
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
 from kbnav.apps.web.service import Served
+from kbnav.knowledge.skb.kb import as_skb
 from kbnav.runs.trajectory import versions
 from kbnav.settings.systems import SystemEntry
 
@@ -93,6 +94,12 @@ async def query_for(
     return JSONResponse({"dataset": dataset, "question": question, "query": answer["query"]})
 
 
+@router.head("/")
+def there() -> Response:
+    """For monitors, which ask for no more than that the page is there."""
+    return Response(media_type="text/html")
+
+
 @router.get("/s/{session_id}")
 def session_page(session: OwnSession, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
     """The page on one's own session."""
@@ -151,6 +158,8 @@ def _choice(served: Served, systems: Sequence[SystemEntry]) -> dict[str, Any]:
         "about": {one.name: one.about for one in systems},
         "rankings": [one.name for one in systems if one.kind == "retriever"],
         "name": _name(served),
+        "explore": served.explore() if served.is_skb else "",
+        "types": as_skb(served.kb, "the page").skb.type_names if served.is_skb else (),
         "entities": mirror.get("entities", 0),
         "taken": mirror.get("newest", "")[:10],
         "seconds": served.settings.limits.query_timeout,

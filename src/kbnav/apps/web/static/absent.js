@@ -12,10 +12,11 @@ const KINDS = {
   "partial copy": t("absent.partial_copy"),
 };
 
-/** The kind in words, why that is, and what has matches instead; nothing where the answer says something. */
-export function absent(absence) {
+/** The kind in words, why that is, and what has matches instead; nothing where the answer says something; `brief` after a plain no. */
+export function absent(absence, brief = false) {
   if (!absence) return "";
-  return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, h("p", {}, h("strong", {}, KINDS[absence.kind])),
+  const head = !(brief && absence.kind === "not stated" && absence.text) && h("p", {}, h("strong", {}, KINDS[absence.kind]));
+  return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, head,
     absence.text && h("p", { dir: "auto" }, absence.text),
     absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))));
 }

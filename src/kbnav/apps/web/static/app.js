@@ -3,7 +3,7 @@
 import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
-import { examplesOf, listenToExamples, shownExamples } from "./examples.js";
+import { examplesOf, fromCopy, listenToExamples, shownExamples } from "./examples.js";
 import { History } from "./history.js";
 import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
@@ -15,6 +15,7 @@ import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
+const TYPES = 6; // of things that are named
 const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
 const say = (text) => { document.getElementById("status").textContent = text; };
 
@@ -64,8 +65,15 @@ class Chat {
     this.options(this.system, this.base.systems, system, this.base.about);
     this.options(this.model, offered.models, model);
     this.kb.parentElement.hidden = offered.kbs.length < 2;
+    this.lookAround();
     this.settings.hidden = this.base.systems.length < 2 && offered.models.length < 2;
     this.showBadge();
+  }
+
+  /** The pages on which one looks around in what is chosen, where it has some. */
+  lookAround() {
+    const explore = document.getElementById("explore-open");
+    if (explore) Object.assign(explore, { href: this.base.explore, hidden: !this.base.explore });
   }
 
   showBadge() {
@@ -75,6 +83,7 @@ class Chat {
   listen() {
     this.kb.addEventListener("change", () => {
       this.options(this.system, this.base.systems, undefined, this.base.about);
+      this.lookAround();
       this.leave();
     });
     for (const select of [this.system, this.model]) select.addEventListener("change", () => this.leave());
@@ -91,7 +100,7 @@ class Chat {
       this.question.focus();
     });
     this.stop.addEventListener("click", () => this.end());
-    document.addEventListener("query", ({ detail: { query, kb, found } }) => this.write(query, false, kb, found));
+    document.addEventListener("query", ({ detail: { query, kb, found, after } }) => this.write(query, false, kb, { found, after }));
     document.getElementById("write").addEventListener("click", () => this.write());
     listenToExamples(() => this.base, (one) => this.try(one));
     this.question.addEventListener("input", () => this.grow());
@@ -152,33 +161,33 @@ class Chat {
   /** What a knowledge base holds, and questions that it can answer, one of each kind; `most` of them. */
   holds(key, most = undefined) {
     const base = offered.kbs.find((one) => one.key === key);
-    const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
     const examples = h("ul", { class: "kinds" });
     if (base) examplesOf(base).then((found) => examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most)));
-    return h("div", { class: "holds" }, base?.entities > 0 && h("p", { class: "soft" }, t("welcome.copy", { n: base.entities }), date && ` ${t("welcome.taken", { date })}`), h("p", { class: "soft" }, t("welcome.try")), examples);
+    return h("div", { class: "holds" }, fromCopy(base), base?.types.length > 0 && h("p", { class: "soft" }, t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(base.types.slice(0, TYPES)) })), h("p", { class: "soft" }, t("welcome.try")), examples);
   }
 
   /** Ask an example, or run it where it is a query. */
-  try({ question, query }) {
-    if (query) this.write(query, true);
+  try({ question, query, text }) {
+    if (query) this.write(query, true, undefined, { title: text });
     else this.put(question);
   }
 
-  /** A query of one's own, with its result below it: `found` is what it gave; `now` runs it. */
-  write(query = "", now = false, kb = this.kb.value, found = undefined) {
+  /** A query of one's own, with its result below it, and below the run it was `after`: `found` is what it gave; `now` runs it. One with a `title` stands closed below its result. */
+  write(query = "", now = false, kb = this.kb.value, { found, title, after } = {}) {
     if (runs.querySelector(".welcome")) this.clear();
-    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered);
+    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, title);
     view.editor.value = query;
-    view.element.open = true;
-    const hint = !query && h("p", { class: "soft" }, t("query.hint"));
     const base = offered.kbs.find((one) => one.key === kb);
+    const hint = !query && h("p", { class: "soft" }, t("query.hint"), " ", base?.name === "Wikidata" && t("query.hint_wikidata"));
     if (!query && base) examplesOf(base).then((found) => view.offer(h("ul", { class: "kinds" }, shownExamples(found.filter((one) => one.query), (one) => {
       view.editor.value = one.query;
       view.ask();
     }))));
-    runs.append(h("section", { class: "run typed", "data-kb": kb, "aria-label": t("query.label") }, h("h2", { class: "question" }, t("query.label")), hint, view.element));
-    this.newest({ element: runs.lastElementChild });
-    view.editor.open().then(() => view.editor.focus());
+    const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, h("h2", { class: "question", dir: "auto" }, title ?? t("query.label")), hint, view.element);
+    if (after) after.after(element);
+    else runs.append(element);
+    this.newest({ element });
+    if (!title) view.editor.open().then(() => view.editor.focus());
     if (found) view.show(query, found);
     if (now) view.ask();
   }
@@ -295,7 +304,7 @@ class Chat {
     const turn = ++this.opened;
     const left = () => turn !== this.opened; // somebody went elsewhere, or away and back
     const query = kept("query");
-    if (!id) return query ? this.write(query, true) : this.welcome();
+    if (!id) return query ? this.again(query) : this.welcome();
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
@@ -310,6 +319,14 @@ class Chat {
       if (!left()) runs.append(h("p", { class: "problem" }, error.message));
     }
     return undefined;
+  }
+
+  /** A query that the address has, under its title where it is an example. */
+  async again(query) {
+    if (offered.kbs.some((one) => one.key === kept("kb"))) this.fillChoice({ kb: kept("kb") });
+    const turn = this.opened;
+    const title = (await examplesOf(this.base)).find((one) => one.query === query)?.text;
+    if (turn === this.opened) this.write(query, true, undefined, { title });
   }
 
   list() {

@@ -23,7 +23,12 @@ export function showCards(place) {
     if (!at || event.relatedTarget?.closest?.(".card") || event.relatedTarget?.closest?.("[data-entity]") === at) return;
     leave();
   };
-  place.addEventListener("pointerover", (event) => { if (event.pointerType !== "touch") begin(event); });
+  let last = "";
+  place.addEventListener("pointermove", (event) => { // not where the page moves below a pointer that rests
+    const here = `${event.screenX} ${event.screenY}`;
+    if (event.pointerType !== "touch" && here !== last) begin(event);
+    last = here;
+  });
   place.addEventListener("focusin", begin);
   place.addEventListener("pointerout", end);
   place.addEventListener("focusout", end);

@@ -21,6 +21,12 @@ export async function examplesOf(base) {
   return questions.map((question) => ({ question, text: question }));
 }
 
+/** Of which copy, of how many entities and from when, something is told; nothing where that is not known. */
+export function fromCopy(base) {
+  const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
+  return base?.entities > 0 && h("p", { class: "soft copy-of" }, [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", "));
+}
+
 /** The first of each kind, `most` of them, as items of a list. */
 export function shownExamples(found, chosen, most = MOST) {
   const first = found.filter(({ kind }, place) => !kind || found.findIndex((one) => one.kind === kind) === place).slice(0, most);

@@ -20,6 +20,8 @@ export function menu(label, name, children, named = {}) {
 /** Put icons on a page's own buttons, and close a menu when something else is pressed, chosen or reached. */
 export function listenToMenus() {
   for (const button of document.querySelectorAll("[data-icon]")) button.prepend(icon(button.dataset.icon));
+  const languages = document.getElementById("languages");
+  if (languages && !matchMedia("(max-width: 50rem)").matches) document.getElementById("more").before(languages);
   const close = (except) => {
     for (const one of document.querySelectorAll(".menu[open]")) if (!one.contains(except)) one.open = false;
   };

@@ -5,17 +5,17 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
+import { fromCopy } from "./examples.js";
 import { keep, kept, showResult } from "./result.js";
 import { language, t } from "./text.js";
 
 /** A view of a query: of an answer, or one that is typed, with its result; those who read a shared run change nothing. */
 export class QueryView {
-  constructor(run, answer, offered) {
-    Object.assign(this, { run, answer, offered });
+  constructor(run, answer, offered, title = "") {
+    Object.assign(this, { run, answer, offered, base: offered.kbs.find((one) => one.key === run.kb) });
     const shared = Boolean(offered.share);
     this.typed = !answer.query;
-    const base = offered.kbs.find((one) => one.key === run.kb);
-    this.seconds = base?.seconds;
+    this.seconds = this.base?.seconds;
     this.inWords = h("div", { class: "query-words", dir: "auto" });
     this.meaning = h("ul", { class: "meaning", dir: "auto" });
     this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
@@ -28,11 +28,13 @@ export class QueryView {
     this.shown = h("div");
     this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.inWords, this.meaning) : h("div", {}, this.inWords, this.meaning);
     this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
-    const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(kept("view") && { view: kept("view") }) })}`;
+    const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
     const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value),
       this.typed && copyButton(t("copy.link"), link), this.address, this.live, this.told);
-    this.element = h("details", { class: "sparql", ontoggle: () => this.element.open && this.editor.open() }, h("summary", {}, t("query.show")),
-      this.typed ? [this.editor.element, actions, this.problem, this.asks, this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
+    this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.editor.open() }, h("summary", {}, t("query.show")),
+      this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
+    this.details.open = this.typed && !title;
+    this.element = title ? h("div", { class: "titled" }, this.shown, this.details) : this.details;
     this.explain(answer);
     this.changed();
   }
@@ -44,7 +46,9 @@ export class QueryView {
       ...(words?.lines ?? []).map((one) => h("div", {}, line(one))),
       ...(words?.remarks ?? []).map((remark) => h("p", { class: "remark" }, remark)));
     const above = labelled.endsWith(query) ? labelled.slice(0, labelled.length - query.length) : "";
-    this.asks.hidden = !words && !above;
+    this.empty = !words && !above;
+    this.explained = query;
+    this.asks.hidden = this.empty;
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
   }
 
@@ -53,6 +57,7 @@ export class QueryView {
     const query = this.editor.value;
     const page = (this.answer.link || "").split("#")[0];
     this.problem.hidden = true;
+    this.asks.hidden = this.empty || (!this.typed && query !== this.explained); // or it would tell of another query
     this.original.hidden = !this.answer.query || query === this.answer.query;
     this.address.hidden = !page;
     this.live.hidden = !page || !this.answer.link_note;
@@ -73,17 +78,19 @@ export class QueryView {
   show(query, found) {
     const { result } = found;
     keep("query", query);
+    if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
-    this.shown.replaceChildren(absent(result.absence), shown.element, h("div", { class: "foot" }, shown.files));
+    this.shown.replaceChildren(absent(result.absence), shown.element, fromCopy(this.base) || "", h("div", { class: "foot" }, shown.files));
   }
 
   fail(error) {
     const [why, ...place] = error.message.split("\n");
     this.problem.replaceChildren(language !== "en" && error.line ? `${t("query.english")} ` : "", h("span", { lang: "en" }, why), place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
     this.problem.hidden = false;
+    this.details.open = true;
     if (error.line) this.editor.mark(error.line, error.column);
   }
 
@@ -102,7 +109,7 @@ export class QueryView {
       if (this.typed) {
         this.show(query, found);
       } else {
-        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found } }));
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, after: this.element.closest(".run") } }));
         this.restore();
       }
     } catch (error) {

@@ -4,13 +4,11 @@ import { h } from "./dom.js";
 import { icon } from "./menu.js";
 import { t } from "./text.js";
 
-/** What rules made of the question, what of it they did not use, and what can be asked instead; `ask` is absent where nothing can. */
+/** What rules made of the question, and what can be asked instead; `ask` is absent where nothing can. */
 export function understood(read, ask) {
-  if (!read || !(read.text || read.unused.length || read.instead.length)) return "";
-  const quoted = (words) => words.map((word) => t("read.word", { word })).join(" ");
+  if (!read || !(read.text || read.instead.length)) return "";
   return h("div", { class: "read" },
     read.text && h("p", { class: "soft", dir: "auto" }, t("read.as", { text: read.text })),
-    read.unused.length > 0 && h("p", { class: "unused", dir: "auto" }, t("read.unused", { words: quoted(read.unused) })),
     read.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
@@ -22,16 +20,19 @@ const DOUBTS = {
   choice: (about) => t("doubt.choice", { about }),
   one: (about) => t("doubt.one", { about }),
   order: (about) => t("doubt.order", { about }),
-  number: (about) => t("doubt.number", { about }),
   exception: (about) => t("doubt.exception", { about }),
   limit: (about) => t("doubt.limit", { about }),
   units: (about) => t("doubt.units", { about }),
   several: (about) => t("doubt.several", { about }),
 };
 
-/** What speaks against an answer, one line each; a kind that is newer than this page is told as it came. */
-export function doubts(found) {
-  return found.map(({ kind, about, text }) => h("div", { class: "message doubt", role: "note" }, icon("alert"), h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)));
+/** What speaks against an answer, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. */
+export function doubts(found, read) {
+  const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
+  const words = [...new Set(unused)].map((word) => t("read.word", { word })).join(" ");
+  const lines = [words && h("p", { class: "unused", dir: "auto" }, t("read.unused", { words })),
+    ...found.flatMap(({ kind, about, text }) => (kind === "number" ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
+  return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
 }
 
 function choice(text, about, chosen) {

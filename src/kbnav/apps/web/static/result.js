@@ -6,7 +6,6 @@ import { h } from "./dom.js";
 import { menu } from "./menu.js";
 import { evidenceButton } from "./evidence.js";
 import { number, t } from "./text.js";
-import { asked, draw, kindsOf, viewsOf } from "./views.js";
 
 const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
@@ -32,8 +31,7 @@ export function showResult(result, base, title, { query, key, labelled } = {}) {
 
 class ResultView {
   constructor(result, base, title, query, key, labelled = "") {
-    Object.assign(this, { result, base, title, key, labelled });
-    this.view = (key && kept(key)) || asked(query) || "table";
+    Object.assign(this, { result, base, title, query, key, labelled });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -81,6 +79,8 @@ class ResultView {
 
   /** Tabs of the views that the first rows allow, where there is more than the table; a single value needs none. */
   offer(rows) {
+    const { asked, kindsOf, viewsOf } = this.pictures;
+    const wanted = (this.key && kept(this.key)) || asked(this.query);
     this.kinds = kindsOf(this.result.columns, rows);
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
@@ -88,7 +88,7 @@ class ResultView {
     const views = viewsOf(this.kinds, this.result.rows, rows.some((row) => row.some((cell) => cell?.id)));
     if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
-    return this.choose(views.includes(this.view) ? this.view : "table", true);
+    return this.choose(views.includes(wanted) ? wanted : "table", true);
   }
 
   /** Show a view; the page's address keeps it. */
@@ -97,7 +97,7 @@ class ResultView {
     this.table.hidden = view !== "table";
     if (this.find) this.find.hidden = this.table.hidden;
     this.drawn.hidden = view === "table";
-    if (view !== "table") draw(view, this.drawn, this);
+    if (view !== "table") this.pictures.draw(view, this.drawn, this);
     if (!first && this.key) keep(this.key, view);
   }
 
@@ -107,7 +107,8 @@ class ResultView {
     const { start, sort, descending, find } = this.state;
     const query = new URLSearchParams({ start, count: PAGE, sort, descending, find });
     try {
-      const page = await call(`${this.base}/rows?${query}`);
+      const [page, pictures] = await Promise.all([call(`${this.base}/rows?${query}`), import("./views.js")]);
+      this.pictures = pictures;
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;
       this.show(page);

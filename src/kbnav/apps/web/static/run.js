@@ -7,6 +7,7 @@ import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
+import { fromCopy } from "./examples.js";
 import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
@@ -47,7 +48,7 @@ export class RunView {
   by() {
     const { run, offered } = this;
     const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
-    const told = [offered.kbs.length > 1 && run.kb, base?.systems.length > 1 && run.system, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const told = [offered.kbs.length > 1 && `${t("choice.kb")}: ${run.kb}`, base?.systems.length > 1 && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
     const badge = (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge();
     return (told || badge) && h("p", { class: "soft" }, told, " ", badge);
   }
@@ -55,7 +56,7 @@ export class RunView {
   /** A result of one value says by itself what the words above it say. */
   once(text) {
     const words = this.words.querySelector(".text");
-    if (words?.dataset.said === text) words.hidden = true;
+    if (words?.dataset.said === text || /^[✓✗]/.test(words?.dataset.said)) words.hidden = true;
   }
 
   /** What a screen reader is told of an event. */
@@ -119,15 +120,16 @@ export class RunView {
     const head = HEADS[answer.status];
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
+      ...doubts(answer.doubts ?? [], answer.understood),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
-      answer.status === "stopped" ? "" : absent(answer.absence),
-      ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask),
       (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       result?.element ?? "",
+      answer.status === "stopped" ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
+      result && fromCopy(this.offered.kbs.find((one) => one.key === this.run.kb)) || "",
       this.foot(answer.text, result),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.steps.element);
@@ -171,7 +173,7 @@ export class RunView {
       }
     });
     return h("div", { class: "foot" }, copy, share, result?.files,
-      menu(t("answer.more"), "more", againButtons(this.run, this.offered)), shared);
+      menu(t("again.menu"), "more", againButtons(this.run, this.offered)), shared);
   }
 }
 
