@@ -85,7 +85,7 @@ def in_background() -> Iterator[Callable[[str], None]]:
             one = subprocess.Popen([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
             served.enter_context(one)
             served.callback(one.terminate)
-            assert one.stdout and one.stdout.readline(), command
+            assert next(iter(one.stdout or ()), ""), command
 
         yield start
 

@@ -25,7 +25,6 @@ from kbnav.tools.wikidata import (
     search_entities,
     search_neighbors,
     show_rows,
-    vector_query,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     execute_query,
     show_rows,
     search_neighbors,
-    vector_query,
     finish,
 )
 
@@ -58,7 +56,6 @@ ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (
     endpoint.execute_query,
     show_rows,
     endpoint.search_neighbors,
-    vector_query,
     finish,
 )
 

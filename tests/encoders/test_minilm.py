@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.encoders import Windowed, load
+from kbnav.encoders import load
 from kbnav.encoders.minilm import find_files
 from kbnav.errors import DataError, UsageError
 
@@ -36,14 +36,6 @@ def test_the_published_weights_give_the_vectors_that_torch_gives():
     ]
     np.testing.assert_allclose(vectors[:, :6], first_numbers, atol=2e-6)
     np.testing.assert_allclose(vectors @ vectors.T, cosines, atol=1e-5)
-
-
-def test_it_tells_how_much_of_a_text_it_does_not_read():
-    encoder = load("minilm")
-    assert isinstance(encoder, Windowed)
-    assert encoder.unread("ash " * 254) == 0  # with [CLS] and [SEP] 256 tokens
-    assert encoder.unread("ash " * 254 + "elm fir") == len(" elm fir")
-    assert encoder.unread("") == 0
 
 
 def test_a_folder_without_the_model_is_named(tmp_path):

@@ -67,11 +67,6 @@ class MiniLM:
         """Mean of the last layer's token vectors, shape [len(texts), 384]."""
         return normalised(self._model.run(texts))
 
-    def unread(self, text: str) -> int:
-        """See ``Windowed``."""
-        encoding = self._model.tokenizer.encode(text)
-        return len(text.rstrip()) - max(end for _, end in encoding.offsets) if encoding.overflowing else 0
-
 
 def find_files(folder: Path | None = None, *, package: str = PACKAGE) -> tuple[Path, Path]:
     """Where the weights and the tokenizer are: in ``folder``, else in an installed package, else fetched from the hub.

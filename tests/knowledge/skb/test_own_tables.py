@@ -140,10 +140,11 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path):
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
         ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
         ('relation = "bought_by"', "", "orders.tsv has no column 'relation'"),
-        ('prefix = "b"', 'prefics = "b"', "table.2.prefics: Extra inputs are not permitted"),
+        ('prefix = "b"', 'prefics = "b"', "table.2: unknown key 'prefics'; did you mean 'prefix'?"),
         ('"brand:made_by:maker"', '":x"', "an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE"),
         ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "its type is given, or that of a column"),
         ("[[links]]", "[[links]", "shop.toml: "),
+        ("[[links]]", "[[link]]", "unknown key 'link'; did you mean 'links'?"),
         ('"orders.tsv"', '"other.tsv"', "other.tsv: No such file"),
     ],
 )
@@ -153,6 +154,12 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path, old, new, message)
         all_of(many(tmp_path, TABLES.replace(old, new)))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_is_not_in_utf_8_says_how_to_save_it(tmp_path):
+    (tmp_path / "n.csv").write_bytes("id,name\n1,Café €\n".encode("cp1252"))
+    with pytest.raises(DataError, match="CSV UTF-8"):
+        all_of(TableSource([tmp_path / "n.csv"]))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -335,9 +335,9 @@ class TableSource:
 
     def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
         for file in table.file.matching():
-            yield from self._read_one(table.model_copy(update={"file": file}), losses, reject)
+            yield from self._read_one(table.model_copy(update={"file": file}), losses, reject or _stop)
 
-    def _read_one(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
+    def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[Record]:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
@@ -354,7 +354,7 @@ class TableSource:
                 what = "a node" if isinstance(table, Table) else "an edge"
                 has = ", ".join(record)
                 error = DataError(f"{table.file}, line {number}: {what} without {lacking[0]}; it has {has}")
-                if same or not reject:
+                if same:
                     raise error
                 reject(error, json.dumps(record, default=str))
                 continue
@@ -366,6 +366,10 @@ class TableSource:
         if isinstance(table, Links) or table.text:
             for column in known.keys() - {*table.named, DELETED}:
                 losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
+
+
+def _stop(error: DataError, _line: str) -> None:
+    raise DataError(f"{error}; --bad skip leaves such lines out") from error
 
 
 def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
@@ -394,8 +398,13 @@ def mapped_from_file(
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from error
+        place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            *within, key = first["loc"]
+            model: type[BaseModel] = (Table if within[0] == "table" else Links) if within else _Tables
+            place, what = place.rpartition(".")[0] or "table", f"unknown key {key!r}"
+            what += did_you_mean(str(key), model.model_fields)
+        raise DataError(f"{path}: {place}: {what}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: {error}") from error
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
