@@ -42,7 +42,7 @@ def collect_gold(
 
     With ``stored``, answers of the dataset are taken where it has them; node ids, and those without a query, always
     are. A query that fails leaves its reason. Fewer answers than questions come back where ``stopped()`` turned true.
-    Raises UsageError where the file belongs to another dataset or knowledge base, and StopRun where the service is down.
+    Raises UsageError where the file belongs to another dataset or knowledge base, StopRun where the service is down.
     """
     head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb), _now())
     known = _read_answers(path, head)
