@@ -70,7 +70,6 @@ ROOM = 64 << 20
 DRAFT_SECONDS = 0.08
 """Seconds between two drafts that a follower is sent."""
 LONGEST_DRAFT = 8_000
-_FAILS = "the database is away, full or read-only"
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -115,11 +114,10 @@ class RunQueue:
         """Notified when somebody joins or leaves the queue."""
         self._live: dict[str, _Live] = {}
         self._broken: dict[str, str] = {}
-        """Runs that broke off by an error of kbnav's own, or because the database failed while somebody waited for
-        the one answer; why, which they are to end with as soon as the database takes that."""
+        """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
         self._again: list[_Live] = []
         """Runs of sessions that broke off because the database failed; they go on once it is back."""
-        self._well, self._trouble, self._away = time.monotonic(), "", ""
+        self._well, self._trouble, self._away = time.monotonic(), "", False
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -165,11 +163,7 @@ class RunQueue:
     def problem(self) -> str:
         """Why questions cannot be answered and kept now; empty where they can."""
         silent = time.monotonic() - self._well
-        return (
-            self._away
-            or self._trouble
-            or (f"the database has not answered for {silent:.0f} s" if silent > SILENT else "")
-        )
+        return self._trouble or (f"the database has not answered for {silent:.0f} s" if silent > SILENT else "")
 
     # Asking and stopping
 
@@ -316,7 +310,7 @@ class RunQueue:
             except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
                 if away := isinstance(error, DatabaseAway):
                     _LOG.warning("run: %s", error)
-                    self._away = _FAILS
+                    self._away, self._trouble = True, str(error)
                 elif not self._over.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
                 if not self._over.is_set() and not (away and live.run.session):
@@ -446,10 +440,10 @@ class RunQueue:
                 self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
                 self._well = time.monotonic()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the thread
-                if isinstance(error, DatabaseAway):
-                    self._away = _FAILS
-                else:
-                    self._trouble = f"the watch over runs fails: {type(error).__name__}"
+                self._away, self._trouble = (
+                    isinstance(error, DatabaseAway),
+                    f"the database fails: {type(error).__name__}",
+                )
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._over.wait(TICK)
@@ -477,7 +471,7 @@ class RunQueue:
                     self._put(live.run, live.history)
         if often:
             self._store.alive(self.worker)
-            self._away = ""
+            self._away = False
             home = self._service.settings.home
             free = shutil.disk_usage(home).free
             self._trouble = f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""

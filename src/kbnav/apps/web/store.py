@@ -233,10 +233,8 @@ _SESSION = ", ".join(field.name for field in fields(Session))
 _ADD_EVENT = (
     "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
 )
-_FILL = (
-    "SELECT count(*) FROM (SELECT repeat(n::text, 1000) AS text FROM generate_series(100, 999) AS n ORDER BY text) AS f"
-)
-"""Writes some 3 MB, where a file may grow."""
+_FILL = "SELECT count(t) FROM (SELECT repeat(n::text, 1000) AS t FROM generate_series(100, 399) AS n ORDER BY n) AS f"
+"""Writes some 900 kB, where a file may grow."""
 _COUNT_QUESTION = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 
 
@@ -419,10 +417,7 @@ class Store:
         return {run_id: bool(stopping) for run_id, stopping in rows}
 
     def alive(self, worker: str) -> None:
-        """Write something, so that a database that takes nothing more is known.
-
-        A row may go where another was; what PostgreSQL sorts beside its memory, and drops again, needs new room.
-        """
+        """Write something, in PostgreSQL also what needs new room, so that a database that takes nothing is known."""
         self._run(
             "INSERT INTO web_alive (worker, seen) VALUES (?, ?) "
             "ON CONFLICT (worker) DO UPDATE SET seen = excluded.seen",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import textwrap
 import time
 from collections import Counter
@@ -44,7 +43,7 @@ _MOST_ARGUMENTS = 20
 
 
 OVERDUE = "more seconds in functions of the API than one run of a program may spend there"
-DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=math.inf)
+DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=float("inf"))
 """Of the call that is under way, by ``time.perf_counter``."""
 
 
