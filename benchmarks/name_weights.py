@@ -21,7 +21,6 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings.model import Settings
 
-PLAIN: Mapping[str, Any] = {"bm25": {"relations": False}, "vss": {"relations": False}}
 SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{f"bm25, name_weight {weight}": ("bm25", {"relations": False, "name_weight": weight}) for weight in (0, 1, 2)},
     **{
@@ -29,10 +28,6 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         for weight in (0, 2)
     },
     "vss": ("vss", {"relations": False}),
-    "rrf": ("rrf", {"stages": PLAIN}),
-    "rrf, bm25 counts half": ("rrf", {"stages": PLAIN, "weights": "0.5,1"}),
-    "rrf, bm25 counts a quarter": ("rrf", {"stages": PLAIN, "weights": "0.25,1"}),
-    "rrf, name_weight 2": ("rrf", {"stages": {**PLAIN, "bm25": {"relations": False, "name_weight": 2}}}),
 }
 
 

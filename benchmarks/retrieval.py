@@ -24,7 +24,7 @@ from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 
 QUERIES, TOP = 100, 20
-SYSTEMS = ("vss", "bm25", "rrf", "multi-vss", "graph-rank")
+SYSTEMS = ("vss", "bm25", "multi-vss", "graph-rank")
 
 
 def main() -> None:

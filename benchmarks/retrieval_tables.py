@@ -39,9 +39,9 @@ EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for pa
 
 def _searching(*, relations: bool) -> dict[str, list[str]]:
     """All systems on documents with relations or without; what expands a query or ranks again does so over vectors."""
-    bm25, vss = f"bm25.relations={relations}", f"vss.relations={relations}"
+    vss = f"vss.relations={relations}"
     alone = {name: [f"relations={relations}"] for name in ("bm25", "vss", "multi-vss")}
-    return {**alone, "rrf": [bm25, vss], **{name: [vss] for name in ("rerank", *EXPANSIONS)}}
+    return {**alone, **{name: [vss] for name in ("rerank", *EXPANSIONS)}}
 
 
 TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {

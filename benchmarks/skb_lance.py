@@ -43,7 +43,7 @@ from kbnav.sessions.session import attempt
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 
-SYSTEMS = ("bm25", "vss", "rrf", "multi-vss", "rerank", "graph-rank", "prf", "skb")
+SYSTEMS = ("bm25", "vss", "multi-vss", "rerank", "graph-rank", "prf", "skb")
 TOP = 20
 SHARE = 0.03
 """Of all nodes that a filter keeps: the type nearest to it is taken."""

@@ -129,9 +129,9 @@ def test_every_system_is_registered_and_says_all_of_itself():
         assert callable(entry.builder())
         assert record["about"].endswith(".")
         assert all(option["about"] and option["type"] for option in record["options"]), record
-    about = "Nodes of each ranking that count."
-    depth = {"name": "depth", "type": "a whole number, at least 1", "default": 100, "about": about}
-    assert depth in entries["rrf"].record()["options"]
+    about = "Documents of the first retrieval that are used."
+    initial = {"name": "initial", "type": "a whole number, at least 1", "default": 3, "about": about}
+    assert initial in entries["prf"].record()["options"]
     types = {option["name"]: option["type"] for option in entries["tog"].record()["options"]}
     assert types["prune"] == "one of model, bm25, embedding"
     assert types["width"] == "a whole number from 1 to 10"

@@ -161,10 +161,10 @@ _NAMED = 20
 _KNOWN = (INSTANCE_OF, SUBCLASS_OF)
 """Ids that every policy knows from its prompt."""
 _COMMON_QUALIFIERS = tuple(
-    f"P{number}" for number in (580, 582, 585, 1545, 518, 642, 3831, 2868, 1810, 1365, 1366, 1480)
+    f"P{number}" for number in (576, 580, 582, 585, 1545, 518, 642, 3831, 2868, 1810, 1365, 1366, 1480)
 )
-"""Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
-sourcing circumstances: qualifiers so common that every policy knows them."""
+"""Dissolution, start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced
+by, sourcing circumstances: so common that every policy knows them."""
 _NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
 """Ids and keywords of a query; what remains are its variables, texts and comments."""
 
@@ -358,22 +358,6 @@ def search_neighbors(
     return Observation(neighborhood_text(found, context.shown, offset=offset))
 
 
-def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:
-    """Find entities whose description is near in meaning to a text, also where they share no word with it.
-
-    Use it when a search by name finds nothing and you can describe what you look for.
-
-    Args:
-        thought: Why this step comes next, in one or two sentences.
-        text: A description of what is wanted, in a phrase or a sentence.
-        kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
-            type of node.
-    """
-    ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
-    lines = [f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes]
-    return Observation("\n".join(lines) or "Nothing was found.")
-
-
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)
 _QUERY = 100
 """Characters of a query by which its result is known."""
@@ -417,13 +401,17 @@ def named_columns(columns: str) -> list[str]:
 
 
 def _not_asked_for(context: Context, table: AnswerTable) -> list[str]:
-    """A hint at columns behind the first of which the question does not speak."""
+    """A hint at columns behind the first of which the question does not speak, where it speaks of another.
+
+    A name of one letter says nothing.
+    """
     if len(table.columns) < 2:
         return []
     spoken = relevance(context.asked, [" ".join(_WORDS.findall(one)) for one in table.columns])
-    probes = [one for one, score in zip(table.columns[1:], spoken[1:], strict=True) if not score]
+    behind = zip(table.columns[1:], spoken[1:], strict=True)
+    probes = [one for one, score in behind if not score and len(one) > 1]
     told = f"Perhaps not asked for: {', '.join(probes)} (finish takes `columns`)."
-    return [told] if probes and told not in context.seen else []
+    return [told] if any(spoken) and probes and told not in context.seen else []
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, NEGATIONS, ROOM, Agenda, Calls, leaves_too_much, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
@@ -27,7 +27,6 @@ _WITH_COMMA = re.compile(r"[^\W\d_][\w'’-]*, [^\W\d_][\w'’-]*(?: \(\d+\))?")
 """A name as catalogues have it: Schulz, Max (4)."""
 NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _CALLED = frozenset(
     ["named", "called", "titled", "heißt", "heissen", "heißen", "namens", "nommé", "nommée", "appelle", "llama"]
@@ -95,7 +94,7 @@ class Reading:
     def beyond(self) -> str:
         """Why the rules do not reach the question; empty where they may."""
         said = set(_words(self.question.text))
-        if said & _NEGATIONS:
+        if said & NEGATIONS:
             return "it says what is not the case"
         if self.question.comparative or said & _GROUPS:
             return "it compares, or asks for something of each"

@@ -25,6 +25,10 @@ Calls = list[tuple[str, str, dict[str, Any]]]
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
+NEGATIONS = frozenset(
+    ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
+)
+"""Words that turn a question into its opposite: what leaves one out answers another question."""
 _MOST_UNUSED, _MANY = 2, 50
 
 
@@ -83,8 +87,11 @@ def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str,
 def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
     """Whether so much of the question is left out that the rows of a query are hardly its answer.
 
-    That is a name; several words that say something; or one, where the rows are many or ``all_needed`` says so.
+    That is "not" and the like; a name; several words that say something; or one, where the rows are many or
+    ``all_needed`` says so.
     """
+    if not NEGATIONS.isdisjoint(map(fold, unused)):
+        return True
     telling = [word for word in unused if fold(word) not in lexicon(language).light and not word.isdigit()]
     names = {word for phrase in question.phrases if phrase.named for word in phrase.text.split() if word[:1].isupper()}
     too_many = len(telling) > _MOST_UNUSED or rows > _MANY or all_needed

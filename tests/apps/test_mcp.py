@@ -241,12 +241,12 @@ def test_retrievers_rank_over_http_within_the_limits(demo_kb, tmp_path):
             assert names[0] == "bm25"
             assert "agent-retriever" not in names
             assert f"- vss: {find('vss').about}" in listed[RETRIEVE].description
-            found = await client.call_tool(RETRIEVE, {**RANKED, "system": "rrf", "k": 2})
+            found = await client.call_tool(RETRIEVE, {**RANKED, "system": "graph-rank", "k": 2})
             assert found.content[0].text.startswith("1. The Brown Eye (instrument, ")
             data = found.structured_content
             assert [one["rank"] for one in data["ranking"]] == [1, 2]
-            assert [step["tool"] for step in data["steps"]] == ["bm25", "vss", "rrf"]
-            assert (data["status"], data["system"]) == ("answered", "rrf")
+            assert [step["tool"] for step in data["steps"]] == ["link", "follow", "describe"]
+            assert (data["status"], data["system"]) == ("answered", "graph-rank")
             for wrong in ({}, {**RANKED, "system": "skb"}, {**RANKED, "k": 0}, {**RANKED, "k": True}):
                 assert (await client.call_tool(RETRIEVE, wrong)).is_error, wrong
 

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from psycopg import Connection, connect
 
-from kbnav.errors import DataError
-from kbnav.evaluation.evaluate import evaluate
-from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
 from kbnav.knowledge.http_store import HttpCache
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import Replies, open_calls
@@ -21,7 +18,6 @@ from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import DEEP, Asked, attack_rows, bomb
 from tests.attack.test_files import no_more_memory
-from tests.deploy.evaluations import RUN, machine, plan
 from tests.models.stub import Canned, ModelStub, completion
 
 __all__ = ["no_more_memory"]
@@ -119,46 +115,6 @@ def test_no_key_is_in_what_is_shared(database, mini_home):
                     raw = bytes(cell) if isinstance(cell, bytes) else str(cell).encode()
                     plain = zlib.decompress(raw) if table == "blob" and isinstance(cell, bytes) else raw
                     assert KEY.encode() not in raw + plain
-
-
-CHANGES: dict[str, tuple[str, str]] = {
-    "no JSON": ("line = 'text'::bytea", "record"),
-    "not UTF-8": (r"line = '\xff0a'::bytea", "record"),
-    "another type": ("line = '[7]\n'::bytea", "record"),
-    "two lines": ("line = line || '\n'::bytea", "not one line"),
-    "deep": ("line = (repeat('[', 50000) || '\n')::bytea", "record"),
-    "huge": ("line = repeat(' ', 300000000)::bytea", "it has 300000000 bytes"),
-    "a gap": ("number = 7", "it is missing"),
-}
-"""What is done to the last line of a file, and what is said of it."""
-
-
-def test_a_journal_that_was_changed_is_named_and_never_written_down(
-    tmp_path, dataset, mini_home, database, monkeypatch
-):
-    settings = Settings(home=mini_home, kb="mini", language="en", database=database)
-    machine(tmp_path, "one", monkeypatch)
-    evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
-    with connect(database, autocommit=True) as other:
-        before = other.execute("SELECT * FROM eval_journal").fetchall()
-        for file in (INFO, GOLD, QUESTIONS):
-            last = other.execute("SELECT max(number) FROM eval_journal WHERE file = %s", [file]).fetchone()[0]
-            for number, (name, (change, message)) in enumerate(CHANGES.items()):
-                if file == INFO and name == "two lines":
-                    continue
-                other.execute(f"UPDATE eval_journal SET {change} WHERE file = %s AND number = %s", [file, last])
-                here = machine(tmp_path, f"{file} {number}", monkeypatch)
-                with pytest.raises(DataError, match=message) as raised:
-                    evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
-                assert str(RUN) in str(raised.value)
-                assert len(str(raised.value)) < 500
-                kept = (here / RUN / file).read_bytes() if (here / RUN / file).exists() else b""
-                assert kept.count(b"\n") <= last, "what is no line of a run is not in its file"
-                other.execute("DELETE FROM eval_journal")
-                with other.cursor() as cursor:
-                    cursor.executemany("INSERT INTO eval_journal VALUES (%s, %s, %s, %s)", before)
-    machine(tmp_path, "whole", monkeypatch)
-    assert evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN) == "done"
 
 
 def test_rows_of_any_content_break_no_address_of_the_page(fresh_home, database):

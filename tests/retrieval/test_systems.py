@@ -1,21 +1,18 @@
-"""BM25, VSS, Multi-VSS, fused ranks and graph-rank against scores worked out by hand on nine nodes."""
+"""BM25, VSS, Multi-VSS and graph-rank against scores worked out by hand on nine nodes."""
 
 import math
 from pathlib import Path
 
 import pytest
 
-from kbnav.answers.tables import Ranking
-from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import (
     published_chunks,
 )
-from kbnav.retrieval.rrf import RRF, RRFOptions
-from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-from tests.retrieval.expand.conftest import QUERY, Listening
+from tests.retrieval.expand.conftest import QUERY
 
 
 def scores(kb: SkbKB, name: str, query: str, home: Path, k: int = 9, **options: object) -> dict[str, float]:
@@ -56,12 +53,12 @@ def test_bm25_counts_a_name_as_a_part_of_the_document_unless_told_otherwise(rela
 
 
 def test_only_candidates_are_ranked(related, tmp_path):
-    for name in ("bm25", "vss", "multi-vss", "rrf", "graph-rank"):
+    for name in ("bm25", "vss", "multi-vss", "graph-rank"):
         found = scores(related, name, QUERY, tmp_path, candidates="town, guitar")
         assert found
         assert {related.skb.type(related.skb.number(node)) for node in found} <= {"town", "guitar"}, name
     with pytest.raises(UsageError, match="there is no node type 'boat'"):
-        build_retriever("rrf", related, Settings(home=tmp_path), {"candidates": "boat"})
+        build_retriever("bm25", related, Settings(home=tmp_path), {"candidates": "boat"})
 
 
 @pytest.mark.parametrize(
@@ -97,75 +94,19 @@ def test_published_chunks_are_those_of_the_splitter_that_stark_uses(related, tmp
     assert found["bob"] == pytest.approx(5 / 26**0.5, abs=1e-5)
 
 
-def test_ranks_are_fused_with_weights(related):
-    systems = [Listening("lark", "wren", "ann"), Listening("wren", "bob")]
-    hits = RRF(related.skb, systems, RRFOptions(weights=(1.0, 2.0), constant=1)).retrieve("?", 3)
-    assert hits.ids == ["wren", "bob", "lark"]
-    wanted = [1 / 3 + 2 / 2, 2 / 3, 1 / 2]
-    assert [node.score for node in hits.nodes] == pytest.approx(wanted, abs=1e-6)
-    assert systems[0].asked == [("?", 100)]
-    with pytest.raises(UsageError, match="1 weights for 2 systems"):
-        RRF(related.skb, systems, RRFOptions(weights=(1.0,)))
-
-
-class Failing(Listening):
-    """Fails after its first step."""
-
-    def __init__(self, error: StopRun) -> None:
-        super().__init__()
-        self.error = error
-
-    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
-        super().retrieve(query, k, trace)
-        raise self.error
-
-
-def test_a_system_that_fails_is_left_out_with_its_weight(related):
-    systems, trace = [Listening("lark"), Failing(ServiceError("down")), Listening("wren", "lark")], Trace()
-    hits = RRF(related.skb, systems, RRFOptions(weights=(2.0, 9.0, 3.0), constant=1)).retrieve(QUERY, 3, trace)
-    assert hits.ids == ["lark", "wren"]
-    assert [node.score for node in hits.nodes] == pytest.approx([2 / 2 + 3 / 3, 3 / 2], abs=1e-6)
-    assert [(step.ok, step.observation) for step in trace.steps[:4]] == [
-        (True, ""),
-        (True, ""),
-        (False, "down"),
-        (True, ""),
-    ]
-    assert trace.steps[-1].call.arguments["of"] == ["listening", "listening"]
-
-
-@pytest.mark.parametrize(
-    ("systems", "error"),
-    [
-        ([Failing(ServiceError("first")), Failing(ServiceError("second"))], "first"),
-        ([Listening("lark"), Failing(ServiceError("down")), Failing(CredentialsError("refused"))], "refused"),
-    ],
-)
-def test_where_every_system_fails_or_a_key_is_refused_the_run_does(related, systems, error):
-    trace = Trace()
-    with pytest.raises(ServiceError, match=error):
-        RRF(related.skb, systems, RRFOptions()).retrieve(QUERY, 3, trace)
-    assert [step.ok for step in trace.steps if step.call.tool == "listening"].count(False) == 2
-    assert "rrf" not in [step.call.tool for step in trace.steps]
-
-
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("rrf", {"stages": {"nosuch": {"x": "1"}}}, "rrf is not made of 'nosuch'.*of: bm25, vss"),
-        ("rrf", {"stages": {"hyde": {"samples": "9"}}}, "rrf is not made of 'hyde'"),
+        ("prf", {"stages": {"nosuch": {"x": "1"}}}, "prf is not made of 'nosuch'.*of: vss"),
+        ("prf", {"stages": {"hyde": {"samples": "9"}}}, "prf is not made of 'hyde'"),
         (
             "rerank",
             {"first": "vss", "stages": {"bm25": {"relations": "true"}}},
             "rerank is not made of 'bm25'.*of: vss",
         ),
         ("prf", {"base": "bm25", "stages": {"vss": {"relations": "true"}}}, "prf is not made of 'vss'.*of: bm25"),
-        ("rrf", {"stages": {"bm25": {"x": "1"}}}, "bm25 has no option 'x'"),
-        ("rrf", {"of": ""}, "rrf: of"),
-        ("rrf", {"weights": "0,-1"}, "rrf: weights.1"),
-        ("rrf", {"weights": "nan,1"}, "rrf: weights.0"),
-        ("rrf", {"weights": "1,inf"}, "rrf: weights.1"),
-        ("rrf", {"weights": "0,0"}, "rrf: weights: one at least must be above 0"),
+        ("prf", {"base": "bm25", "stages": {"bm25": {"x": "1"}}}, "bm25 has no option 'x'"),
+        ("prf", {"initial": "0"}, "prf: initial"),
     ],
 )
 def test_options_that_would_do_nothing_or_make_no_sense_are_refused(related, tmp_path, name, options, said):

@@ -116,6 +116,12 @@ class AnswerTable:
         own = cell.value.startswith(self.concept_base.removesuffix("entity/"))
         return cell.entity_id if own else None
 
+    def unknown(self, cell: Cell) -> bool:
+        """Whether a cell is a value that Wikidata states to be unknown: a blank node, or an IRI in place of one."""
+        if cell is None or self.prefixes is not None:
+            return False
+        return cell.type == "bnode" or (cell.type == "uri" and "/.well-known/genid/" in cell.value)
+
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None

@@ -18,7 +18,6 @@ from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
-from kbnav.evaluation.distributed import shared_run
 from kbnav.evaluation.records import (
     GOLD,
     SCORES,
@@ -33,10 +32,9 @@ from kbnav.evaluation.runner import (
     Build,
     Ended,
     Progress,
-    RunLimits,
     begin_run,
     build_system,
-    check_limits,
+    check_limit,
     kb_state,
     run_questions,
 )
@@ -44,7 +42,7 @@ from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices, list_prices, price_of
-from kbnav.runs.journal import OpenJournal, json_line, write_whole
+from kbnav.runs.journal import json_line, write_whole
 from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import Settings, load_settings
@@ -86,7 +84,7 @@ class EvaluationPlan:
     gold: Path | None = None
     answerable: bool = False
     jobs: int = 1
-    limits: RunLimits = RunLimits()
+    max_cost: float | None = None
     retry_failed: bool = False
 
     @property
@@ -200,16 +198,16 @@ def evaluate(
     ``build`` makes the system of the plan's name.
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
-    check_limits(plan.limits, settings.model, list(known_prices(settings)))
+    check_limit(plan.max_cost, settings.model, list(known_prices(settings)))
     candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
-    with shared_run(settings.database.get_secret_value(), folder) as opened, open_kb(settings) as kb:
+    with open_kb(settings) as kb:
         name = plan.system or usual_agent(kb)
         # What the paper of a dataset sets otherwise for it.
         usual = {"top_v": HUMAN_TOP_V} if name == "rerank" and is_human(plan.dataset.name) else {}
         options = systems.find(name).read({**usual, **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
-        questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold, opened)
+        questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"
         _, answers = read_gold(folder / GOLD)
@@ -250,12 +248,11 @@ def evaluate(
             texts,
             folder,
             jobs=plan.jobs,
-            limits=plan.limits,
+            max_cost=plan.max_cost,
             retry_failed=plan.retry_failed,
             stopped=stopped,
             listener=on_progress,
             given=given,
-            opened=opened,
         )
 
 
@@ -266,7 +263,6 @@ def _with_gold(
     folder: Path,
     stopped: Callable[[], object],
     listener: golden.Listener | None,
-    opened: OpenJournal,
 ) -> list[Question] | None:
     """The questions of the run, their gold answers in its folder; None where it was stopped before all were there."""
     if not plan.answerable:
@@ -287,7 +283,6 @@ def _with_gold(
             jobs=plan.jobs,
             stopped=stopped,
             listener=listener,
-            opened=opened,
         )
         if len(answers) < len(candidates):
             return None

@@ -16,7 +16,7 @@ from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.runs.journal import OpenJournal, open_journal
+from kbnav.runs.journal import open_journal
 from kbnav.settings.systems import GIVEN, FromGold, KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -37,20 +37,19 @@ def collect_gold(
     stopped: Callable[[], object] = lambda: False,
     retry_failed: bool = False,
     listener: Listener | None = None,
-    opened: OpenJournal = open_journal,
 ) -> Mapping[str, GoldAnswer]:
     """Gold answers of ``questions`` by id, appended to the file ``path`` as they come; those it has are kept.
 
-    With ``stored``, answers of the dataset are taken where it has them; node ids always are. A query that fails leaves
-    its reason. Fewer answers than questions come back where ``stopped()`` turned true. Raises UsageError where the
-    file belongs to another dataset or knowledge base, and StopRun where the service is down.
+    With ``stored``, answers of the dataset are taken where it has them; node ids, and those without a query, always
+    are. A query that fails leaves its reason. Fewer answers than questions come back where ``stopped()`` turned true.
+    Raises UsageError where the file belongs to another dataset or knowledge base, StopRun where the service is down.
     """
     head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb), _now())
     known = _read_answers(path, head)
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
     patience = Patience()
-    with opened(path) as journal:
+    with open_journal(path) as journal:
         if not path.stat().st_size:
             journal.append(head)
         todo = []
@@ -149,6 +148,7 @@ def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:
 
 def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase) -> GoldAnswer | None:
     text, query = question.text(language), question.query
+    stored = stored or not query.strip()
     if question.plain and stored and not question.nodes and kb_kind(kb) == "skb":
         return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))
     if question.nodes:

@@ -6,12 +6,12 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -59,18 +59,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-class Appending(Protocol):
-    """What records are appended to, one after another."""
-
-    def append(self, value: Any) -> None:
-        """Keep a dataclass for good. Raises UsageError."""
-        ...
-
-
-OpenJournal = Callable[[Path], AbstractContextManager[Appending]]
-"""Opens a file for appending, as ``open_journal`` does."""
-
-
 class Journal:
     """A file open for appending, without a buffer; ``append`` returns when the line is on the disk."""
 
@@ -79,11 +67,7 @@ class Journal:
 
     def append(self, value: Any) -> None:
         """Write a dataclass as one line and sync it. Raises UsageError; what stood there before is kept."""
-        self.append_line(json_line(value))
-
-    def append_line(self, written: bytes) -> None:
-        """The same of a line as ``json_line`` makes it."""
-        line = memoryview(written)
+        line = memoryview(json_line(value))
         end = os.fstat(self._file.fileno()).st_size
         try:
             while line:

@@ -65,8 +65,6 @@ class Endpoints(Strict):
     entity_page: Address = "https://www.wikidata.org/wiki/"
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
-    vector: Address = ""
-    """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
 
 
 class SparqlSource(Strict):
@@ -348,8 +346,8 @@ class Settings(BaseSettings):
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a service's cached answer is used; 0: none is, and no model's reply is kept either."""
     database: SecretStr = SecretStr("")
-    """URL of a PostgreSQL database that machines share: the page's sessions, journals of evaluations, cached answers,
-    replies and limits; empty: all of it is under ``home``, and evaluations in their folders."""
+    """URL of a PostgreSQL database that machines share: the page's sessions, cached answers, replies and limits;
+    empty: all of it is under ``home``."""
 
     _chat: Any = PrivateAttr(default=None)
     _tools: Mapping[str, Any] = PrivateAttr(default_factory=dict)

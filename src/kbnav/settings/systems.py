@@ -344,7 +344,6 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "kar", "Expands the query with documents and links of the graph.", "kar:build_kar", "KAROptions", "vectors",
         uses=("model",),
     ),
-    _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
     _retriever(
         "dense", "As vss, by encoders trained on questions of the SKB.", "documents:build_dense", "DenseOptions",
         "training",

@@ -29,7 +29,7 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, m
     names = [entry.name for entry in offered(demo_kb, ())]
     kinds = [entry.kind for entry in offered(demo_kb, ())]
     assert kinds == sorted(kinds)
-    assert {"bm25", "vss", "rrf", "graph-rank"} <= set(names)
+    assert {"bm25", "vss", "graph-rank"} <= set(names)
     assert "agent-retriever" not in names  # it needs programs, which --set trained names
     assert "retriever" not in [entry.kind for entry in offered(mini_kb, ())]
     assert [entry.name for entry in offered(demo_kb, ("bm25", "skb"))] == ["bm25", "skb"]
@@ -40,22 +40,22 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, m
 
 
 def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home):
-    answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "rrf"}).json()
+    answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "graph-rank"}).json()
     assert (answer["status"], answer["result"]["ranking"], answer["actions"]) == ("answered", True, 3)
     assert answer["text"].startswith("The Brown Eye; ")
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()["rows"]
     assert rows[0][1]["text"] == "The Brown Eye"
     saved = json.loads((web_home / "runs" / f"{answer['run']}.json").read_text())
-    assert saved["settings"]["options"]["depth"] == 100
+    assert saved["settings"]["options"]["sharpness"] == 4.0
 
-    session = visit.session(kb="demo", system="rrf")
+    session = visit.session(kb="demo", system="graph-rank")
     visit.answered(session, "a violin")
     run = visit.answered(session, QUERY)
     assert run["status"] == "done"
     told = [(event["kind"], event["call"], event.get("tool")) for event in run["events"][1:-1]]
     assert told == [
-        *(("call", 1, "bm25"), ("step", 1, None), ("call", 2, "vss")),
-        *(("step", 2, None), ("call", 3, "rrf"), ("step", 3, None)),
+        *(("call", 1, "link"), ("step", 1, None), ("call", 2, "follow")),
+        *(("step", 2, None), ("call", 3, "describe"), ("step", 3, None)),
     ]
     assert "The Brown Eye" in run["events"][-2]["observation"]
     assert run["answer"]["text"] == answer["text"]  # what was asked before changes nothing

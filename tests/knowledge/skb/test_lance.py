@@ -149,7 +149,7 @@ def test_tools_and_retrievers_run_on_it_unchanged(both, tmp_path):
     query = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s LIMIT 3"
     assert other.execute_query(query).rows == kb.execute_query(query).rows
     settings = Settings(home=tmp_path, model="offline")
-    for name in ("rrf", "graph-rank", "multi-vss"):
+    for name in ("graph-rank", "multi-vss"):
         mine, its = (systems.build(name, one, settings).retrieve(QUESTION, 10) for one in (kb, other))
         assert its.ids == mine.ids, name
         assert its.ids, name

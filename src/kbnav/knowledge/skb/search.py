@@ -31,9 +31,8 @@ def reciprocal_rank_fusion(
     *,
     weights: Sequence[float] | None = None,
     limit: int | None = None,
-    constant: int = RANK_CONSTANT,
 ) -> list[tuple[Id, float]]:
-    """Sum ``weight / (constant + rank)`` over rankings, ranks from 1 (Cormack, Clarke and Büttcher, SIGIR 2009).
+    """Sum ``weight / (60 + rank)`` over rankings, ranks from 1 (Cormack, Clarke and Büttcher, SIGIR 2009).
 
     Weights are 1 unless given; rankings of very different quality need them, or the worse spoils the better. Each
     ranking lists ids, best first. Returns ids with their sums, best first; equal sums keep the order in which the ids
@@ -42,7 +41,7 @@ def reciprocal_rank_fusion(
     sums: defaultdict[Id, float] = defaultdict(float)
     for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
         for rank, item in enumerate(ranking, start=1):
-            sums[item] += weight / (constant + rank)
+            sums[item] += weight / (RANK_CONSTANT + rank)
     ordered = sorted(sums.items(), key=lambda pair: -pair[1])
     return ordered if limit is None else ordered[:limit]
 

@@ -125,7 +125,7 @@ export class RunView {
       ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask),
       (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
-    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, key: this.offered.share ? "view" : this.run.id });
+    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       result?.element ?? "",
       this.foot(answer.text, result),
