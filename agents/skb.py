@@ -13,7 +13,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import SHORT, pruner
+from kbnav.tools.prune import pruner
 from kbnav.tools.skb import (
     execute_query,
     find_relations,
@@ -84,7 +84,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         policy=policy,
         toolbox=toolbox,
         ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.entities),
-        prune=pruner(settings, writer_model, SHOWN, "skb/prune.md", SHORT),
+        prune=pruner(settings, None, SHOWN),
         prompts=("skb",),
         shown=SHOWN,
     )

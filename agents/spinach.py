@@ -22,7 +22,7 @@ from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.prune import prune_whole, pruner
+from kbnav.tools.prune import pruner
 from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.show import search_text
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
@@ -244,11 +244,7 @@ class _Parts:
             policy=policy,
             toolbox=self.toolbox,
             ending=ending,
-            prune=(
-                prune_whole(writer, self.shown)
-                if writer and self.options.preset == "paper"
-                else pruner(self.settings, writer, self.shown, words=vocabulary_of(kb))
-            ),
+            prune=pruner(self.settings, writer, self.shown, vocabulary_of(kb)),
             prompts=("spinach",),
             shown=self.shown,
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,13 +17,8 @@ from kbnav.tools.context import Pruner, Shown
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-WIKIDATA_PROMPT = "spinach/prune.md"
-SHORT = 21
-"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
 _WHOLE = 60_000
 """Bytes of an entry that a prompt has room for, about 15,000 tokens."""
-_CHOSEN = re.compile(r"(?<![\w^])(P\d+)(?:#(\d+))?(?!\w)")
-"""A property of a reply, or the number of one of its values."""
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 
@@ -67,63 +60,24 @@ def prune_by_ranking(shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY) -> P
 
 
 def pruner(
-    settings: Settings,
-    model: BaseChatModel | None,
-    shown: Shown,
-    prompt: str = WIKIDATA_PROMPT,
-    short: int = 0,
-    words: Vocabulary = WIKIDATA_VOCABULARY,
+    settings: Settings, model: BaseChatModel | None, shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY
 ) -> Pruner:
-    """The way the settings choose; without a model, or where it is not to be asked, entries are ranked."""
+    """The way the settings choose; without a model entries are ranked."""
     if settings.pruning == "none":
         return no_pruning
-    by_model = model is not None and settings.pruning == "model"
-    if model and by_model:
-        return prune_by_model(model, shown, prompt, short, words)
+    if model is not None and settings.pruning == "model":
+        return prune_whole(model, shown, words)
     return prune_by_ranking(shown, words)
 
 
-def prune_by_model(
-    model: BaseChatModel,
-    shown: Shown,
-    prompt: str = WIKIDATA_PROMPT,
-    short: int = 0,
-    words: Vocabulary = WIKIDATA_VOCABULARY,
-) -> Pruner:
-    """Ask a model, at temperature 0, which properties matter; where its reply cannot be read, rank instead.
-
-    Entries of up to ``short`` statements, or up to ``shown.values``, are shown whole.
-    """
-    from kbnav.models.chat import ask
-
-    by_ranking, always = prune_by_ranking(shown, words), what_it_is(words)
-
-    def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
-        if len(entry.statements) <= max(short, shown.values):
-            return entry, Usage()
-        values: dict[tuple[str, str], list[str]] = {}
-        for one in entry.statements:
-            values.setdefault((one.property.id, one.property.label), []).append(_with_qualifiers(one))
-        properties = [(owner, label, texts) for (owner, label), texts in values.items()]
-        told = {"question": question, "entity": entry.entity, "properties": properties, "whole": False}
-        text, usage = ask(model, render(prompt, **told))
-        chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(always)
-        kept = tuple(statement for statement in entry.statements if statement.property.id in chosen)
-        if not kept:
-            return by_ranking(entry, question)[0], usage
-        return by_ranking(replace(entry, statements=kept), question)[0], usage
-
-    return prune
-
-
-def prune_whole(model: BaseChatModel, shown: Shown) -> Pruner:
+def prune_whole(model: BaseChatModel, shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY) -> Pruner:
     """Keep just what a model keeps, by property or value, of an entry that it sees whole (SPINACH, Table 13).
 
     Entries beyond about 15,000 tokens are cut, which the prompt says. Only an unreadable reply leads to ranking.
     """
     from kbnav.models.chat import ask
 
-    by_ranking = prune_by_ranking(shown)
+    by_ranking = prune_by_ranking(shown, words)
 
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if not entry.statements:
@@ -144,9 +98,13 @@ def prune_whole(model: BaseChatModel, shown: Shown) -> Pruner:
             (owner, label, [f"#{number} {text}" for number, text in enumerate(texts, 1)] if len(texts) > 1 else texts)
             for owner, label, texts in properties.values()
         ]
-        told = {"question": question, "entity": entry.entity, "properties": listed, "whole": True, "left_out": left_out}
-        text, usage = ask(model, render(WIKIDATA_PROMPT, **told))
-        chosen = {(owner, int(number or 0)) for owner, number in _CHOSEN.findall(text)}
+        told = {"question": question, "entity": entry.entity, "properties": listed, "left_out": left_out}
+        text, usage = ask(model, render("spinach/prune.md", **told))
+        chosen = {
+            (owner, int(number or 0))
+            for owner in properties
+            for number in re.findall(rf"(?<![\w^]){re.escape(owner)}(?:#(\d+))?(?!\w)", text)
+        }
         if not chosen and "[]" not in text:
             return by_ranking(entry, question)[0], usage
         kept = [one for key, one in seen.items() if key in chosen or (key[0], 0) in chosen]
@@ -163,14 +121,3 @@ def _with_qualifiers(one: Statement) -> str:
 def what_it_is(words: Vocabulary) -> tuple[str, ...]:
     """Instance of, subclass of: what the entity is matters for every question."""
     return (*words.each((INSTANCE_OF, SUBCLASS_OF)), "rdf:type", "rdfs:subClassOf")
-
-
-def _ids(text: str, known: Sequence[str]) -> list[str]:
-    """Property ids of a reply: a JSON list, or those known that any prose names."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if isinstance(found, list):
-        return [str(item) for item in found]
-    return [one for one in known if re.search(rf"(?<![\w^]){re.escape(one)}(?!\w)", text)]

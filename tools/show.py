@@ -222,16 +222,9 @@ def _row_texts(table: AnswerTable, shown: Shown, measured: Measures = _NOT_MEASU
         units.setdefault(place, set()).add(one.unit)
 
     def text(row: Row, place: int) -> str:
-        cell, one = row[place], measured.get((row, place), Measure())
-        if (
-            cell is not None
-            and shown.whole_rows
-            and table.prefixes is None
-            and (date := date_text(cell, one.precision))
-        ):
-            return date
+        one = measured.get((row, place), Measure())
         unit = f" {one.unit}" if one.unit and len(units[place]) > 1 else ""
-        return cell_text(cell, table, shown.cell) + unit
+        return _told(row[place], table, shown, one.precision) + unit
 
     lines = ["\t".join(text(row, place) for place in range(len(row[:_COLUMNS]))) for row in table.rows]
     return _told_apart(lines, table.rows) if shown.whole_rows else lines
@@ -357,6 +350,8 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
     """A cell of a table: an entity as ``ID (label)``, also inside a text; a text with its language; others as is."""
     if cell is None:
         return "(none)"
+    if table.unknown(cell):
+        return "unknown value"
 
     def labelled(one: str) -> str:
         return f"{one} ({cut(table.labels[one], width)})" if one in table.labels else one
@@ -366,11 +361,16 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
             "" if table.prefixes is not None else shortened(cell.value, _prefixes(table.concept_base)).partition(":")[0]
         )
         return labelled(used) if form in ("", "wd", "wds", "node") else f"{form}:{labelled(used)}"
-    if cell.type == "uri" and (short := shortened(cell.value, _prefixes(table.concept_base))):
+    if short := short_iri(cell, table):
         return cut(short, width)
     base = table.concept_base
     text = ENTITY_IRI.sub(lambda found: labelled(found[1]) if found[0].startswith(base) else found[0], cell.value)
     return f"{cut(text, width)}@{cell.language}" if cell.language else cut(text, width)
+
+
+def short_iri(cell: Term, table: AnswerTable) -> str:
+    """``wds:Q1-2`` for an IRI whose prefix queries need not declare; empty for any other term."""
+    return shortened(cell.value, _prefixes(table.concept_base)) if cell.type == "uri" else ""
 
 
 @cache

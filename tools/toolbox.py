@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from kbnav.errors import BadArguments, TellModel, UsageError
+from kbnav.errors import BadArguments, KbnavError, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
 from kbnav.runs.trajectory import QUERY
 from kbnav.settings.plugins import did_you_mean, name_of, named, points
@@ -25,7 +26,6 @@ from kbnav.tools.wikidata import (
     search_entities,
     search_neighbors,
     show_rows,
-    vector_query,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     execute_query,
     show_rows,
     search_neighbors,
-    vector_query,
     finish,
 )
 
@@ -58,7 +57,6 @@ ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (
     endpoint.execute_query,
     show_rows,
     endpoint.search_neighbors,
-    vector_query,
     finish,
 )
 
@@ -115,6 +113,7 @@ class Toolbox:
         if QUERY not in self._tools:
             self._tools.pop(SHOW_ROWS, None)
         self._hidden: tuple[str, ...] = ()
+        self._own: frozenset[str] = frozenset()
 
     @classmethod
     def for_kb(
@@ -137,7 +136,9 @@ class Toolbox:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
         kept = [function for function in functions if function.__name__ not in without]
         added = [own_tool(one) for one in more]
-        return cls([*kept[:-1], *added, *kept[-1:]], kb.capabilities | also)
+        toolbox = cls([*kept[:-1], *added, *kept[-1:]], kb.capabilities | also)
+        toolbox._own = frozenset(one.__name__ for one in added)
+        return toolbox
 
     def less(self, *names: str) -> Toolbox:
         """The same tools without those named, where they are among them."""
@@ -147,7 +148,7 @@ class Toolbox:
         """Of these tools, those named."""
         fewer = Toolbox((), frozenset())
         fewer._tools = {name: tool for name, tool in self._tools.items() if name in names}
-        fewer._hidden = self._hidden
+        fewer._hidden, fewer._own = self._hidden, self._own
         return fewer
 
     def hiding(self, *arguments: str) -> Toolbox:
@@ -201,6 +202,10 @@ class Toolbox:
             seen = self._tools[name].function(context, thought, **arguments)
         except TellModel as error:
             return Observation.of_error(error)
+        except Exception as error:
+            if name not in self._own or isinstance(error, KbnavError):
+                raise
+            return Observation(f"{name} failed: {type(error).__name__}: {error}", ok=False)
         return seen if isinstance(seen, Observation) else Observation(str(seen))
 
 
@@ -223,6 +228,10 @@ def own_tool(given: Any) -> ToolFunction:
     try:
         if list(signature(found).parameters)[:2] != ["context", "thought"]:
             raise UsageError(f"{name} cannot be a tool: its parameters must begin with context and thought")
+        if iscoroutinefunction(found):
+            raise UsageError(
+                f"{name} cannot be a tool: it is asynchronous; make it a LangChain tool, or call asyncio.run"
+            )
         _described(_plain(found))
         _arguments_of(_plain(found))
     except (TypeError, ValueError, NameError) as error:
@@ -237,10 +246,11 @@ def _of_langchain(tool: BaseTool) -> ToolFunction:
 
     def called(context: Context, thought: str, **arguments: Any) -> str:
         try:
-            return str(tool.invoke(arguments))
+            return str(tool.invoke(arguments) if has_sync else asyncio.run(tool.ainvoke(arguments)))
         except ToolException as error:
             raise TellModel(str(error)) from error
 
+    has_sync = getattr(tool, "func", tool) is not None
     schema: Any = tool.get_input_schema()
     fields = schema.model_fields
     needed = Parameter.empty

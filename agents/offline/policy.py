@@ -13,7 +13,7 @@ from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Evidence
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import Question, read_question
+from kbnav.answers.parsing import NEGATIONS, Question, read_question
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
@@ -83,8 +83,11 @@ def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str,
 def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
     """Whether so much of the question is left out that the rows of a query are hardly its answer.
 
-    That is a name; several words that say something; or one, where the rows are many or ``all_needed`` says so.
+    That is "not" and the like; a name; several words that say something; or one, where the rows are many or
+    ``all_needed`` says so.
     """
+    if not NEGATIONS.isdisjoint(map(fold, unused)):
+        return True
     telling = [word for word in unused if fold(word) not in lexicon(language).light and not word.isdigit()]
     names = {word for phrase in question.phrases if phrase.named for word in phrase.text.split() if word[:1].isupper()}
     too_many = len(telling) > _MOST_UNUSED or rows > _MANY or all_needed

@@ -10,7 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.systems import FromGold, Options
-from kbnav.tools.prune import SHORT
+
+SHORT = 21
+"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
 
 
 class PresetOptions(Options):

@@ -155,26 +155,6 @@ def test_a_long_table_shows_twenty_rows_and_only_their_nodes(demo_kb, tmp_path):
     assert step.nodes == (*people[:10], *people[-10:])
 
 
-def test_a_model_cuts_entries_where_the_settings_say_so(demo_kb, tmp_path):
-    hub = Counter(end for source, _, target in EDGES for end in (source, target)).most_common(1)[0][0]
-    linked = [(name.replace(" ", "_"), target) for source, name, target in EDGES if source == hub]
-    linked += [(f"^{name.replace(' ', '_')}", source) for source, name, target in EDGES if target == hub]
-    kept = linked[0][0]
-    assert len({name for name, _ in linked}) > 1
-    shown = {}
-    for pruning in ("model", "ranking", "none"):
-        settings = Settings(home=tmp_path, kb="demo", language="en", pruning=pruning, budget={"steps": 1})
-        model = ScriptedModel(replies=[says(("get_entry", {"entity_id": hub}))])
-        writer = ScriptedModel(replies=[AIMessage(json.dumps([kept])), AIMessage("So it is.")])
-        step = ask(skb_with(model, writer, demo_kb, settings), "What is this?").path[0]
-        shown[pruning] = set(step.nodes) - {hub}
-        asked_to_choose = "Which relations of this node" in writer.seen[0][0].text
-        assert asked_to_choose == (pruning == "model")
-        assert not asked_to_choose or f"{kept}: " in writer.seen[0][0].text
-    assert shown["none"] == {node for _, node in linked} - {hub}
-    assert shown["model"] == {node for name, node in linked if name == kept} - {hub} != shown["ranking"]
-
-
 def test_a_number_is_counted_without_sparql_and_is_an_answer_without_nodes(demo_kb, tmp_path):
     count = says(("follow_paths", {"paths": [{"entity_ids": [BUILDER], "relations": ["^built by"]}], "limit": 2}))
     done = says(("finish", {"nodes": [], "answer": f"{len(SHIPS)}."}))

@@ -40,6 +40,16 @@ def test_the_run_is_saved_and_shown(home):
     )
 
 
+def test_words_that_lsa_does_not_know_find_nothing_and_that_is_said(tmp_path):
+    (tmp_path / "n.csv").write_text("id,name,type,text\n1,Ann,person,a chemist\n2,Bob,person,an engineer\n")
+    place = str(tmp_path / "n.skb")
+    run("skb", "build", "--nodes", str(tmp_path / "n.csv"), "--encoder", "lsa", "--out", place)
+    result = CliRunner().invoke(app, ("retrieve", "--kb", place, "--system", "vss", "less noise"))
+    assert (result.exit_code, "0.0000" in result.output) == (1, False)
+    assert "nothing found: lsa knows no word of the query" in result.output
+    assert "no word of the query" in run("show")
+
+
 def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path):
     queries = {"q1": QUERY, "q2": "straight, light and white wood", "q3": "made by Prudence Sark"}
     lines = [json.dumps({"id": name, "question": text}) for name, text in queries.items()]

@@ -14,7 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
-from kbnav.evaluation.report import load_report, markdown_report
+from kbnav.evaluation.report import load_report, scores_table
 from kbnav.evaluation.rescoring import normalised
 from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import score_run
@@ -60,7 +60,7 @@ def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, t
     assert "Q7186" in saved.records["curie"].run.path[0].call.thought
     marked = "one-query (given the gold query's entities)"
     report = load_report([tmp_path / "run"])
-    assert marked in markdown_report(report)
+    assert marked in scores_table(report, "markdown")
     assert score_run(saved).all.values["em"] == 1
 
 

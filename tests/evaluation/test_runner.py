@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
-from kbnav.evaluation.runner import Progress, RunLimits, begin_run, run_questions
+from kbnav.evaluation.runner import Progress, begin_run, run_questions
 from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
 
@@ -86,12 +86,12 @@ def test_a_service_that_stays_down_ends_the_run_after_ten_failures(tmp_path):
 
 def test_it_stops_at_the_cost_of_the_whole_run(tmp_path):
     script = Script(right, cost=0.5)
-    assert run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=1.5)) == "cost limit"
+    assert run_questions(script.system, ASKED, tmp_path, max_cost=1.5) == "cost limit"
     assert len(script.asked) == 3
-    assert run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=1.5)) == "cost limit"
+    assert run_questions(script.system, ASKED, tmp_path, max_cost=1.5) == "cost limit"
     assert len(script.asked) == 3
     heard: list[Progress] = []
-    run_questions(script.system, ASKED, tmp_path, limits=RunLimits(cost=2.5), listener=heard.append)
+    run_questions(script.system, ASKED, tmp_path, max_cost=2.5, listener=heard.append)
     assert heard[-1].cost == 2.5
 
 

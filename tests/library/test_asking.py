@@ -246,14 +246,27 @@ def test_objects_are_tools_methods_and_those_of_langchain(kb):
             raise ToolException("no debts")
         return 2 * number
 
+    @langchain_tool
+    async def later(number: int) -> int:
+        """Add one, some time."""
+        return number + 1
+
     turns = [("weekday", {"day": 2}), ("double", {"number": 21}), ("double", {"number": -1}), ("double", {})]
+    turns += [("later", {"number": 1}), ("weekday", {"day": 9})]
     calls = [says(one) for one in (*turns, ("execute_query", {"query": POLONIUM}), ("finish", {}))]
     model = ScriptedModel(replies=[*calls, AIMessage("Them.")])
-    answer = kbnav.ask("Who?", kb=kb, model=model, tools=[Clock().weekday, double])
+    answer = kbnav.ask("Who?", kb=kb, model=model, tools=[Clock().weekday, double, later])
     seen = [step.observation for step in answer.steps]
     assert seen[:3] == ["Tuesday", "42", "no debts"]
     assert "number" in seen[3]
-    assert answer.run.settings["with_tools"] == ["weekday", "double"]
+    assert seen[4] == "2"
+    assert "weekday failed: IndexError" in seen[5]
+    assert answer.run.settings["with_tools"] == ["weekday", "double", "later"]
+
+
+def test_a_misspelled_argument_is_refused(kb: kbnav.KB):
+    with pytest.raises(TypeError, match="model"):
+        kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o")  # type: ignore[call-arg]
 
 
 def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):

@@ -124,6 +124,8 @@ def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
     [
         "Who is the husband of Marie Curie's favourite former colleague?",
         "Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?",
+        "Which elements were not discovered by Humphry Davy?",
+        "Welche Elemente wurden nicht von Marie Curie entdeckt?",
     ],
 )
 def test_too_many_words_left_over_are_refused(agent: Agent, question: str):

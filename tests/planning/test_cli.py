@@ -1,12 +1,19 @@
-"""``kbnav train ranker`` and ``kbnav eval planner``: train on questions with gold nodes, then judge."""
+"""``kbnav train ranker``: train on questions with gold nodes, then judge."""
 
 import json
 from pathlib import Path
 
 import pytest
+from benchmarks.plans import Judged, PlanScores, judge
 
+from kbnav.apps.cli.learned import path_questions
+from kbnav.evaluation.evaluate import find_dataset
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.planners import open_planner
+from kbnav.planning.training import examples
 from tests.apps.parts import Cli
 from tests.planning.conftest import EDGES, NODES
 
@@ -37,21 +44,25 @@ def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return Cli(monkeypatch, capsys)
 
 
+def judged(kb: str, questions: str, trained: str) -> dict[bool, Judged]:
+    """Scores of a trained planner on a file's questions: those that are right by text alone, and the others."""
+    with SKB.open(kb) as skb:
+        planner = open_planner("ranker", skb, trained=Path(trained))
+        asked = path_questions(find_dataset(questions))
+        found = list(examples(asked, skb, NodeMatcher(skb, "hybrid", nearest=10), known=True))
+        return {by: judge(planner, [one for one in found if one.text_only is by]) for by in (True, False)}
+
+
 def test_train_then_judge(kbnav):
     kb = ("--kb", "clinic.skb")
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "ranker")
     assert (code, out) == (0, "ranker: ranker trained on 12 questions, 2 paths; 0 had text alone\n")
-    code, out, _ = kbnav("eval", "planner", *kb, "train.jsonl", "--trained", "ranker", "--json")
-    scores = json.loads(out)
-    assert (code, scores["planner"]) == (0, {"questions": 12, "first": 1.0, "first_three": 1.0, "planned": 1.0})
+    scores = judged("clinic.skb", "train.jsonl", "ranker")[False]
+    assert scores.planner == PlanScores(questions=12, first=1.0, first_three=1.0, planned=1.0)
     # gout and scurvy are diseases both: the likelier path is right for half of the questions
-    assert scores["most_frequent"]["first"] == 0.5
-    code, out, _ = kbnav("eval", "planner", *kb, "known.jsonl", "--trained", "ranker")
-    assert (code, out.splitlines()[0]) == (
-        0,
-        "12 questions, 100.0% with a plan; nodes matched by hybrid",
-    )
-    assert "ranker: first path right 0.000" in out  # the paths in the records are what counts
+    assert scores.most_frequent.first == 0.5
+    # the paths in the records are what counts
+    assert judged("clinic.skb", "known.jsonl", "ranker")[False].planner.first == 0.0
 
 
 TOPICS = ("bees and honey", "old clocks", "deep sea fish", "paper kites", "wild mushrooms", "stone bridges")
@@ -87,14 +98,9 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "hybrid")
     assert (code, "trained on 18 questions" in out, "12 had text alone" in out) == (0, True, True)
     assert "1 questions left out" in out  # what is linked to nothing teaches neither text nor a path
-    code, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "hybrid", "--json")
-    scores = json.loads(out)
-    assert (code, error, scores["matching"]) == (0, "", "hybrid")
-    assert (scores["text_only"]["questions"], scores["text_only"]["first"]) == (6, 1.0)
-    assert (scores["with_relations"]["questions"], scores["with_relations"]["first"]) == (3, 1.0)
-    _, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "hybrid", "--matching", "exact")
-    assert "trained with matching=hybrid, and these nodes are matched by exact" in error
-    kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "exact", "--set", "matching=exact")
-    _, out, error = kbnav("eval", "planner", *kb, "test.jsonl", "--trained", "exact")
-    assert (error, "nodes matched by exact" in out) == ("", True)  # judged as it was trained
-    assert "6 by text alone: first path right 1.000" in out
+    found = judged("shelf.skb", "test.jsonl", "hybrid")
+    assert (found[True].planner.questions, found[True].planner.first) == (6, 1.0)
+    assert (found[False].planner.questions, found[False].planner.first) == (3, 1.0)
+    with SKB.open("shelf.skb") as skb:
+        plan = open_planner("ranker", skb, trained=Path("hybrid"), matching="exact").plan("What?", [])
+    assert "trained with matching=hybrid, and these nodes are matched by exact" in plan.notes[0]

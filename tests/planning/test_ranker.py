@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.plans import judge
 
 from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
 from kbnav.planning.planners import NoPlanner
 from kbnav.planning.ranker import Ranker

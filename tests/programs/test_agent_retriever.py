@@ -145,34 +145,26 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
     rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["0", "1"]
     assert float(rows[-1]["best"]) > float(rows[0]["best"])
-    code, out, _ = kbnav("programs", "eval", "made", "--kb", "demo", "test.jsonl", "--json")
-    (scores,) = json.loads(out)
-    assert code == 0
-    assert scores["programs"]["mrr"] > scores["first"]["mrr"]
-    case = json.loads((sets / "test.jsonl").read_text().splitlines()[0])["id"]
-    code, out, _ = kbnav("programs", "eval", "made", "--kb", "demo", "test.jsonl", "--case", case)
-    assert code == 0
-    beside = [
-        out.index(one) for one in (f"{case}: What", "vss ranks first:", "agent-retriever ranks first:", "called:")
-    ]
-    assert beside == sorted(beside)
-    assert "\n* 1. " in out.partition("agent-retriever ranks first:")[2]
-    code, _, err = kbnav("programs", "eval", "made", "--kb", "demo", "val.jsonl")
-    assert code == 2
-    assert "were used to train or choose its programs" in err
-
     chosen = ("--system", "agent-retriever", "--set", "trained=made", "--kb", "demo")
     code, out, _ = kbnav("retrieve", *chosen, "What came out of the workshop of Wenna Pellow?", "--k", "3")
     assert code == 0, out
-    code, _, err = kbnav("eval", "run", "train.jsonl", *chosen, "--out", "refused")
-    assert code == 2
-    assert "evaluate on others" in err
+    for seen in ("train.jsonl", "val.jsonl"):
+        code, _, err = kbnav("eval", "run", seen, *chosen, "--out", f"refused-{seen}")
+        assert code == 2
+        assert "evaluate on others" in err
     within = ("--system", "prf", "--set", "base=agent-retriever", "--set", "agent-retriever.trained=made")
     code, _, err = kbnav("eval", "run", "train.jsonl", *within, "--kb", "demo", "--out", "refused")
     assert code == 2
     assert "evaluate on others" in err
     code, _, err = kbnav("eval", "run", "test.jsonl", *chosen, "--out", "run", "--limit", "3")
     assert code == 0, err
+    code, _, err = kbnav(
+        "eval", "run", "test.jsonl", "--system", "graph-rank", "--kb", "demo", "--out", "first", "--limit", "3"
+    )
+    assert code == 0, err
+    found = json.loads(kbnav("eval", "compare", "first", "run", "--json")[1])
+    (mrr,) = (one for one in found["metrics"] if one["metric"] == "mrr")
+    assert mrr["b"]["mean"] > mrr["a"]["mean"]
     run = next(iter(read_saved_run(sets / "run").records.values())).run
     assert run.model == "none"
     assert [step.call.tool for step in run.path if step.call.tool in ("route", "program")] == ["route", "program"]

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_model, prune_by_ranking, prune_whole
+from kbnav.tools.prune import prune_by_ranking, prune_whole
 
 LABELS = {
     "P31": "instance of",
@@ -42,37 +42,25 @@ def test_ranking_keeps_what_it_is_and_what_the_question_asks():
 @pytest.mark.parametrize("said", ['["P19", "P20"]', "I would keep P19 and P20.", '```json\n["P19","P20"]\n```'])
 def test_a_model_chooses_the_properties(said):
     model = ScriptedModel(replies=[AIMessage(said)])
-    pruned, usage = prune_by_model(model, Shown())(entry(), QUESTION)
-    assert kept(pruned) == ["P31", "P19", "P20"]
+    pruned, usage = prune_whole(model, Shown())(entry(), QUESTION)
+    assert kept(pruned) == ["P19", "P20"]
     assert usage.calls == 1
     (prompt,) = model.seen[0]
-    assert "P19 place of birth: place of birth value 0;" in prompt.text
+    assert "P19 place of birth: #1 place of birth value 0;" in prompt.text
     assert QUESTION in prompt.text
-
-
-def test_a_reply_that_cannot_be_read_falls_back_to_ranking():
-    model = ScriptedModel(replies=[AIMessage("No idea.")])
-    statements = tuple(one for one in entry().statements if one.property.id != "P31")
-    without_class = Entry(Entity("Q1", "someone"), statements)
-    pruned, _ = prune_by_model(model, Shown(statements=3))(without_class, "What is her place of birth?")
-    assert kept(pruned) == ["P19"]
 
 
 def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_before():
     model = ScriptedModel(replies=[AIMessage('["P26"]')])
     since = Qualifier(Entity("P580", "start time", kind="property"), Value("1895"))
     married = Statement(Entity("P26", "spouse", kind="property"), Value("Pierre Curie"), qualifiers=(since,))
-    asked = Entry(Entity("Q1", "someone"), (*entry().statements, married))
-    prune_by_model(model, Shown())(asked, "Who was Marie Curie?\nAnd her husband?")
+    prune_whole(model, Shown())(Entry(Entity("Q1", "someone"), (married,)), "Who was Marie Curie?\nAnd her husband?")
     prompt = model.seen[0][0].text
-    assert "P26 spouse: spouse value 0; spouse value 1; spouse value 2 (and 1 more)" in prompt
+    assert "P26 spouse: Pierre Curie [start time: 1895]" in prompt
     assert "- Who was Marie Curie?\n- And her husband?\n<result>\nEntity: someone (Q1)" in prompt
     examples = prompt.split("Questions of the conversation")[0]
     assert examples.count("[start time: ") == 2
     assert examples.count('\n["P31"') == 3
-    only = ScriptedModel(replies=[AIMessage("[]")])
-    prune_by_model(only, Shown(values=0))(Entry(Entity("Q1", "someone"), (married,)), QUESTION)
-    assert "P26 spouse: Pierre Curie [start time: 1895]" in only.seen[0][0].text
 
 
 def test_the_papers_pruning_sees_the_whole_entry_and_keeps_what_the_model_keeps_by_value_too():

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.plans import judge
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.evaluate import judge
 from kbnav.planning.paths import TEXT, Hop, PathSchema
 from kbnav.planning.seq2seq import Seq2Seq, Seq2SeqOptions
 from kbnav.planning.training import Example, LabelledQuestion, examples

@@ -27,7 +27,10 @@ _EXPLETIVE = re.compile(
 )
 _UNSPACED = frozenset({"zh", "ja", "th"})
 _LONGEST_PHRASE = 8
-_NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
+NEGATIONS = frozenset(
+    ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
+)
+"""Words that turn a question into its opposite: what leaves one out answers another question."""
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
@@ -110,7 +113,7 @@ def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
 def beyond(question: Question, named: Collection[str]) -> str:
     """Why no single pattern of links answers a question; empty where one may. ``named``: words of what it names."""
     said = set(re.findall(r"[^\W_]+", question.text.casefold()))
-    if said & _NEGATIONS:
+    if said & NEGATIONS:
         return "it says what is not the case"
     if question.comparative or said & _GROUPS:
         return "it compares, or asks for something of each"

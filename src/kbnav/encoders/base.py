@@ -30,15 +30,6 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
-class Windowed(Protocol):
-    """An encoder that reads only the beginning of a long text, and can tell."""
-
-    def unread(self, text: str) -> int:
-        """Characters at the end of a text that it does not read."""
-        ...
-
-
-@runtime_checkable
 class TwoSided(Encoder, Protocol):
     """An encoder that encodes questions otherwise than the documents that answer them; ``encode`` is for documents."""
 

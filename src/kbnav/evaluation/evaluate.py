@@ -32,10 +32,9 @@ from kbnav.evaluation.runner import (
     Build,
     Ended,
     Progress,
-    RunLimits,
     begin_run,
     build_system,
-    check_limits,
+    check_limit,
     kb_state,
     run_questions,
 )
@@ -85,7 +84,7 @@ class EvaluationPlan:
     gold: Path | None = None
     answerable: bool = False
     jobs: int = 1
-    limits: RunLimits = RunLimits()
+    max_cost: float | None = None
     retry_failed: bool = False
 
     @property
@@ -199,7 +198,7 @@ def evaluate(
     ``build`` makes the system of the plan's name.
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
-    check_limits(plan.limits, settings.model, list(known_prices(settings)))
+    check_limit(plan.max_cost, settings.model, list(known_prices(settings)))
     candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
     with open_kb(settings) as kb:
         name = plan.system or usual_agent(kb)
@@ -249,7 +248,7 @@ def evaluate(
             texts,
             folder,
             jobs=plan.jobs,
-            limits=plan.limits,
+            max_cost=plan.max_cost,
             retry_failed=plan.retry_failed,
             stopped=stopped,
             listener=on_progress,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-Ended = Literal["done", "interrupted", "cost limit", "time limit"]
+Ended = Literal["done", "interrupted", "cost limit"]
 Ask = Callable[[str, Mapping[str, str]], "Attempt"]
 """Answers a question; with entities of its gold answer (labels by id, usually none)."""
 PATIENCE = 10
@@ -110,17 +110,9 @@ def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
     return state
 
 
-@dataclass(frozen=True)
-class RunLimits:
-    """When to stop: US dollars of the whole run, and seconds of this part of it. Questions under way still end."""
-
-    cost: float | None = None
-    seconds: float | None = None
-
-
-def check_limits(limits: RunLimits, model: str, priced: Sequence[str]) -> None:
+def check_limit(max_cost: float | None, model: str, priced: Sequence[str]) -> None:
     """Raise UsageError where a cost limit is given for a model that has no price."""
-    if limits.cost is not None and model != OFFLINE and model not in priced:
+    if max_cost is not None and model != OFFLINE and model not in priced:
         raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
 
 
@@ -181,7 +173,7 @@ def run_questions(
     folder: Path,
     *,
     jobs: int = 1,
-    limits: RunLimits = RunLimits(),
+    max_cost: float | None = None,
     retry_failed: bool = False,
     stopped: Callable[[], object] = lambda: False,
     listener: Callable[[Progress], None] | None = None,
@@ -215,10 +207,7 @@ def run_questions(
         def reason_to_stop() -> Ended | None:
             if stopped():
                 return "interrupted"
-            if limits.cost is not None and (cost or 0.0) >= limits.cost:
-                return "cost limit"
-            spent = time.monotonic() - began
-            return "time limit" if limits.seconds is not None and spent >= limits.seconds else None
+            return "cost limit" if max_cost is not None and (cost or 0.0) >= max_cost else None
 
         def ask(name: str) -> Attempt:
             return system.ask(questions[name], (given or {}).get(name, {}))

@@ -423,7 +423,7 @@ class Meter:
 
     @property
     def sent(self) -> Mapping[str, int]:
-        """Requests by service: ``api``, ``sparql``, ``vector``."""
+        """Requests by service: ``api``, ``sparql``."""
         with self._lock:
             return dict(self._sent)
 

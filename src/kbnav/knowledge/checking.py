@@ -53,7 +53,6 @@ _REMEDIES: Mapping[str, str] = {
     "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
     "search": "set endpoints.api to api.php of the wiki",
     "entry": "set endpoints.api to api.php of the wiki",
-    "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
 }
 
 
@@ -185,10 +184,7 @@ class _Trial:
 
     def vectors(self, kb: KnowledgeBase) -> Tried:
         if "vector_query" not in kb.capabilities:
-            remedy = {
-                "wikibase": "for Wikidata: set endpoints.vector, as https://wd-vectordb.wmcloud.org",
-                "skb": "build it with vectors",
-            }.get(self._kind, "")
+            remedy = "build it with vectors" if self._kind == "skb" else ""
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 

@@ -29,7 +29,7 @@ from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
-from kbnav.settings.plugins import needs
+from kbnav.settings.plugins import did_you_mean, needs
 
 if TYPE_CHECKING:
     import pandas
@@ -295,6 +295,10 @@ class AgentSource:
     """The options of ``ask``, and the agent that they make."""
 
     def __init__(self, kb: AnyKB | None, **options: Unpack[AskOptions]) -> None:
+        """Raises TypeError for an option that there is not."""
+        for name in options:
+            if name not in AskOptions.__annotations__:
+                raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
         self.kb, self._options, self._settings = kb, options, options.get("settings")
 
     @contextmanager

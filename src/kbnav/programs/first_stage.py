@@ -34,15 +34,13 @@ class TrainingQuery:
     answers: tuple[str, ...]
 
 
-def oracle_recall(stage: Iterable[tuple[Collection[str], Collection[str]]]) -> tuple[float, float]:
-    """What the best program could reach, of the candidates and the answers of each query.
+def oracle_recall(stage: Iterable[tuple[Collection[str], Collection[str]]]) -> float:
+    """What the best program could reach: the share of a query's answers that are candidates, mean over queries.
 
-    That is the mean share of a query's answers that are candidates, and the share of queries with an answer among
-    their candidates: no program has a higher hit@k. A query without answers counts as found nowhere, as in metrics.
+    A query without answers counts as found nowhere, as in metrics.
     """
     shares = [len(set(answers) & set(candidates)) / max(1, len(set(answers))) for candidates, answers in stage]
-    count = max(1, len(shares))
-    return sum(shares) / count, sum(share > 0 for share in shares) / count
+    return sum(shares) / max(1, len(shares))
 
 
 @dataclass(frozen=True)

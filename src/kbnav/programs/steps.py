@@ -94,7 +94,7 @@ class TrialRunner:
 
     def oracle(self, queries: Sequence[TrainingQuery]) -> float:
         """The share of answers that are among the candidates, mean over queries: what reordering cannot pass."""
-        return oracle_recall([(self.candidates(query.text), query.answers) for query in queries])[0]
+        return oracle_recall([(self.candidates(query.text), query.answers) for query in queries])
 
     def _judged(self, query: TrainingQuery, ranking: Sequence[str], outcome: Outcome) -> Trial:
         found = ranking_scores(ranks_in_lists([ranking], [query.answers]))

@@ -6,6 +6,8 @@ The folder holds ``training.json`` (what is trained on; a training with other da
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 import time
@@ -30,7 +32,7 @@ from kbnav.models.prices import cost_of, price_of
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
 from kbnav.programs.program import Outcome, Problem, Program
-from kbnav.programs.retriever import Description, GroupRecord, freeze
+from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
 from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import (
     RULE,
@@ -40,6 +42,7 @@ from kbnav.programs.steps import (
     Trial,
     TrialRunner,
     compare,
+    curve,
     means,
     scores_of,
 )
@@ -356,6 +359,22 @@ def read_steps(folder: Path, group: Group) -> tuple[Step, ...]:
     """The steps of a group so far. Raises DataError."""
     path = _journal(folder, group)
     return tuple(read_journal(path, Step)) if path.exists() else ()
+
+
+def write_curve(folder: Path, path: Path) -> None:
+    """Validation MRR over the steps of each group as CSV (Agent Retriever, Figure 3); step 0 is the first stage.
+
+    ``mrr`` is that of the step's program on all validation queries, empty where it did not run on them, and ``best``
+    that of the best so far. Raises UsageError, DataError.
+    """
+    first = {one.id: one.first["mrr"] for one in read_frozen(folder).about.groups}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("group", "step", "mrr", "best"))
+    for group in read_groups(folder).groups:
+        for step, mrr, best in curve(read_steps(folder, group), first[group.id]):
+            writer.writerow((group.id, step, "" if mrr is None else mrr, best))
+    write_whole(path, out.getvalue())
 
 
 def check_questions(order: Order) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from kbnav.answers.tables import Ranking
-from kbnav.encoders import Encoder, Vectors, Windowed
+from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.trained import Trained, check_schema, refuse_seen
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb import vectors
@@ -71,8 +71,6 @@ class BM25:
         with (trace or Trace()).step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self._index.search(query, limit=k, ranges=self._ranges, name_weight=self._name_weight)
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
-            if left_out := self._index.unread(query):
-                seen.text += f"\n{left_out} words of the query were left out: it is too long"
         return as_ranking(self._skb, hits)
 
 
@@ -111,9 +109,8 @@ class VSS:
         with trace.step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
-            encoder = self.index.encoder
-            if isinstance(encoder, Windowed) and (left_out := encoder.unread(query)):
-                seen.text += f"\nthe last {left_out} characters of the query lie behind what {encoder.name} reads"
+            if not vector.any():
+                seen.text += f": {self.index.encoder_name.partition(':')[0]} knows no word of the query"
         return as_ranking(self._skb, hits)
 
 

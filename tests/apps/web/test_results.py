@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from kbnav.apps.web.results import (
 )
 from kbnav.apps.web.service import served as offered
 from kbnav.settings.model import Settings
+from kbnav.tools.show import cell_text
 
 TRUE = Term("literal", "true", "http://www.w3.org/2001/XMLSchema#boolean")
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -77,6 +79,18 @@ def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():
     assert cell_data(Term("literal", "chat", None, "fr"), AnswerTable(), no_page) == {"text": "chat", "language": "fr"}
     assert cell_data(date("1898-07-13T00:00:00Z"), AnswerTable(), no_page) == {"text": "1898-07-13", "kind": "date"}
     assert cell_data(None, AnswerTable(), no_page) is None
+    kind = Term("uri", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
+    assert cell_data(kind, AnswerTable(), no_page) == {"text": "rdf:type", "href": kind.value}
+
+
+@pytest.mark.parametrize(
+    "cell", [Term("bnode", "s0unknown1"), Term("uri", "http://www.wikidata.org/.well-known/genid/abc")]
+)
+def test_what_is_stated_to_be_unknown_is_called_so_and_of_other_data_a_blank_node_keeps_its_name(cell):
+    wikidata = AnswerTable(("who",), ((cell,),))
+    assert cell_data(cell, wikidata, no_page) == {"text": "unknown value", "kind": "unknown"}
+    assert cell_text(cell, wikidata, 50) == "unknown value"
+    assert cell_text(Term("bnode", "b1"), AnswerTable(prefixes={}), 50) == "b1"
 
 
 def test_rows_are_found_by_what_their_cells_show_and_by_ids():

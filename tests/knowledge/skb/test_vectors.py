@@ -53,7 +53,8 @@ def built(folder: Path, names: Sequence[str], encoder: Letters, previous: Path |
 
 
 def brute_force(rows: Vectors, query: Vectors, limit: int, wanted: Sequence[int]) -> list[tuple[int, float]]:
-    return sorted(((n, float(rows[n] @ query)) for n in wanted), key=lambda hit: (-hit[1], hit[0]))[:limit]
+    scored = [(n, float(rows[n] @ query)) for n in wanted if query.any()]
+    return sorted(scored, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
 
 NUMBERS = st.integers(-2, 2).map(float)  # few values, so that ties are many

@@ -33,7 +33,7 @@ from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import EvaluationPlan
-    from kbnav.evaluation.runner import Build, Ended, Progress, RunLimits
+    from kbnav.evaluation.runner import Build, Ended, Progress
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
 
@@ -61,21 +61,11 @@ class Benchmark(Asking):
         bool, typer.Option("--answerable", help="Leave out questions whose gold answer is empty or unknown.")
     ] = False
     max_cost: MaxCost = None
-    max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", metavar="SECONDS", min=0, help="Stop after so much time.")
-    ] = None
     retry_failed: Retry = False
     on: Annotated[
         Place, typer.Option("--on", help="Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")
     ] = "here"
     workers: Workers = None
-
-    @property
-    def limits(self) -> RunLimits:
-        """When it stops."""
-        from kbnav.evaluation.runner import RunLimits
-
-        return RunLimits(self.max_cost, self.max_seconds)
 
     @contextmanager
     def builder(self) -> Iterator[Build]:
@@ -105,7 +95,7 @@ class Benchmark(Asking):
             gold=self.gold,
             answerable=self.answerable,
             jobs=self.jobs,
-            limits=self.limits,
+            max_cost=self.max_cost,
             retry_failed=self.retry_failed,
         )
 
@@ -182,7 +172,7 @@ def repeat(
         print(to_json(dict(card)) if as_json else markdown_table(("what", "value"), card).rstrip())
         return
     of = Benchmark(jobs=jobs, max_cost=max_cost)
-    plan = replace(repeated(folder, dataset or ""), jobs=jobs, limits=of.limits)
+    plan = replace(repeated(folder, dataset or ""), jobs=jobs, max_cost=max_cost)
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
     again = dict(run_card(read_saved_run(out).info))
@@ -213,7 +203,7 @@ def sweep(
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
 
-    The table is also written to sweep.json. RunLimits of cost and time are those of each run. For example:
+    The table is also written to sweep.json. --max-cost is that of each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation import sweep as sweeps

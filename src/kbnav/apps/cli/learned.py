@@ -1,87 +1,24 @@
-"""``kbnav programs`` and ``kbnav eval planner``: what was trained, shown and scored."""
+"""``kbnav programs``: what was trained, shown; and the questions that trainings read."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Limit, Model, Skb, load, open_skb
+from kbnav.apps.cli.options import Json
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset as DatasetOf
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.matching import Variant
-    from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.steps import Step
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
-
-
-Planner = Literal["in-context", "ranker", "seq2seq"]
-Matching = Literal["exact", "embedding", "hybrid"]
-
-
-def planner(
-    questions: Dataset,
-    kb: Skb,
-    planner: Annotated[Planner, typer.Option("--planner", help="What is judged.")] = "ranker",
-    trained: Annotated[
-        Path | None, typer.Option("--trained", metavar="FOLDER", help="Folder of the trained planner.")
-    ] = None,
-    matching: Annotated[
-        Matching | None,
-        typer.Option("--matching", help="How the questions' nodes are found; default: as in training, else hybrid."),
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Print how often a planner's first path is right, beside always taking the most frequent one.
-
-    Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
-
-    For example: kbnav eval planner questions.jsonl --kb demo
-    """
-    from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.knowledge.skb.matching import NodeMatcher
-    from kbnav.models.calls import open_calls
-    from kbnav.planning.evaluate import judge
-    from kbnav.planning.planners import matching_notes, open_planner
-    from kbnav.planning.training import examples, read_description
-
-    settings = load(kb=kb, model=model, base_url=base_url)
-    in_training: Variant | None = read_description(trained).get("matching") if trained else None
-    how: Variant = matching or in_training or "hybrid"
-    for note in matching_notes(trained, how) if trained else ():
-        print(f"note: {note}", file=sys.stderr)
-    with open_skb(settings, "a planner") as opened:
-        skb = opened.skb
-        chosen = open_planner(planner, skb, trained=trained, calls=lambda: open_calls(settings))
-        asked = path_questions(find_dataset(questions))
-        found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
-    if as_json:
-        print_json({"matching": how, **asdict(found)})
-        return
-    print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
-    if left_out := len(asked) - found.planner.questions:
-        print(LEFT_OUT.format(count=left_out))
-    print(_line(planner, found.planner))
-    if found.text_only.questions:
-        print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
-        print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))
-    print(_line("most frequent path", found.most_frequent))
-
-
-def _line(name: str, scores: PlanScores) -> str:
-    return f"{name}: first path right {scores.first:.3f}, found among the first three {scores.first_three:.3f}"
 
 
 def show(
@@ -96,9 +33,8 @@ def show(
 
     For example: kbnav programs show wn.programs --steps
     """
-    from kbnav.programs.evaluate import write_curve
     from kbnav.programs.retriever import read_frozen
-    from kbnav.programs.train import read_groups, read_steps
+    from kbnav.programs.train import read_groups, read_steps, write_curve
 
     found = read_frozen(folder)
     if curve:
@@ -120,44 +56,6 @@ def show(
         if one.program is not None:
             print(f"\n# {one.record.id}: {one.record.pattern}\n")
             print(one.program.source)
-
-
-def evaluate(
-    folder: Folder,
-    questions: Dataset,
-    kb: Skb,
-    limit: Limit = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="ID", help="Only print this question: vss beside the program.")
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Score frozen programs beside their first stage on questions of no training, over all and by group.
-
-    The p-values are those of a paired test by MRR.
-
-    For example: kbnav programs eval wn.programs test.jsonl --kb wn.skb
-    """
-    from kbnav.programs.evaluate import case_study, score_programs
-    from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
-
-    settings = load(kb=kb, model=model, base_url=base_url)
-    asked = queries(questions, limit)
-    with open_skb(settings, "programs") as opened:
-        built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
-        if case is not None:
-            if (found := next((one for one in asked if one.id == case), None)) is None:
-                raise UsageError(f"there is no question {case!r} with gold nodes")
-            print(case_study(opened, settings, built, found))
-            return
-        scores = score_programs(built, asked)
-    if as_json:
-        print_json([asdict(one) for one in scores])
-        return
-    for one in scores:
-        print(one.line())
 
 
 def ended(step: Step) -> str:

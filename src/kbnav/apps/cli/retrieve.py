@@ -88,7 +88,8 @@ def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
         console.print(Text(printable(head), style="bold"))
         console.print(Text("     " + printable(_line(skb, record["id"])), style="dim"), soft_wrap=False)
     if not len(ranking):
-        console.print("nothing was found")
+        said = run.steps[0].observation if len(run.steps) == 1 else "nothing found"
+        console.print(Text(printable(said)))
     console.print(f"every step: kbnav show {run.id}", style="dim", highlight=False)
 
 

@@ -71,13 +71,9 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "synthesize": "synthesis:synthesize",
                 "collect": "human:collect",
                 "judge": "human:judge",
-                "planner": "learned:planner",
             },
         ),
-        "programs": (
-            "Look at the programs of agent-retriever, and score them.",
-            {"show": "learned:show", "eval": "learned:evaluate"},
-        ),
+        "programs": ("Look at the programs of agent-retriever.", {"show": "learned:show"}),
         "train": "train:train",
     },
     "Serve": {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: RunName,
+    run: RunName = "last",
     as_json: Json = False,
 ) -> None:
     """Print a saved run: every step, those taken back too, and the answer. For example: kbnav show last."""

@@ -149,12 +149,11 @@ def report(
     ],
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     table: Annotated[
-        Literal["markdown", "latex", "csv"] | None,
+        Literal["markdown", "latex", "csv"],
         typer.Option(
-            "--table",
-            help="Only one table: a row a run, a column a metric, the best in bold; * differs from the first run.",
+            "--table", help="What is printed: a row a run, the best in bold; * differs from the first run (p < 0.05)."
         ),
-    ] = None,
+    ] = "markdown",
     metrics: Metrics = None,
     compat: StarkCompat = False,
     kb: Annotated[
@@ -170,7 +169,7 @@ def report(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Report on runs: scores, actions, tokens, cost, classes of errors, every question.
+    """Report on runs: a table of scores; with --html also actions, tokens, cost, classes of errors, every question.
 
     Wrong answers that were labelled by hand, on a sheet of --errors, count too (SPINACH, section 5.4). For example:
     kbnav eval report runs/a runs/b --html report.html
@@ -182,12 +181,9 @@ def report(
         _draw_errors(folders[0], errors, seed, as_json)
         return
     made = reports.load_report(folders, lambda run: _prepared(run, compat, kb), metrics or ())
-    if table:
-        print(reports.scores_table(made, table), end="")
-        return
     if html:
         write_whole(html, reports.html_report(made))
-    said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.markdown_report(made).rstrip("\n")
+    said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.scores_table(made, table).rstrip("\n")
     emit(as_json, {"written": str(html or ""), "runs": reports.run_records(made)}, said)
 
 

@@ -265,7 +265,7 @@ def _train_planner(job: Job) -> None:
 
 
 def _train_programs(job: Job) -> None:
-    from kbnav.evaluation.runner import RunLimits, check_limits
+    from kbnav.evaluation.runner import check_limit
     from kbnav.models.cancellation import cancelled_by
     from kbnav.models.prices import known_prices
     from kbnav.programs.train import STOPPED, train_programs
@@ -277,7 +277,7 @@ def _train_programs(job: Job) -> None:
     training = queries(job.learned[0], options.limit)
     validation = queries(job.validation[0])
     for model in (job.settings.model, options.api_model):
-        check_limits(RunLimits(options.cost), model or OFFLINE, list(known_prices(job.settings)))
+        check_limit(options.cost, model or OFFLINE, list(known_prices(job.settings)))
 
     def report(group: Group, step: Step) -> None:
         best = "" if step.best_on_batch is None else f", best {step.best_on_batch:.3f}"

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.errors import DataError
 from kbnav.runs.journal import adapter
+from kbnav.tools.show import short_iri
 
 MOST_ROWS = 100_000
 """Rows of one result that are kept."""
@@ -199,6 +200,8 @@ def text_of(cell: Cell, table: AnswerTable) -> str:
     """What is shown of a cell of a table: an entity's label where it is known, else the value."""
     if cell is None:
         return ""
+    if table.unknown(cell):
+        return "unknown value"
     used = table.entity(cell)
     return table.labels.get(used) or used if used else cell.value
 
@@ -228,8 +231,11 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
     if entity := table.entity(cell):
         data["id"] = entity
         data["href"] = link(entity)
+    elif table.unknown(cell):
+        data["kind"] = "unknown"
     elif cell.type == "uri" and cell.value.startswith(("http://", "https://")):
         data["href"] = cell.value
+        data["text"] = short_iri(cell, table) or cell.value
     if cell.language:
         data["language"] = cell.language
     if number(cell) is not None:
@@ -239,6 +245,8 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
         data["text"] = cell.value.removesuffix("T00:00:00Z")
     elif position(cell):
         data["kind"] = "point"
+    elif cell.datatype == _XSD + "boolean":
+        data["kind"] = "truth"
     return data
 
 

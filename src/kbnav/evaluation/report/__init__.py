@@ -1,15 +1,14 @@
-"""Reports on saved runs: one HTML file, or Markdown for papers."""
+"""Reports on saved runs: one HTML file, or one table for papers."""
 
 from kbnav.evaluation.report.data import Report, build_report, load_report
 from kbnav.evaluation.report.page import html_report
-from kbnav.evaluation.report.text import markdown_report, run_records, scores_table
+from kbnav.evaluation.report.text import run_records, scores_table
 
 __all__ = [
     "Report",
     "build_report",
     "html_report",
     "load_report",
-    "markdown_report",
     "run_records",
     "scores_table",
 ]

@@ -1,42 +1,14 @@
-"""Reports as Markdown and JSON."""
+"""Reports as one table, and as JSON."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
-from kbnav.answers.tables import markdown_table as table
 from kbnav.answers.tables import markdown_text as plain
-from kbnav.evaluation.metrics.statistics import Interval
-from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
-
-_NONE = "–"
-
-
-def markdown_report(report: Report) -> str:
-    """Scores, comparisons, distributions and classes as Markdown tables; scores in percent."""
-    parts = ["## Scores\n\n" + _scores(report)]
-    if report.against:
-        parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
-    parts += [f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)) for run in report.runs]
-    return "\n".join(parts)
-
-
-def _scores(report: Report) -> str:
-    rows, metrics = [], list(dict.fromkeys(metric for run in report.runs for metric in run.means))
-    for run in report.runs:
-        means = [_interval(run.means[metric]) if metric in run.means else _NONE for metric in metrics]
-        cost = _NONE if run.cost is None else f"{run.cost:.2f}"
-        counts = (run.scores.all.questions, run.scores.attempted.questions)
-        what = (run.name, run.info.display_name, run.info.model, run.info.dataset)
-        rows.append((*what, *counts, *means, run.seconds.text(), cost))
-    head = ("Run", "System", "Model", "Dataset", "Questions", "Reached", *map(metric_name, metrics))
-    notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
-    made = table((*head, "Seconds", "Cost, $"), rows)
-    return "\n".join([made, "".join(notes)]) if notes else made
+from kbnav.evaluation.report.data import Report, metric_name
 
 
 def scores_table(report: Report, form: str) -> str:
@@ -69,54 +41,6 @@ def scores_table(report: Report, form: str) -> str:
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def _against(report: Report) -> str:
-    rows: list[tuple[object, ...]] = []
-    for name, found in report.against.items():
-        if isinstance(found, str):
-            rows.append((name, _NONE, _NONE, found, _NONE))
-            continue
-        for one in found.metrics:
-            what = (metric_name(one.metric), _interval(one.test.difference), f"{one.test.p:.4f}")
-            rows.append((name, found.questions, *what))
-    return table(("Run", "Questions", "Metric", "Difference", "p"), rows)
-
-
-def _distributions(run: RunReport) -> Iterator[str]:
-    yield _bins("Actions, rolled-back ones too", run.actions, run.metric)
-    yield _bins("Actions on the path", run.path_actions, run.metric)
-    yield _bins("Class", run.kinds, run.metric)
-    if run.labels:
-        total = sum(kinds.total() for kinds in run.labels.values())
-        labels = [
-            (
-                label,
-                kinds.total(),
-                f"{kinds.total() / total:.1%}",
-                ", ".join(f"{kind} {n}" for kind, n in kinds.items()),
-            )
-            for label, kinds in run.labels.items()
-        ]
-        yield table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
-    if run.tools:
-        yield table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), run.tools)
-    if run.prompt_tokens:
-        yield _bins("Tokens in", run.prompt_tokens, run.metric)
-        yield _bins("Tokens out", run.completion_tokens, run.metric)
-
-
-def _bins(head: str, bins: Sequence[Bin], metric: str) -> str:
-    rows = [(one.label, one.count, f"{one.share:.1%}", _percent(one.score)) for one in bins]
-    return table((head, "Questions", "Share", metric_name(metric)), rows)
-
-
-def _interval(interval: Interval) -> str:
-    return f"{100 * interval.mean:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
-
-
-def _percent(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:.1f}"
 
 
 def run_records(report: Report) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -110,28 +109,23 @@ class Explorer:
         )
 
 
-def _layers(
-    graph: Graph, starts: Sequence[int], ends: Sequence[int], most: int, longest: float = math.inf
-) -> tuple[list[NodeNumbers], bool]:
-    """The nodes that lie on a shortest path, by their distance from its start; none where there is none.
-
-    Also whether there may be one all the same, because more than ``most`` edges were in the way.
-    """
+def _layers(graph: Graph, starts: Sequence[int], ends: Sequence[int]) -> list[NodeNumbers]:
+    """The nodes that lie on a shortest path, by their distance from its start; none where none was found."""
     sides = [[np.array(side, np.int32)] for side in (starts, ends)]
     looked = 0
     while not len(meeting := np.intersect1d(sides[0][-1], sides[1][-1])):
         costs = [int(_degrees(graph, side[-1]).sum()) for side in sides]
         side = sides[int(np.argmin(costs))]
         looked += min(costs)
-        if not min(costs) or looked > most or len(sides[0]) + len(sides[1]) - 2 >= longest:
-            return [], looked > most
+        if not min(costs) or looked > _LOOKED_AT or len(sides[0]) + len(sides[1]) - 2 >= _LONGEST:
+            return []
         side.append(np.setdiff1d(graph.expand(side[-1], _ANY), np.concatenate(side)))
     layers = [meeting]
     for layer in reversed(sides[0][:-1]):
         layers.insert(0, np.intersect1d(layer, graph.expand(layers[0], _ANY)))
     for layer in reversed(sides[1][:-1]):
         layers.append(np.intersect1d(layer, graph.expand(layers[-1], _ANY)))
-    return layers, False
+    return layers
 
 
 def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
@@ -176,7 +170,7 @@ def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], abou
     for node in nodes:
         number = skb.nodes.ids.find(node)
         ends = [number] if number >= 0 else []
-        layers, _ = _layers(skb.graph, sorted(begun - {number}), ends, _LOOKED_AT, _LONGEST)
+        layers = _layers(skb.graph, sorted(begun - {number}), ends)
         path = next(_walks(skb.graph, layers), ())
         found: list[Evidence] = []
         for one, other in pairwise(path):

@@ -90,10 +90,6 @@ class TextIndex:
         whole = math.fsum(weights.values()) or 1.0
         return [math.fsum(weights[word] for word in weights.keys() & self.words(text)) / whole for text in texts]
 
-    def unread(self, text: str) -> int:
-        """How many different words of a query a search leaves out because it is too long."""
-        return max(len(set(self.words(text))) - _MOST_WORDS, 0)
-
     def rarity(self, holders: int) -> float:
         """What BM25 counts a word that so many of the nodes have (its inverse document frequency)."""
         return math.log(1 + (self.nodes - holders + 0.5) / (holders + 0.5))

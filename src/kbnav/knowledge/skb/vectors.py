@@ -110,10 +110,11 @@ class VectorSearch(ABC):
         """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
 
         ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
-        given. Raises UsageError for a vector of another length.
+        given. Zeros, as lsa has for words that it does not know, are near to nothing. Raises UsageError for a vector of
+        another length.
         """
         query = self._query(vector)
-        return self._nearest(query, limit, ranges, among) if limit > 0 else []
+        return self._nearest(query, limit, ranges, among) if limit > 0 and query.any() else []
 
     @abstractmethod
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:

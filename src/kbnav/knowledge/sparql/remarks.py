@@ -531,7 +531,7 @@ class _Remarks:
                 kept_parts = [one for one in rest if not role or pattern.object not in one.variables]
                 bound = {name for one in kept_parts if not one.takes_away for name in one.variables} | {pattern.object}
                 kept_parts = [one for one in kept_parts if not one.takes_away or bound >= set(one.variables)]
-                lack = f"with `{path}`, of which the others lack the statement node p:{name}"
+                lack = f"with `{path}` (this copy may lack statement nodes p:{name} of the others)"
                 yield lack, [*kept_parts, Part(path)], True
 
     def _wider(self, pattern: Pattern, terms: Terms) -> tuple[str, bool] | None:

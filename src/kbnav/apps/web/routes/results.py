@@ -39,9 +39,9 @@ from kbnav.knowledge.base import Entity, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.presentation import comment_labels
+from kbnav.knowledge.sparql.remarks import Measure, measures
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri
-from kbnav.knowledge.wikidata.queries import date_precisions
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri, vocabulary_of
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
 
@@ -320,7 +320,7 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
     async def dates(
         row: DateNumbers, request: Request, parts: ChatOf, stored: Stored = dependency
     ) -> list[dict[str, int]]:
-        """For each row, the precision of its dates at the first of a month, by their text: 11 is a day, 9 a year."""
+        """For each row, the precision of its dates by their text: 11 is a day, 10 a month, 9 a year."""
         head, result = stored
         served = parts.service.kb(head.kb)
         if kb_kind(served.kb) != "wikibase":
@@ -328,9 +328,16 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
         run = await asyncio.to_thread(parts.store.run, head.id)
         query = str(head.document.get("query") or ((run and run.answer) or {}).get("query") or "")
         chosen = await asyncio.to_thread(result.at, [number for number in row if 0 <= number < result.count])
-        look = partial(date_precisions, served.kb, query, result.head, chosen)
-        precisions = await look_up(request, parts, reader_of(request), served, look, DATE_SECONDS)
-        return [{date.removesuffix("T00:00:00Z"): one for date, one in of.items()} for of in precisions]
+        look = partial(measures, query, result.head, chosen, served.kb.execute_query, vocabulary_of(served.kb))
+        measured = await look_up(request, parts, reader_of(request), served, look, DATE_SECONDS)
+        return [
+            {
+                cell.value.removesuffix("T00:00:00Z"): precision
+                for place, cell in enumerate(row)
+                if cell and (precision := measured.get((row, place), Measure()).precision) is not None
+            }
+            for row in chosen
+        ]
 
 
 for _prefix, _result in (("/results/{result_id}", _own_result), ("/shared/{share_id}", _shared_result)):

@@ -134,6 +134,7 @@ class Chat {
 
   /** Nothing is shown, and what is asked next stands below. */
   clear() {
+    this.question.placeholder = t("ask.follow");
     runs.after(this.ask);
     runs.replaceChildren();
   }
@@ -142,6 +143,7 @@ class Chat {
   welcome() {
     const { key, name } = this.base;
     this.clear();
+    this.question.placeholder = t("ask.placeholder");
     runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
     this.question.focus({ preventScroll: true });

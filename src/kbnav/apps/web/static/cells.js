@@ -1,7 +1,7 @@
 // Cells of a result: numbers with separators, dates to their precision, entities with their ids, pictures as links.
 
 import { h, link } from "./dom.js";
-import { language } from "./text.js";
+import { language, t } from "./text.js";
 
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
@@ -22,6 +22,8 @@ function cell(value, yearOnly) {
   if (value === null) return h("td", { class: "none" }, "–");
   if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
+  if (value.kind === "unknown") return h("td", {}, h("em", {}, t("cell.unknown")));
+  if (value.kind === "truth") return h("td", {}, t(value.text === "true" ? "cell.yes" : "cell.no"));
   const image = isPicture(value);
   const shown = image ? fileName(value.href) : value.text;
   const text = value.href ? link(shown, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, shown);

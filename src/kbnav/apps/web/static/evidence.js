@@ -19,8 +19,8 @@ export function evidenceButton(base, number, width) {
       button.setAttribute("aria-expanded", "false");
       return;
     }
-    const told = h("td", { colspan: width, "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
-    below = h("tr", { class: "evidence" }, told);
+    const told = h("div", { "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
+    below = h("tr", { class: "evidence" }, h("td", { colspan: width }, h("div", {}, told))); // as wide as the place, not as the columns
     row.after(below);
     button.setAttribute("aria-expanded", "true");
     try {
@@ -71,6 +71,7 @@ function said(pair) {
 
 /** A value with its page; the first of a year stands for the year, and of a long address the beginning is shown. */
 function cell(value) {
+  if (value.kind === "unknown") return h("em", {}, t("cell.unknown"));
   if (value.kind === "date") return h("span", { title: value.text }, dated(value.text, value.text.endsWith("-01-01")));
   const address = value.href === value.text && value.text.replace(/^https?:\/\/(www\.)?/, "");
   if (address) return link(address.length > ADDRESS ? `${address.slice(0, ADDRESS)}…` : address, value.href, { title: value.text });

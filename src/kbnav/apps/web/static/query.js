@@ -76,7 +76,7 @@ export class QueryView {
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
-    const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, key: "view" });
+    const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
     this.shown.replaceChildren(absent(result.absence), shown.element, h("div", { class: "foot" }, shown.files));
   }
 

@@ -24,15 +24,15 @@ export function keep(key, value) {
 
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ * called after, `labelled` the query behind comments that name its ids. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
  */
-export function showResult(result, base, title, { query, key } = {}) {
-  return new ResultView(result, base, title, query, key);
+export function showResult(result, base, title, { query, key, labelled } = {}) {
+  return new ResultView(result, base, title, query, key, labelled);
 }
 
 class ResultView {
-  constructor(result, base, title, query, key) {
-    Object.assign(this, { result, base, title, key });
+  constructor(result, base, title, query, key, labelled = "") {
+    Object.assign(this, { result, base, title, key, labelled });
     this.view = (key && kept(key)) || asked(query) || "table";
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages

@@ -8,6 +8,7 @@ import { t } from "./text.js";
 const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
+const LETTERS = 11; // pixels of a graph's letters
 const LINES = 6; // that colours tell apart
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
@@ -40,12 +41,12 @@ export function asked(query) {
 }
 
 /** Draw one view of a result into a place. */
-export async function draw(view, place, { base, result, kinds, numbers }) {
+export async function draw(view, place, { base, result, kinds, numbers, labelled }) {
   place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
   try {
     const wanted = Math.min(result.rows, MOST);
     const pages = await Promise.all(Array.from({ length: Math.ceil(wanted / PART) }, (_, at) => call(`${base}/rows?${new URLSearchParams({ start: at * PART, count: Math.min(PART, wanted - at * PART) })}`)));
-    const data = { base, kinds, numbers, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
+    const data = { base, kinds, numbers, labelled, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
     const box = h("div", { class: `drawn ${view}-box` });
     const caption = h("figcaption");
     place.replaceChildren(h("figure", { class: view }, caption, box));
@@ -140,10 +141,11 @@ function drawTimeline({ columns, rows, kinds }, box) {
 /** Bars of what has a name once; a line where one name, or none, has several values in time. */
 function drawChart({ columns, rows, kinds }, box) {
   const [measured, timed, name] = [kinds.indexOf("number"), kinds.findIndex((kind) => kind === "date" || kind === "year"), kinds.indexOf("name")];
-  const values = rows.flatMap((row) => row[measured] && (name < 0 || row[name]) ? [{ name: row[name]?.text ?? "", x: year(row[timed]), y: Number(row[measured].text) }] : []);
+  const values = rows.flatMap((row) => row[measured] && (name < 0 || row[name]) && row[name]?.kind !== "unknown" ? [{ name: row[name]?.text ?? "", x: year(row[timed]), y: Number(row[measured].text) }] : []);
   const names = new Set(values.map((one) => one.name));
   const lines = timed >= 0 && (name < 0 || names.size < values.length);
-  const axis = { title: columns[measured], tickCount: 8, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
+  const whole = values.every((one) => Number.isInteger(one.y)) && { tickMinStep: 1 };
+  const axis = { title: columns[measured], tickCount: 8, ...whole, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
   const y = { field: "y", type: "quantitative", axis };
   const label = t("chart.label", { x: columns[lines ? timed : name], y: columns[measured], n: lines ? values.length : names.size });
   if (lines) {
@@ -153,20 +155,21 @@ function drawChart({ columns, rows, kinds }, box) {
   }
   return plot(box, { data: { values }, height: { step: 22 }, mark: { type: "bar", tooltip: true },
     encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } } } },
-  [label, names.size < values.length && t("chart.means")].filter(Boolean).join(" · "));
+  [label, names.size < values.length && t("chart.means"), rows.some((row) => row[name]?.kind === "unknown") && t("chart.unknown")].filter(Boolean).join(" · "));
 }
 
 /** Links between the entities of two columns; of one column the statements behind its first rows. */
-async function drawGraph({ base, columns, rows, numbers }, box) {
+async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const entities = columns.flatMap((_, place) => (rows.some((row) => row[place]?.id) ? [place] : []));
   const links = entities.length > 1
-    ? rows.flatMap((row) => entities.slice(1).flatMap((place) => row[entities[0]] && row[place] ? [{ from: row[entities[0]], to: row[place], text: columns[place] }] : []))
+    ? rows.flatMap((row) => entities.slice(1).flatMap((place) => row[entities[0]] && row[place] ? [{ from: row[entities[0]], to: row[place], text: stating(columns[place], labelled) }] : []))
     : await stated(base, numbers.slice(0, STATED));
   if (!links.length) return t("evidence.none");
   const nodes = new Map();
   const key = (cell) => {
-    const id = cell.id || cell.href || cell.text;
-    nodes.set(id, { data: { id, text: cell.text, href: cell.href ?? "", kind: cell.id ? "thing" : "value" } });
+    const unknown = cell.kind === "unknown"; // each another one
+    const id = unknown ? `unknown ${nodes.size}` : cell.id || cell.href || cell.text;
+    nodes.set(id, { data: { id, text: unknown ? t("cell.unknown") : cell.text, href: cell.href ?? "", kind: cell.id ? "thing" : "value" } });
     return id;
   };
   const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
@@ -174,16 +177,38 @@ async function drawGraph({ base, columns, rows, numbers }, box) {
   const { default: cytoscape } = await import("./vendor/cytoscape.js");
   const [ink, soft, sea, accent] = ["ink", "soft", "sea", "accent"].map(colour);
   const many = edges.length > 60;
-  const text = { "font-size": 12, color: ink, "text-max-width": 120, "text-wrap": "ellipsis", "min-zoomed-font-size": 7 };
+  const names = new Set(links.map((one) => one.text));
+  const said = !many && (names.size > 1 || edges.length < STATED); // else above the graph, once
+  const text = { color: ink, "text-max-width": 150, "text-wrap": "wrap" };
   const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
     style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
       { selector: "node[kind = 'value']", style: { shape: "round-rectangle", "background-color": soft } },
-      { selector: "edge", style: { ...text, label: many ? "" : "data(text)", "font-size": 10, color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } }],
-    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 120, idealEdgeLength: 110, nodeDimensionsIncludeLabels: true } });
+      { selector: "edge", style: { ...text, label: said ? "data(text)" : "", color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } }],
+    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: many ? 60 : 90, nodeDimensionsIncludeLabels: true } });
+  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).update(); // as large on the screen however far away
+  size();
+  graph.on("zoom", size);
+  const zoom = (by) => graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
+  const keys = { "+": () => zoom(1.25), "-": () => zoom(0.8), 0: () => graph.fit(), ArrowLeft: () => graph.panBy({ x: 40, y: 0 }), ArrowRight: () => graph.panBy({ x: -40, y: 0 }),
+    ArrowUp: () => graph.panBy({ x: 0, y: 40 }), ArrowDown: () => graph.panBy({ x: 0, y: -40 }) };
+  box.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
+  box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
   graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
-  const label = [t("graph.label", { n: edges.length }), entities.length < 2 && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
-  Object.entries({ role: "img", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));
+  const label = [t("graph.label", { n: edges.length }), !said && names.size === 1 && [...names][0], entities.length < 2 && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
+  Object.entries({ tabindex: 0, role: "group", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
+}
+
+/** The property whose values a column has in a query, by its name behind comments on its ids; else the column's name. */
+function stating(column, labelled) {
+  const names = new Map([...labelled.matchAll(/^# (P\d+): (.*)$/gm)].map(([, id, name]) => [id, name]));
+  const paths = new Set([...labelled.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?(\w+)/g)].flatMap(([, path, variable]) => (variable === column ? [path] : [])));
+  return paths.size === 1 ? [...paths][0].replace(/wdt:(P\d+)/g, (_, id) => names.get(id) ?? id).replace(/[|]/g, " / ") : column;
 }
 
 async function stated(base, rows) {

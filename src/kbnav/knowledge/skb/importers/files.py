@@ -193,7 +193,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeError as error:
-        raise DataError(f"{path}: {error}; text must be in UTF-8") from error
+        raise DataError(f"{path}: {error}; save it in UTF-8 (in Excel as “CSV UTF-8”)") from error
     except (OSError, EOFError) as error:  # cut off or damaged gzip
         raise DataError(f"{path}: {error}") from error
 
