@@ -29,6 +29,7 @@ from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
+    AWAY,
     DAY,
     Session,
     Status,
@@ -43,9 +44,8 @@ from kbnav.errors import DatabaseAway, DataError, KbnavError, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
-from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.attempt import attempt as retrieve
-from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
+from kbnav.runs.trajectory import Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
 from kbnav.settings.model import OFFLINE
 
@@ -66,9 +66,6 @@ SILENT = 2.0
 """Seconds without an answer of the database after which a server does not count as ready."""
 ROOM = 64 << 20
 """Bytes that must be free where runs are saved."""
-DRAFT_SECONDS = 0.08
-"""Seconds between two drafts that a follower is sent."""
-LONGEST_DRAFT = 8_000
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -78,7 +75,6 @@ class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
     ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
-    ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
     """
 
     run: StoredRun
@@ -88,9 +84,6 @@ class _Live:
     deadline: float = float("inf")
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
-    draft: Draft | None = None
-    version: int = 0
-    stored: int = 0
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
         """The events behind a number, and whether there will be no more."""
@@ -112,11 +105,11 @@ class RunQueue:
         self._changed = threading.Condition()
         """Notified when somebody joins or leaves the queue."""
         self._live: dict[str, _Live] = {}
-        self._broken: set[str] = set()
-        """Runs that broke off by an error of kbnav's own, and are to end as soon as the database takes that."""
+        self._broken: dict[str, str] = {}
+        """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
         self._again: list[_Live] = []
-        """Runs that broke off because the database failed; they go on once it is back."""
-        self._well, self._trouble = time.monotonic(), ""
+        """Runs of sessions that broke off because the database failed; they go on once it is back."""
+        self._well, self._trouble, self._away = time.monotonic(), "", False
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -178,8 +171,10 @@ class RunQueue:
         """Put a question into the queue; ``choice`` is knowledge base, system and model.
 
         Raises UsageError for what is no question, Busy for a session that is, NotOffered for one that is gone,
-        LimitReached.
+        LimitReached, DatabaseAway, at once where the database is known to take nothing.
         """
+        if self._away:
+            raise DatabaseAway(AWAY)
         question, limits, now = checked_question(question), self._limits, time.time()
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
@@ -218,15 +213,17 @@ class RunQueue:
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
 
-        What a model is writing here meanwhile comes as an event ``draft`` of number 0.
+        A run outside a session ends at once where the database fails.
         """
         live: _Live | None = None
         with self._listening(run_id) as news:
             while True:
                 news.clear()
+                if self._broken.get(run_id) == AWAY:
+                    yield StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})
+                    return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
-                stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.under_way, run_id)
@@ -238,25 +235,10 @@ class RunQueue:
                     yield event
                 if over:
                     return
-                async for draft in self._drafts(live, stored, news):
-                    yield draft
-
-    async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
-        """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
-        seen = 0
-        while True:
-            try:
-                await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
-            except TimeoutError:
-                yield None
-                return
-            if live is None or live.version == seen or live.stored != stored:
-                return
-            news.clear()
-            seen = live.version
-            if draft := live.draft:
-                yield StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))
-                await asyncio.sleep(DRAFT_SECONDS)
+                try:
+                    await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
+                except TimeoutError:
+                    yield None
 
     @contextmanager
     def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
@@ -303,16 +285,18 @@ class RunQueue:
             except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
                 if away := isinstance(error, DatabaseAway):
                     _LOG.warning("run: %s", error)
+                    self._away, self._trouble = True, str(error)
                 elif not self._over.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
-                    self._broken.add(live.run.id)
+                if not self._over.is_set() and not (away and live.run.session):
+                    self._broken[live.run.id] = AWAY if away else BROKEN
             finally:
                 with self._changed:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
                     self._changed.notify_all()
                 self._notify(live.run.id)
-            if away:
+            if away and live.run.session:
                 self._again.append(live)
 
     def _next(self) -> _Live | None:
@@ -373,12 +357,7 @@ class RunQueue:
         served.breaker.check()
         system = self._service.system(run.kb, run.system, run.model)
 
-        def hear(draft: Draft) -> None:
-            live.draft = draft
-            live.version += 1
-            self._notify(run.id)
-
-        with reporting_to(served.breaker), streaming_to(hear):
+        with reporting_to(served.breaker):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(
@@ -413,8 +392,6 @@ class RunQueue:
             live.cancellation.abandon()
         elif live.events is not None:
             live.events.append(event)
-        live.draft = None
-        live.stored += 1
         self._notify(live.run.id)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
@@ -431,7 +408,10 @@ class RunQueue:
                 self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
                 self._well = time.monotonic()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the thread
-                self._trouble = f"the database fails: {type(error).__name__}"
+                self._away, self._trouble = (
+                    isinstance(error, DatabaseAway),
+                    f"the database fails: {type(error).__name__}",
+                )
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._over.wait(TICK)
@@ -448,16 +428,18 @@ class RunQueue:
                 live.cancellation.abandon()
             elif mine[run_id]:
                 live.cancellation.stop()
-        waiting, self._again = self._again, []
-        for live in waiting:
-            if live.run.id in mine:
-                self._put(live.run, live.history)
-        for run_id in list(self._broken):
-            self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
-            self._broken.discard(run_id)
+        for run_id, why in list(self._broken.items()):
+            self._store.end(run_id, self.worker, "failed", failed_answer(why))
+            del self._broken[run_id]
             self._notify(run_id)
+        if not self._away:
+            waiting, self._again = self._again, []
+            for live in waiting:
+                if live.run.id in mine:
+                    self._put(live.run, live.history)
         if often:
             self._store.alive(self.worker)
+            self._away = False
             home = self._service.settings.home
             free = shutil.disk_usage(home).free
             self._trouble = f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""
@@ -486,19 +468,3 @@ def is_dead(worker: str, seen: float) -> bool:
     except OSError as error:
         return isinstance(error, ProcessLookupError)
     return False
-
-
-def _draft_data(draft: Draft) -> dict[str, Any]:
-    """What a model is writing as the page shows it: the thought and tool of the next step, or the answer."""
-    from langchain_core.utils.json import parse_partial_json
-
-    try:
-        given = parse_partial_json(draft.arguments) if draft.arguments else {}
-    except ValueError:
-        given = {}
-    if not isinstance(given, dict):
-        given = {}
-    answer = draft.text if draft.purpose == "answer" else given.get("answer", "") if draft.tool == FINISH else ""
-    thought = "" if draft.purpose == "answer" else draft.text or given.get("thought", "")
-    shown = {"thought": str(thought)[:LONGEST_DRAFT], "tool": draft.tool, "answer": str(answer)[:LONGEST_DRAFT]}
-    return {"kind": "draft", **shown}
