@@ -141,10 +141,10 @@ class Chat {
 
   /** What this is, the box for a question, and what can be asked. */
   welcome() {
-    const { key, name } = this.base;
+    const { key, name, entities } = this.base;
     this.clear();
     this.question.placeholder = t("ask.placeholder");
-    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.ask,
+    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })), h("p", {}, t("welcome.what")), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
     this.question.focus({ preventScroll: true });
   }
@@ -154,8 +154,12 @@ class Chat {
     const base = offered.kbs.find((one) => one.key === key);
     const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
     const examples = h("ul", { class: "kinds" });
-    if (base) examplesOf(base).then((found) => examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most)));
-    return h("div", { class: "holds" }, base?.entities > 0 && h("p", { class: "soft" }, t("welcome.copy", { n: base.entities }), date && ` ${t("welcome.taken", { date })}`), h("p", { class: "soft" }, t("welcome.try")), examples);
+    const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
+    if (base) examplesOf(base).then((found) => {
+      examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most));
+      head.hidden = !found.length;
+    });
+    return h("div", { class: "holds" }, base?.entities > 0 && h("p", { class: "soft" }, t("welcome.copy", { n: base.entities }), date && ` ${t("welcome.taken", { date })}`), head, examples);
   }
 
   /** Ask an example, or run it where it is a query. */
