@@ -81,6 +81,22 @@ def stopped_postgresql(url: str) -> Iterator[None]:
 
 
 @contextmanager
+def database_in(url: str, folder: Path) -> Iterator[str]:
+    """The URL of another database of the server of ``postgresql``, whose tables are in an empty folder."""
+    import psycopg
+
+    if owner := _as_user().get("user"):
+        os.chown(folder, owner, -1)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        connection.execute("CREATE DATABASE small TABLESPACE small")
+    yield f"{url.rpartition('/')[0]}/small"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE small WITH (FORCE)")
+        connection.execute("DROP TABLESPACE small")
+
+
+@contextmanager
 def s3_server() -> Iterator[tuple[str, dict[str, str]]]:
     """The address of an empty bucket on moto's S3 server, and what must be in the environment of those who ask it."""
     port = free_port()

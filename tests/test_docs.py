@@ -3,7 +3,10 @@
 import re
 import runpy
 import shlex
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -73,13 +76,27 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     assert [line for line in told if line.removesuffix(" …") not in printed] == []
 
 
+@pytest.fixture
+def in_background() -> Iterator[Callable[[str], None]]:
+    """Starts a command that serves, waits for its first line, and ends it with the test."""
+    with ExitStack() as served:
+
+        def start(command: str) -> None:
+            one = subprocess.Popen([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
+            served.enter_context(one)
+            served.callback(one.terminate)
+            assert next(iter(one.stdout or ()), ""), command
+
+        yield start
+
+
 RUN = [page for page in OTHERS if commands(page, "sh") or any(kind == "console" for kind, _ in fenced(page))]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
-    page, monkeypatch, tmp_path, mini_home, capsys
+    page, monkeypatch, tmp_path, mini_home, capsys, in_background
 ):
     (tmp_path / "home").mkdir()
     (mini_home / "mirrors").mkdir(exist_ok=True)
@@ -93,7 +110,10 @@ def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
         if title := re.search(r'title="([^"]+)"', kind):
             (tmp_path / title[1]).write_text(block, encoding="utf-8")
         for command in _commands(block) if kind == "sh" else []:
-            assert run_command(command, monkeypatch) == 0, command
+            if command.startswith("kbnav sparql serve "):
+                in_background(command)
+            else:
+                assert run_command(command, monkeypatch) == 0, command
         for command, pieces in examples(block) if kind == "console" else []:
             capsys.readouterr()
             assert run_command(command, monkeypatch) == 0, command

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, NEGATIONS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
 from kbnav.answers.language import fold, singular
-from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.lexicon import lexicon
+from kbnav.answers.parsing import Phrase, Question, beyond, read_question, titles
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
@@ -27,7 +28,6 @@ _WITH_COMMA = re.compile(r"[^\W\d_][\w'’-]*, [^\W\d_][\w'’-]*(?: \(\d+\))?")
 """A name as catalogues have it: Schulz, Max (4)."""
 NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _CALLED = frozenset(
     ["named", "called", "titled", "heißt", "heissen", "heißen", "namens", "nommé", "nommée", "appelle", "llama"]
 )
@@ -93,11 +93,8 @@ class Reading:
     @property
     def beyond(self) -> str:
         """Why the rules do not reach the question; empty where they may."""
-        said = set(_words(self.question.text))
-        if said & NEGATIONS:
-            return "it says what is not the case"
-        if self.question.comparative or said & _GROUPS:
-            return "it compares, or asks for something of each"
+        if why := beyond(self.question, {word for anchor in self.anchors for word in _words(anchor.text)}):
+            return why
         return "" if self.target or self.anchors else "it names no class and no thing that is known here"
 
     @property
@@ -150,7 +147,7 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
             anchors[Anchor(text) if so else Anchor(text, thing.id, exact=True)] = None
-        elif phrase.named and not search.first("class") and (thing or search.rung == "none"):
+        elif phrase.named and search.rung != "near" and not search.first("class") and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
     found = tuple(anchors)[:_ANCHORS]
     if target is None:
@@ -177,14 +174,17 @@ class EndpointAgenda(Agenda):
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         seen = self.seen
-        written = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
+        commas = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
+        written = [*commas, *titles(self.question, self.language)]
         if written:
             yield [("search_entities", f"Looking up “{one}” as it is written.", {"query": one}) for one in written]
         for one in written:
             thing = seen.searches.get(one, NOTHING).first("thing")
             if thing and _name(thing).casefold() == one.casefold():
-                kept = [phrase for phrase in self.question.phrases if phrase.text not in one]
-                self.question = replace(self.question, phrases=(*kept, Phrase(one, named=True)))
+                self.question = read_question(self.question.text.replace(one, f'"{one}"'), self.language)
+            elif one in commas and ((thing and "," in _name(thing)) or "(" in one):
+                yield from self._declined(self._unknown(one))
+                return
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
@@ -194,26 +194,47 @@ class EndpointAgenda(Agenda):
         why = reading.beyond
         if not why:
             final = yield from self._final(reading)
-            why = "what the question names is not linked by one property or two"
+            left, why = reading.anchors[len(reading.links) :], f"they cannot ask this of {reading.label} alone"
+            if left:
+                why = f"“{left[0].text}” is not linked to {reading.label or 'a thing asked for'} by one property or two"
             if final and seen.rows.get(final):
                 self.understood, shown = Understood(unused=reading.unused), seen.cells[final]
                 counted = len(shown) == 1 and shown[0][0].isdigit()
                 rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused
-                if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=of_class):
+                noun = self.question.noun
+                needed = of_class or (noun is not None and set(noun.text.split()) <= set(unused))
+                if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed):
                     yield [(FINISH, FITS, {})]
                     return
-                why = "too many words of the question are left over for an answer"
-        if not seen.rows:  # that there is no answer may be said once a query has run
-            anything = reading.members.rstrip(" .") or "?thing ?property ?value"
-            yield [(QUERY, "Is there anything of it here at all?", {"query": f"ASK {{ {anything} }}"})]
+                why = f"an answer would leave out {' and '.join(f'“{word}”' for word in unused)}"
+        unknown = [self._unknown(one) for one in reversed(seen.searches) if one[:1].isupper()]
+        told = reading.beyond and (reading.target or reading.anchors)
+        yield from self._declined(why if told else next(filter(None, unknown), why))
+
+    def _unknown(self, text: str) -> str:
+        """That nothing has a name that was searched for, and what may be meant; empty where something has it."""
+        search = self.seen.searches.get(text, NOTHING)
+        known = search.properties or search.first("class") or search.rung in ("exact", "fulltext")
+        near = search.first("thing")
+        meant = f" (is “{_name(near)}” meant?)" if near else ""
+        return "" if known else f"nothing here is named “{text}”{meant}"
+
+    def _declined(self, why: str) -> Iterator[Calls]:
+        if not self.seen.rows:  # that there is no answer may be said once a query has run
+            yield [(QUERY, "Is there anything here at all?", {"query": "ASK { ?thing ?property ?value }"})]
         yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
 
     def _final(self, reading: Reading) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
-        if not reading.anchors and not (reading.target and (question.kind != "values" or question.measure)):
+        asked = question.noun or lexicon(self.language).classes.intersection(_words(question.text)) - {"what"}
+        listed = asked and question.asks in ("", "person")
+        if not (reading.anchors or listed or question.kind != "values" or question.measure):
             return ""
+        narrower = f"ASK {{ ?class rdfs:subClassOf {reading.target} FILTER(?class != {reading.target}) }}"
+        if reading.target and (yield from self._rows(narrower, "Has the class subclasses, whose members it has too?")):
+            reading.members = reading.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
         pattern = reading.members
         for place, anchor in enumerate(reading.anchors):
             link = yield from self._linked(reading, anchor)

@@ -51,7 +51,7 @@ class Search:
     """A search and what it found; ``matched`` are the parts of the phrase that did."""
 
     query: str
-    rung: Literal["exact", "shorter", "fulltext", "none"]
+    rung: Literal["exact", "near", "shorter", "fulltext", "none"]
     matched: tuple[str, ...] = ()
     items: tuple[SearchHit, ...] = ()
     properties: tuple[SearchHit, ...] = ()
@@ -135,7 +135,7 @@ class Evidence:
 
 def read_search(query: str, text: str) -> Search:
     """The observation of search_entities."""
-    rung: Literal["exact", "shorter", "fulltext"] = "exact"
+    rung: Literal["exact", "near", "shorter", "fulltext"] = "near" if _NEAR in text else "exact"
     matched: tuple[str, ...] = (query,)
     hits: list[SearchHit] = []
     for line in text.splitlines():
@@ -152,7 +152,7 @@ def read_search(query: str, text: str) -> Search:
     if not hits:
         meant = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=meant[1] if meant else "")
-    if _NEAR in text and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
+    if rung == "near" and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
         return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
     items = [hit for hit in hits if hit.kind != "property"]
     low = query.casefold()

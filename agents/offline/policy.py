@@ -13,7 +13,7 @@ from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Evidence
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import Question, read_question
+from kbnav.answers.parsing import NEGATIONS, Question, read_question
 from kbnav.answers.relevance import words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
@@ -25,10 +25,6 @@ Calls = list[tuple[str, str, dict[str, Any]]]
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
-NEGATIONS = frozenset(
-    ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
-)
-"""Words that turn a question into its opposite: what leaves one out answers another question."""
 _MOST_UNUSED, _MANY = 2, 50
 
 

@@ -11,7 +11,7 @@ from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
-from kbnav.answers.parsing import pronoun
+from kbnav.answers.parsing import NEGATIONS, pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
@@ -43,6 +43,8 @@ _STEM = 3
 """Letters of a word that a relation's may begin with."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
+_OPERATORS = NEGATIONS | {"under", "over", "above", "below", "fewer", *_SUMMED}
+"""Words that change what a question asks for: where one was not understood, nothing else is an answer."""
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
@@ -65,6 +67,7 @@ class SkbAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
         self._reading: Reading = schema.read(state["question"], self.language)
+        self._told = set(_NOT_TELLING)
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -185,11 +188,11 @@ class SkbAgenda(Agenda):
         body = f"{self._body(paths, kind=kind)}\n  "
         if fit > 0 or (len(fields) == 1 and quantity in _YEARS and not total):
             body += f"?x <{field}> ?value . {_COMPARABLE}"
-            number = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)"
+            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[fields.index(field)]
         elif not quantity and not total and (step := self._counted_links(kind, paths, free)):
             linked = f"{self._pattern('?x', step, '?y')} ?y a type:{self._schema.types[step.target]} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
-            number = "COUNT(DISTINCT ?y)"
+            number, name = "COUNT(DISTINCT ?y)", f"number of links ({step.relation.replace('_', ' ')})"
         else:
             return
         query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
@@ -203,13 +206,15 @@ class SkbAgenda(Agenda):
             return
         value = found[0][1]
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
+        read = [word for word in free if relevance(known.adjectives.get(word, word), [name])[0]]
+        self._told |= {*_SUMMED, *known.measures, *read}
         self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if total:
-            said = "This is their sum." if total == "SUM" else "This is their mean."
+            said = f"This is their {'sum' if total == 'SUM' else 'mean'}."
             yield [(FINISH, said, {"nodes": [], "answer": f"{float(value):.12g}"})]
         labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        fits = f"These have the same number, and no other has {'less' if order == 'ASC' else 'more'} of it."
+        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} of {len(found):,} {kind.replace('_', ' ')}."
         yield [(FINISH, fits, {"nodes": nodes, "answer": f"{labels}{more}: {value}"})]
 
     def _compared_kind(self) -> str:
@@ -278,6 +283,10 @@ class SkbAgenda(Agenda):
     def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Calls:
         """The end: the nodes, or none where a name of the question is nowhere."""
         self.understood = read = self._understood(mentions, paths, found[0])
+        said, beyond = {word.lower() for word in read.unused}, _OPERATORS | lexicon(self.language).measures.keys()
+        if said & beyond or self.question.kind == "count" or any(one.low == "than" for one in self._reading.tokens):
+            words = " and ".join(f"“{word}”" for word in read.unused) or "a part of it"
+            return [(FINISH, f"This cannot be answered: {words} was not understood.", {"nodes": []})]
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
         return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
@@ -290,7 +299,7 @@ class SkbAgenda(Agenda):
         """
         reading, started = self._reading, {path.node for path in paths}
         used = {place for path in paths for place in path.used}
-        light = _NOT_TELLING | lexicon(self.language).light
+        light = self._told | lexicon(self.language).light
         document = fold(self._kb.get_entry(first).document) if first else ""
         places = {one.first: one.text for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)}
         for place in reading.words:

@@ -32,7 +32,8 @@ def test_a_model_answers_in_its_own_words_and_its_tokens_are_saved(kbnav, home):
     assert "Sie entdeckte Polonium und Radium." in out
     assert "→" not in out
     assert re.search(
-        r"^3 steps, \d+\.\d s, \d+ requests, 4 model calls, 400 \+ 80 tokens, cost not known \(setting prices\); every",
+        r"^asked: mini; 3 steps, \d+\.\d s, \d+ requests, 4 model calls, 400 \+ 80 tokens, "
+        r"cost not known \(setting prices\); every",
         out,
         re.M,
     )

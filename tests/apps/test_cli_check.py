@@ -38,6 +38,7 @@ def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
     assert code == 0
     assert "✓ search" in out
     assert "- vectors" in out
+    assert "set endpoints.vector" in out
     assert "agents have what they need" in out
 
 
@@ -47,6 +48,15 @@ def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatc
     code, _, err = kbnav("check", "--kb", "nowhere")
     assert code == 2
     assert "no knowledge base 'nowhere'" in err
+
+
+def test_an_endpoint_is_told_by_its_label_predicates_and_its_classes(tmp_path):
+    with endpoint(LABELLED) as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            said = {one.what: one.says for one in check_kb(kb, settings)}
+    assert "rdfs:label" in said["labels"]
+    assert said["classes"] == "1 seen, the largest: thing (2)"
 
 
 def test_another_wikibase_is_told_by_its_iris_and_what_it_lacks(tmp_path):

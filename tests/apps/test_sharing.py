@@ -70,6 +70,16 @@ def test_a_citation_names_query_knowledge_base_date_and_versions():
         assert part in told
 
 
+@pytest.mark.parametrize(
+    ("mirror", "date"),
+    [({"built": "2026-11-26T12:00:00Z", "newest": "2026-11-01T00:00:00Z"}, "2026-11-01"),
+     ({"built": "2026-11-26T12:00:00Z", "newest": ""}, "2026-11-26")],
+)  # fmt: skip
+def test_a_copy_is_cited_by_the_date_of_its_data_where_that_is_known(mirror, date):
+    told = citation(replace(RUN, question="Who?", kb={"mirror": mirror}, settings={"kb": "mini"}))
+    assert [one for one in ("2026-11-01", "2026-11-26") if one in told] == [date]
+
+
 @pytest.fixture
 def saved(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kbnav.Answer:
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))

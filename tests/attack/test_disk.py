@@ -3,6 +3,8 @@
 import json
 import re
 import subprocess
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,11 @@ from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.web.conftest import linked_home
-from tests.apps.web.parts import Server, Visit, until, web_settings
+from tests.apps.web.parts import Server, Visit, served_process, until, web_settings
 from tests.attack.disks import fill, mounted
 from tests.evaluation.parts import mini_dataset
 from tests.programs.test_training import files, trained
+from tests.services import database_in
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 DISCOVERED = "Who discovered polonium?"
@@ -233,6 +236,41 @@ def test_a_server_whose_disk_is_full_says_that_it_is_not_ready_and_is_again_once
             assert "MiB" in ready["why"] or "room" in ready["why"] or "disk" in ready["why"]
             assert visit("GET", "/health").status_code == 200
             (home / "large").unlink()
+            until(lambda: visit("GET", "/ready").status_code == 200)
+
+
+@pytest.mark.slow
+def test_a_full_postgresql_is_told_within_seconds_and_asked_again_once_there_is_room(fresh_home, database):
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,  # which PostgreSQL's own user can reach
+        mounted(Path(folder) / "disk", 64 << 10) as disk,
+    ):
+        Path(folder).chmod(0o755)
+        with (
+            database_in(database, disk) as url,
+            served_process(fresh_home, environment={"KBNAV_DATABASE": url}) as (address, _),
+        ):
+            visit = Visit(address)
+            of_session = f"/api/sessions/{(session := visit.session(kb='mini'))}/questions", {"question": DISCOVERED}
+            alone = "/api/ask", {"question": DISCOVERED, "kb": "mini"}
+            until(lambda: visit("GET", "/ready").status_code == 200)
+            assert "Curie" in visit("POST", *alone).json()["text"]
+            fill(disk)
+            for asked in (alone, alone, alone, of_session) * 2:  # more than one reader may have under way
+                began = time.monotonic()
+                told = visit("POST", *asked)
+                assert time.monotonic() - began < 5
+                assert (told.status_code, "Retry-After" in told.headers) == (503, True), told.text
+                assert "database of sessions is away, full or read-only" in told.json()["detail"]
+            until(lambda: visit("GET", "/ready").status_code == 503, seconds=3)
+            assert "database" in visit("GET", "/ready").json()["why"]
+            (disk / "ballast").unlink()
+            until(lambda: visit("GET", "/ready").status_code == 200)
+            assert "Curie" in visit("POST", *alone).json()["text"]
+            assert "Curie" in visit.answered(session, DISCOVERED)["answer"]["text"]
+            fill(disk)  # it is known without a question, too
+            until(lambda: visit("GET", "/ready").status_code == 503, seconds=5)
+            (disk / "ballast").unlink()
             until(lambda: visit("GET", "/ready").status_code == 200)
 
 

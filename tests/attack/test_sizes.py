@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from itertools import product
 from threading import Thread
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
+from requests import ConnectionError as HungUp
 
 from tests.apps.web.parts import Visit, served_process
 from tests.attack.test_downloads import kilobytes
 
+LONGEST_ADDRESS = 60_000
 POLONIUM = "Which elements were discovered by Marie Curie?"
 MIB = 1 << 20
 SECONDS, REPLY, MEMORY = 15, 12 * MIB, 500_000
@@ -115,7 +117,11 @@ def test_no_operation_takes_long_or_much_or_says_much(fresh_home):
         seen = set[str]()
         for method, path, query, body in requests(visit("GET", "/openapi.json").json(), ids):
             began = time.monotonic()
-            told = visit(method.upper(), path, body, params=query)
+            try:
+                told = visit(method.upper(), path, body, params=query)
+            except HungUp:  # an address longer than is read is answered, and hung up on, while it is sent
+                assert len(urlencode(query)) > LONGEST_ADDRESS
+                continue
             what = (method, path[:200], [(name, str(value)[:50]) for name, value in query.items()], str(body)[:200])
             assert told.status_code < 500, (told.text[:300], what)
             assert time.monotonic() - began < SECONDS, what

@@ -110,3 +110,10 @@ def test_an_endpoint_that_stays_down_ends_it(tmp_path):
     path.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(ServiceError, match="10 failures in a row"):
         collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")
+
+
+def test_an_answer_without_a_query_is_kept_where_queries_are_run_anew(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"id": "one", "question": "One?", "answers": True}))
+    one = load_file("jsonl", path)
+    assert summary(collect(one, NumbersKB(), tmp_path / "gold.jsonl", stored=False)["one"]) == ("stored", True, True)

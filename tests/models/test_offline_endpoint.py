@@ -7,12 +7,14 @@ import pytest
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
+from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, SparqlSource
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
+from tests.models.library import library
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +80,11 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
     [
         ("Which suppliers are not in France?", "what is not the case"),
         ("What is the weight of each lamp?", "of each"),
-        ("Who wrote this?", "no class and no thing"),
-        ("Who wrote the Iliad?", "not linked"),
+        ("Who wrote this?", "names no class"),
+        ("Who wrote the Iliad?", "nothing here is named “Iliad”"),
+        ("Which suppliers did he visit?", "earlier question"),
+        ("How many lamps are from 1990?", "year"),
+        ("Where are all suppliers?", "of Supplier alone"),
     ],
 )
 def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_path: Path, question: str, why: str):
@@ -108,3 +113,57 @@ def test_an_answer_that_leaves_out_too_much_is_refused(agent: Agent, question: s
     assert (refused.status, refused.query) == ("no answer", "")
     assert refused.understood is not None
     assert refused.understood.unused
+
+
+@pytest.fixture(scope="module", params=["labels", "name index"])
+def librarian(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("library")
+    with serving(library()) as served:
+        settings = Settings(kb=served.url, home=home)
+        if request.param == "name index":
+            with open_kb(settings) as kb:
+                assert isinstance(kb, EndpointKB)
+                kb.index_names(home / "names", lambda count, last: None)
+            source = SparqlSource(url=served.url, index=str(home / "names"))
+            settings = Settings(kb="library", home=home, sparql={"library": source})
+        with open_kb(settings) as kb:
+            yield build_spinach(kb, settings)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Liste aller Verlage", ["v0", "v1", "v2"]),
+        ("Welche Verlage gibt es?", ["v0", "v1", "v2"]),
+        ("List all Ort", ["o0", "o1", "o2", "o3"]),
+        ("Give me all persons", [f"p{number}" for number in range(30)]),
+        ("Liste alle Personen auf", [f"p{number}" for number in range(30)]),
+        ("Wie viele Fachbücher gibt es?", ["34"]),
+        ("Wie viele Werke gibt es?", ["100"]),
+        ("Welche Werke hat Schulz, Max (4) verfasst?", ["w12", "w34", "w56"]),
+        ("What is the Geburtsdatum of Schulz, Max (4)?", ["1912-05-06"]),
+        ("Welches Erscheinungsjahr hat Der Garten für Anfänger?", ["1966"]),
+        ("Welches Erscheinungsjahr hat Handbuch der Pilze?", ["1967"]),
+        ("Wer ist der Verfasser von Die Brücke?", ["p1"]),
+    ],
+)
+def test_a_library_with_german_classes_is_asked(librarian: Agent, question: str, answer: list[str]):
+    run = ask(librarian, question)
+    assert run.outcome.status == "answered"
+    assert [one.rpartition(":")[2].rstrip(">") for one in values(run)] == sorted(answer)
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ("Welche Fachbücher hat Meier, Luise verfasst?", "“Meier, Luise” is not linked to Fachbuch"),
+        ("Welche Zeitschriften hat Meier, Luise verfasst?", "nothing here is named “Zeitschriften”"),
+        ("Welche Werke hat Goethe verfasst?", "nothing here is named “Goethe”"),
+        ("Welche Romane hat Schulz, Max (99) verfasst?", "“Schulz, Max"),
+        ("Welche Romane hat Schultz, Max (4) verfasst?", "is “Schulz, Max (4)” meant?"),
+    ],
+)
+def test_what_a_library_does_not_have_is_named(librarian: Agent, question: str, why: str):
+    run = ask(librarian, question)
+    assert run.outcome.status == "no answer"
+    assert why in run.path[-1].call.thought

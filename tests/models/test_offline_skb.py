@@ -180,6 +180,37 @@ def test_a_mean_of_nothing_is_no_number(tmp_path):
         assert ask(asked, "What is the average price of the products supplied by Supplier 1?").outcome.text != "0"
 
 
+SHOP = """\
+id,name,type,price,about
+1,Nordic lamp,product,30,in stock at a fair cost
+2,Steel lamp,product,12,in stock
+3,Oak chair,product,8,of low cost
+4,Pine chair,product,,
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "told", "unused"),
+    [
+        ("Which product has the lowest price?", "Oak chair: 8", "Lowest price of 3 product.", ()),
+        ("Which is the cheapest product?", "Oak chair: 8", "Lowest price of 3 product.", ()),
+        ("What is the average price of the products?", "16.6666666667", "This is their mean.", ()),
+        ("Which products of low cost are less than 10?", "", "“10” was not understood", ("10",)),
+        ("Which products are not in stock?", "", "“not” was not understood", ("not",)),
+        ("How many products have stock?", "", "a part of it was not understood", ()),
+    ],
+)
+def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(
+    tmp_path, question, answer, told, unused
+):
+    (tmp_path / "n.csv").write_text(SHOP)
+    build(TableSource([tmp_path / "n.csv"]), tmp_path / "s.skb", Options())
+    with closing(SkbKB(SKB.open(tmp_path / "s.skb"))) as kb:
+        outcome = ask(skb_offline(kb, Settings(home=tmp_path, kb="s", language="en")), question).outcome
+    assert (outcome.text, told in outcome.note, outcome.understood.unused) == (answer, True, unused)
+    assert (outcome.status == "no answer") == (not answer)
+
+
 @pytest.fixture(scope="module")
 def clinic(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Hetionet's diseases, compounds and symptoms, which relations with abbreviated names link."""

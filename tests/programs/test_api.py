@@ -112,6 +112,24 @@ def test_calls_and_their_time_are_limited(demo_kb):
         slow.call("intersect", ([],))
 
 
+@pytest.mark.parametrize(
+    ("names", "arguments"),
+    [
+        (("types_of", "names_of", "texts_of", "relations_text", "documents_of", "related", "relations_of"), ([WALK],)),
+        (("field_of",), ([WALK], "name")),
+        (("follow_path",), ([WALK], ["located in"])),
+        (("find_by_name", "embed"), (["Ropewalk Lane"],)),
+        (("similarity", "bm25", "best_chunk"), ("tar", [WALK])),
+        (("exact_match", "token_recall", "token_f1", "fuzzy"), ("tar", ["tar"])),
+    ],
+)
+def test_a_call_ends_once_its_time_is_over(demo_kb, names, arguments):
+    over = Api(demo_kb, limits=ApiLimits(seconds=0.0))
+    for name in names:
+        with pytest.raises(OutOfCalls, match="seconds"):
+            over.open("q").call(name, arguments)
+
+
 def _model(replies, seen=None):
     scripted = ScriptedModel(replies=[AIMessage(reply) for reply in replies])
     if seen is not None:

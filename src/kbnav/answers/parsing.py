@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -27,6 +27,11 @@ _EXPLETIVE = re.compile(
 )
 _UNSPACED = frozenset({"zh", "ja", "th"})
 _LONGEST_PHRASE = 8
+NEGATIONS = frozenset(
+    ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
+)
+"""Words that turn a question into its opposite: what leaves one out answers another question."""
+_GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
 """Words that may stand between "which" or "all" and the class it asks for."""
@@ -53,7 +58,7 @@ class Question:
     measure: tuple[str, Order] | None = None
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
-    pronoun: Literal["", "m", "f", "any"] = ""
+    pronoun: Literal["", "m", "f", "any", "many"] = ""
 
     @property
     def noun(self) -> Phrase | None:
@@ -98,11 +103,40 @@ def read_question(text: str, language: str) -> Question:
     )
 
 
-def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
+def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
     """Whether the text points back to an earlier question, and to whom; "are there" and "gibt es" do not."""
     pronouns = lexicon(language).pronouns
     tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
     return next((pronouns[token] for token in tokens if token in pronouns), "")
+
+
+def beyond(question: Question, named: Collection[str]) -> str:
+    """Why no single pattern of links answers a question; empty where one may. ``named``: words of what it names."""
+    said = set(re.findall(r"[^\W_]+", question.text.casefold()))
+    if said & NEGATIONS:
+        return "it says what is not the case"
+    if question.comparative or said & _GROUPS:
+        return "it compares, or asks for something of each"
+    if any(str(year) not in named for _, year in question.years):
+        return "it gives a year, which they do not compare"
+    return "it points back to an earlier question" if question.pronoun and not named else ""
+
+
+def titles(question: Question, language: str) -> list[str]:
+    """The two longest parts that may be names with small words inside: "Der Garten für Anfänger", "Haus am Fluss".
+
+    They begin with a capital, not behind a word such as "which", and end with the last capital before a mark.
+    """
+    words, found = lexicon(language), list[str]()
+    for part in re.split(r"[,;:()?!\"“”„«»]+", question.text):
+        tokens = part.split()
+        capitals = [place for place, token in enumerate(tokens) if token[0].isupper()]
+        for place in capitals[:-1]:
+            text = " ".join(tokens[place : capitals[-1] + 1])
+            small = any(token[0].islower() or token.casefold() in words.function for token in text.split())
+            if small and place and tokens[place - 1].casefold() not in words.classes:
+                found.append(text)
+    return [one for one in found if all(phrase.text != one for phrase in question.phrases)][:2]
 
 
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:

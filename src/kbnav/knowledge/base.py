@@ -268,6 +268,9 @@ class Shaped(Protocol):
     def declared(self, query: str) -> str:
         """The query with the prefixes that it uses declared, so that it runs anywhere."""
 
+    def label_predicates(self) -> Sequence[str]:
+        """Ids of the predicates that labels are read by, the first that a thing has."""
+
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """The classes with their members, the largest first; count 0 where they are not counted."""
 
@@ -423,7 +426,7 @@ class Meter:
 
     @property
     def sent(self) -> Mapping[str, int]:
-        """Requests by service: ``api``, ``sparql``."""
+        """Requests by service: ``api``, ``sparql``, ``vector``."""
         with self._lock:
             return dict(self._sent)
 

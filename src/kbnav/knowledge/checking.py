@@ -11,7 +11,7 @@ from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, Stopped, StopRun
-from kbnav.knowledge.base import KnowledgeBase, Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Endpoints, Settings
@@ -32,7 +32,7 @@ _PROPERTY = (
 )
 _THING = "SELECT ?thing WHERE { ?thing ?edge ?text . FILTER(isIRI(?thing) && isLiteral(?text)) } LIMIT 1"
 _MANY = 8
-"""Concepts that are named where they are missing."""
+"""Concepts that are named where they are missing; classes that are named where they are there."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ _REMEDIES: Mapping[str, str] = {
     "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
     "search": "set endpoints.api to api.php of the wiki",
     "entry": "set endpoints.api to api.php of the wiki",
+    "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
 }
 
 
@@ -66,7 +67,9 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
     tries: list[tuple[str, Callable[[KnowledgeBase], Tried]]] = [("queries", trial.queries)]
     if wikibase:
         tries += [("IRIs", trial.iris), ("properties", trial.properties)]
-    names = ("search", "entry", "labels", "neighbours", "vectors")
+    names = ["search", "entry", "labels", "neighbours", "vectors"]
+    if kb_kind(kb) == "sparql":
+        names.insert(3, "classes")
     tries += [(name, getattr(trial, name)) for name in names]
     cancellation = Cancellation()
     timer = threading.Timer(seconds, cancellation.stop, ["there was no time left"])
@@ -174,9 +177,15 @@ class _Trial:
     def labels(self, kb: KnowledgeBase) -> Tried:
         wanted = self._sample(kb)
         if label := kb.labels([wanted]).get(wanted, ""):
-            return "works", f"{wanted} is {label!r}", ""
+            by = f", by {', '.join(kb.label_predicates())}" if isinstance(kb, Shaped) else ""
+            return "works", f"{wanted} is {label!r}{by}", ""
         remedy = "" if self._kind == "wikibase" else "name the predicates of labels ([sparql.NAME] labels)"
         return "partly", f"{wanted} has no label", remedy
+
+    def classes(self, kb: KnowledgeBase) -> Tried:
+        found = kb.classes() if isinstance(kb, Shaped) else ()
+        largest = ", ".join(f"{one.entity.label} ({one.count:,})" for one in found[:_MANY])
+        return ("works", f"{len(found)} seen, the largest: {largest}", "") if found else ("absent", "none is seen", "")
 
     def neighbours(self, kb: KnowledgeBase) -> Tried:
         found = kb.search_neighbors(self._sample(kb))
@@ -184,7 +193,10 @@ class _Trial:
 
     def vectors(self, kb: KnowledgeBase) -> Tried:
         if "vector_query" not in kb.capabilities:
-            remedy = "build it with vectors" if self._kind == "skb" else ""
+            remedy = {
+                "wikibase": "for Wikidata: set endpoints.vector, as https://wd-vectordb.wmcloud.org",
+                "skb": "build it with vectors",
+            }.get(self._kind, "")
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 

@@ -92,7 +92,8 @@ def knowledge_base(run: Run) -> str:
     """What was asked, and in which state: a copy's date, an SKB's name, or the address of the query service."""
     name, state = str(run.settings.get("kb", "")), run.kb
     if mirror := state.get("mirror"):
-        return f"{name}, a copy of a part of Wikidata made {str(mirror.get('built', ''))[:10]}"
+        how, date = ("taken", mirror["newest"]) if mirror.get("newest") else ("made", mirror.get("built", ""))
+        return f"{name}, a copy of a part of Wikidata {how} {str(date)[:10]}"
     if state.get("kind") == "skb":
         return f"{state.get('name', name)}, {state.get('nodes', 0):,} nodes and {state.get('edges', 0):,} edges"
     endpoint = str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")

@@ -16,6 +16,7 @@ import pytest
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, Server, web_settings
+from tests.knowledge.endpoint.served import serving
 from tests.models.stub import silent_endpoint
 
 if TYPE_CHECKING:
@@ -205,6 +206,9 @@ def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
 
 def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page: Page, server: Server, tmp_path: Path):
     page.goto(server.url)
+    page.wait_for_selector(".welcome .example")
+    assert page.is_visible("text=Try one of these:")
+    assert page.inner_text(".welcome h2") == "Ask Wikidata (partial copy) in your own words"
     ask(page, MARIE)
     wait_for_the_end(page)
     page.click("text=Share")
@@ -214,6 +218,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
     assert other.locator("#ask, .again").count() == 0
+    assert "Wikidata (partial copy)" in other.inner_text("header")
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
@@ -231,6 +236,17 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     page.wait_for_selector("text=No longer shared.")
     assert other.goto(address).status == 404
     other.context.close()
+
+
+def test_where_no_examples_are_known_none_are_announced(page: Page, tmp_path: Path):
+    with (
+        serving('<http://a.example/1> <http://a.example/of> "x" .') as served,
+        Server(web_settings(tmp_path, served.url)) as server,
+    ):
+        page.goto(server.url)
+        page.wait_for_load_state("networkidle")
+        assert page.is_visible(".welcome h2")
+        assert not page.is_visible("text=Try one of these:")
 
 
 def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, server: Server):

@@ -141,6 +141,13 @@ def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypa
     code, printed, error = Cli(monkeypatch, capsys)("sparql", "index", served.url, "--out", str(out))
     assert code == 0, error
     assert "14 names" in printed
+    assert 'index = "' in printed
+    written = f'[sparql.shop]\nurl = "{served.url}"\n'
+    for said, told in ((written, "[sparql.shop]"), (f'{written}index = "names"\n', "")):
+        (tmp_path / "kbnav.toml").write_text(said)
+        printed = Cli(monkeypatch, capsys)("sparql", "index", "shop", "--out", str(out))[1]
+        assert (told in printed, "index =" in printed) == (True, bool(told))
+    (tmp_path / "kbnav.toml").unlink()
     source = {"url": served.url, "index": str(out)}
     with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:
         found = kb.search_entities("scrwdriver set")

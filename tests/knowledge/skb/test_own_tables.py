@@ -13,6 +13,7 @@ from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource,
 from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 from kbnav.settings.model import Settings
+from tests.apps.parts import Cli
 
 BARE = Options(text=False, vectors=False, sparql=False)
 SHOP = """\
@@ -255,3 +256,38 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
 def test_a_column_is_read_by_all_of_its_first_cells(cells, values):
     column = column_of("it", cells)
     assert [column.value(cell) for cell in cells] == values
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (["44.85", "7", "on request", "n/a"], "1 of 3 cells are no numbers: 'on request'"),
+        (["31.12.2024", "01.02.2023", "soon"], "1 of 3 cells are no dates: 'soon'"),
+        (["2,5 kg", "900 g"], "its units differ: g, kg"),
+        (["0042", "17", "18"], ""),
+        (["red", "blue", "7"], ""),
+        (["1", "2"], ""),
+    ],
+)
+def test_a_column_that_nearly_is_of_numbers_says_why_it_stays_text(tmp_path, cells, why):
+    assert column_of("it", cells).why == why
+    (tmp_path / "n.csv").write_text("id;it\n" + "".join(f"{n};{cell}\n" for n, cell in enumerate(cells)))
+    source = TableSource([tmp_path / "n.csv"])
+    assert why in next(source.described())[1]["it"][0]
+    assert all_of(source)[2].examples.get("columns that stay text (columns)", []) == [f"n.csv: it: {why}"] * bool(why)
+
+
+def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, monkeypatch, capsys):
+    kbnav, (data, toml) = Cli(monkeypatch, capsys), (tmp_path / "n.csv", tmp_path / "n.toml")
+    data.write_text("Art.-Nr.,Price\n1,7.50\n")
+    code, out, error = kbnav("skb", "build", "--nodes", str(data), "--dry-run")
+    assert (code, "  Price: number: 7.5" in out) == (2, True)
+    assert "no column 'id'" in error
+    assert "--tables" in error
+    table = '[[table]]\nfile = "n.csv"\nid = "Art.-Nr."\ntype = "x"\n'
+    toml.write_text(table + table.replace('"x"', '"y"\nprefix = "p"'))
+    assert kbnav("skb", "build", "--tables", str(toml), "--dry-run")[0] == 0
+    toml.write_text(table + table.replace('"x"', '"y"'))
+    code, out, error = kbnav("skb", "build", "--tables", str(toml), "--dry-run")
+    assert (code, "  Price: number: 7.5" in out) == (2, True)
+    assert "both have the id 1: give one of them a prefix" in error

@@ -111,7 +111,8 @@ def print_outcome(
         for line in lines:
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
-        console.print(f"{spent_words(run)}; {steps}", style="dim", highlight=False, soft_wrap=True)
+        told = f"asked: {printable(str(run.settings.get('kb')))}; {spent_words(run)}; {steps}"
+        console.print(told, markup=False, style="dim", highlight=False, soft_wrap=True)
 
 
 def _last_run() -> Run:

@@ -216,8 +216,8 @@ def freeze(
             listener=Counter("gold answers"),
         )
     known = [answer for answer in answers.values() if answer.known]
-    rows, failed = sum(answer.has_rows for answer in known), len(answers) - len(known)
-    counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": failed}
-    line = f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed"
-    emit(as_json, {"file": str(path), **counts}, line)
+    rows, failed = sum(answer.has_rows for answer in known), [one for one in answers.values() if not one.known]
+    counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": len(failed)}
+    line = f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {len(failed)} failed"
+    emit(as_json, {"file": str(path), **counts}, line, *(f"  {one.id}: {one.error}" for one in failed[:10]))
     raise typer.Exit(0 if len(answers) == len(questions) else 1)

@@ -156,6 +156,8 @@ def index(
     # An index that is not there yet is no hindrance to making it.
     with closing(open_endpoint(settings, endpoint, source.model_copy(update={"index": ""}))) as kb:
         names = kb.index_names(out, report)
-    table = f'[sparql.NAME]\nurl = "{source.url}"\nindex = "{out}"'
-    lines = f"{out}: {names:,} names\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
+    lines = f"{out}: {names:,} names"
+    if not source.index or Path(source.index).resolve() != out.resolve():
+        table = f'[sparql.{endpoint if endpoint in settings.sparql else "NAME"}]\nurl = "{source.url}"\nindex = "{out}"'
+        lines += f"\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

@@ -197,6 +197,7 @@ def _print_columns(recipe: Recipe, as_json: bool) -> None:
             *(f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()),
         ]
     emit(as_json, {str(file): columns for file, columns in found.items()}, "\n".join(lines))
+    source.check()
 
 
 def _rejected(out: Path, bad: Bad) -> Path | None:

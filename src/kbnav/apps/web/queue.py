@@ -29,6 +29,7 @@ from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
+    AWAY,
     DAY,
     Session,
     Status,
@@ -112,11 +113,11 @@ class RunQueue:
         self._changed = threading.Condition()
         """Notified when somebody joins or leaves the queue."""
         self._live: dict[str, _Live] = {}
-        self._broken: set[str] = set()
-        """Runs that broke off by an error of kbnav's own, and are to end as soon as the database takes that."""
+        self._broken: dict[str, str] = {}
+        """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
         self._again: list[_Live] = []
-        """Runs that broke off because the database failed; they go on once it is back."""
-        self._well, self._trouble = time.monotonic(), ""
+        """Runs of sessions that broke off because the database failed; they go on once it is back."""
+        self._well, self._trouble, self._away = time.monotonic(), "", False
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -178,8 +179,10 @@ class RunQueue:
         """Put a question into the queue; ``choice`` is knowledge base, system and model.
 
         Raises UsageError for what is no question, Busy for a session that is, NotOffered for one that is gone,
-        LimitReached.
+        LimitReached, DatabaseAway, at once where the database is known to take nothing.
         """
+        if self._away:
+            raise DatabaseAway(AWAY)
         question, limits, now = checked_question(question), self._limits, time.time()
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
@@ -218,12 +221,16 @@ class RunQueue:
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
 
+        A run outside a session ends at once where the database fails.
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
         live: _Live | None = None
         with self._listening(run_id) as news:
             while True:
                 news.clear()
+                if self._broken.get(run_id) == AWAY:
+                    yield StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})
+                    return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
@@ -303,16 +310,18 @@ class RunQueue:
             except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
                 if away := isinstance(error, DatabaseAway):
                     _LOG.warning("run: %s", error)
+                    self._away, self._trouble = True, str(error)
                 elif not self._over.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
-                    self._broken.add(live.run.id)
+                if not self._over.is_set() and not (away and live.run.session):
+                    self._broken[live.run.id] = AWAY if away else BROKEN
             finally:
                 with self._changed:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
                     self._changed.notify_all()
                 self._notify(live.run.id)
-            if away:
+            if away and live.run.session:
                 self._again.append(live)
 
     def _next(self) -> _Live | None:
@@ -431,7 +440,10 @@ class RunQueue:
                 self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
                 self._well = time.monotonic()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the thread
-                self._trouble = f"the database fails: {type(error).__name__}"
+                self._away, self._trouble = (
+                    isinstance(error, DatabaseAway),
+                    f"the database fails: {type(error).__name__}",
+                )
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._over.wait(TICK)
@@ -448,16 +460,18 @@ class RunQueue:
                 live.cancellation.abandon()
             elif mine[run_id]:
                 live.cancellation.stop()
-        waiting, self._again = self._again, []
-        for live in waiting:
-            if live.run.id in mine:
-                self._put(live.run, live.history)
-        for run_id in list(self._broken):
-            self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
-            self._broken.discard(run_id)
+        for run_id, why in list(self._broken.items()):
+            self._store.end(run_id, self.worker, "failed", failed_answer(why))
+            del self._broken[run_id]
             self._notify(run_id)
+        if not self._away:
+            waiting, self._again = self._again, []
+            for live in waiting:
+                if live.run.id in mine:
+                    self._put(live.run, live.history)
         if often:
             self._store.alive(self.worker)
+            self._away = False
             home = self._service.settings.home
             free = shutil.disk_usage(home).free
             self._trouble = f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""

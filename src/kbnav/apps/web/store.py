@@ -32,6 +32,7 @@ EMPTY_SESSIONS = 20
 """Sessions of one owner in which nothing was asked; of more, the oldest go."""
 RESULT_BYTES = 200_000_000
 """What the results of one owner may take; beyond, the rows of the oldest are forgotten."""
+AWAY = "The database of sessions is away, full or read-only; try again in a while."
 LOGIN = 31 * 24 * 3600.0
 """Seconds after which no browser keeps a login any more."""
 LOGOUT_SECONDS = 10.0
@@ -105,7 +106,7 @@ def _failing() -> Iterator[None]:
     except Exception as error:
         if not has_failed(error):
             raise
-        raise DatabaseAway("The database of sessions is away, full or read-only; try again in a while.") from error
+        raise DatabaseAway(AWAY) from error
 
 
 class SqliteDatabase:
@@ -232,6 +233,8 @@ _SESSION = ", ".join(field.name for field in fields(Session))
 _ADD_EVENT = (
     "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
 )
+_FILL = "SELECT count(t) FROM (SELECT repeat(n::text, 1000) AS t FROM generate_series(100, 399) AS n ORDER BY n) AS f"
+"""Writes some 900 kB, where a file may grow."""
 _COUNT_QUESTION = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 
 
@@ -414,13 +417,17 @@ class Store:
         return {run_id: bool(stopping) for run_id, stopping in rows}
 
     def alive(self, worker: str) -> None:
-        """Write something, so that a database that takes nothing more is known."""
+        """Write something, in PostgreSQL also what needs new room, so that a database that takes nothing is known."""
         self._run(
             "INSERT INTO web_alive (worker, seen) VALUES (?, ?) "
             "ON CONFLICT (worker) DO UPDATE SET seen = excluded.seen",
             (worker, time.time()),
         )
         self._run("DELETE FROM web_alive WHERE seen < ?", (time.time() - DAY,))
+        if self._folder is None:
+            with self._transaction(worker) as run:
+                run("SET LOCAL work_mem = '64kB'")
+                run(_FILL)
 
     def workers(self) -> dict[str, float]:
         """Workers with runs under way, and when each was last seen."""

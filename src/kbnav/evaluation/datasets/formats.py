@@ -75,7 +75,7 @@ def read_stark(file: File) -> Iterator[Question]:
 
 def read_stark_csv(file: File) -> Iterator[Question]:
     """``stark_qa.csv`` or ``stark_qa_human_generated_eval.csv``: ``id``, ``query``, ``answer_ids`` as a list's text."""
-    for record in file.csv(("id", "query", "answer_ids")):
+    for record in table_records(file):
         try:
             answers = json.loads(record.text("answer_ids"))
         except ValueError as error:

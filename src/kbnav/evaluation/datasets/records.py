@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,19 +104,6 @@ class File:
                 except ValueError as error:
                     raise self.error(f"record {number}: not JSON: {error}") from error
                 yield Record(self.path, number, value)
-
-    def csv(self, columns: Sequence[str]) -> Iterator[Record]:
-        """One record a row below the header, which must name ``columns``. Raises DataError."""
-        reader = csv.DictReader(io.StringIO(self.text(), newline=""), strict=True)
-        missing = [name for name in columns if name not in (reader.fieldnames or ())]
-        if missing:
-            raise self.error(f"the header lacks {', '.join(missing)}")
-        number = 0
-        try:
-            for number, row in enumerate(reader, 1):
-                yield Record(self.path, number, {name: value for name, value in row.items() if value is not None})
-        except csv.Error as error:
-            raise self.error(f"record {number + 1}: {error}") from error
 
     def records(self, value: Any) -> Iterator[Record]:
         """The members of a JSON list as records. Raises DataError."""

@@ -356,6 +356,10 @@ class EndpointKB:
         view = self._data.view([predicate.value for predicate, _ in pairs], _code(language))
         return tuple(Share(view.entity(predicate.value), whole(number)) for predicate, number in pairs)
 
+    def label_predicates(self) -> Sequence[str]:
+        """See ``Shaped``."""
+        return [self._data.prefixes.short(iri) for iri in self._data.labels.predicates]
+
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """See ``Shaped``. Classes of vocabularies (owl:Class and the like) are left out."""
         code = _code(language)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QueryTimeout
 from kbnav.knowledge.base import SearchResult
@@ -254,7 +255,7 @@ def _likeness(phrase: str, names: Sequence[str]) -> float:
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
     from rapidfuzz import fuzz
 
-    return any(fuzz.ratio(word, other) / 100 > _SAME_WORD for other in others)
+    return any(fuzz.ratio(fold(word), fold(other)) / 100 > _SAME_WORD for other in others)
 
 
 def named_in(question: str, name: str) -> int:

@@ -55,7 +55,7 @@ from kbnav.knowledge.sparql.vocabulary import (
 )
 
 LANGUAGES = ("en", "de", "fr", "es")
-_TYPE = STANDARD_PREFIXES["rdf"] + "type"
+_TYPE, _SUBCLASS = STANDARD_PREFIXES["rdf"] + "type", STANDARD_PREFIXES["rdfs"] + "subClassOf"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")
 """Endings of variables that the label service fills."""
@@ -375,14 +375,14 @@ class _Writer:
         steps = self._steps(path)
         first = steps[0].name if steps else ""
         role, entity = self._role(first)
-        below = len(steps) == 2 and steps[1].kind == "*" and self._role(steps[1].parts[0].name)[1] == self._wider
+        below = len(steps) == 2 and steps[1].kind == "*" and self._is_wider(steps[1].parts[0].name)
         typed = (role in ("wdt", "ps") and entity == self._instance) or self._terms.iri(first) == _TYPE
         if typed and (below or len(steps) == 1):
             return self._member(subject, value, below=below)
         start, what = self._term(subject), self._term(value)
         if steps and steps[-1].kind == "*":
             step = steps.pop()
-            if self._role(step.parts[0].name)[1] == self._wider:
+            if self._is_wider(step.parts[0].name):
                 self._noted["with_subclasses"][what] = None
                 what = self._say("or_below", value=what)
             else:
@@ -395,6 +395,9 @@ class _Writer:
         if last.kind in ("iri", "negated") or (last.kind == "|" and all(part.kind == "iri" for part in last.parts)):
             return self._stated(self._noun(last), start, what)
         return f"{self._reached(last, start)}: {what}"
+
+    def _is_wider(self, name: str) -> bool:
+        return self._role(name)[1] == self._wider or self._terms.iri(name) == _SUBCLASS
 
     def _stated(self, label: str, subject: str, value: str) -> str:
         clause = "verb" if self._say.is_verbal(label) else "property"
@@ -463,8 +466,8 @@ class _Writer:
                 return f"{self._say('exists')} {self.on_one_line(group)}"
             case Call(name="!", arguments=(Exists(group=group),)):
                 return f"{self._say('not_exists')} {self.on_one_line(group)}"
-            case Call(name="!", arguments=(Call(name="BOUND", arguments=(inner,)),)):
-                return self._say.functions["!BOUND"].format(self._expression(inner))
+            case Call(name="!", arguments=(Call(name=name, arguments=(inner,)),)) if f"!{name}" in self._say.functions:
+                return self._say.functions[f"!{name}"].format(self._expression(inner))
             case Call(name=name) if name in self._say.operators:
                 return self._operation(node)
         arguments = [self._expression(one) for one in node.arguments]

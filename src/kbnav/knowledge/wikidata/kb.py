@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.relevance import words as telling
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -30,7 +30,7 @@ from kbnav.knowledge.base import (
 )
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
 from kbnav.knowledge.wikidata import queries
-from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.knowledge.wikidata.api import ActionApi, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.search import (
     LONGEST,
@@ -53,8 +53,12 @@ if TYPE_CHECKING:
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
-_CAPABILITIES: frozenset[Capability] = frozenset(
-    {"search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors"}
+_CALLS: tuple[Capability, ...] = (
+    "search_entities",
+    "get_entry",
+    "get_property_examples",
+    "execute_query",
+    "search_neighbors",
 )
 
 
@@ -71,7 +75,7 @@ def endpoints_of(url: str) -> Endpoints:
 class WikidataKB:
     """Live Wikidata, any Wikibase with a query service, or a mirror.
 
-    ``about`` is what else is known of it, such as a mirror's build; ``http`` is closed with it.
+    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
     """
 
     name = "wikidata"
@@ -110,8 +114,8 @@ class WikidataKB:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything but ``vector_query``."""
-        return _CAPABILITIES
+        """Everything; ``vector_query`` only where a vector service is configured."""
+        return frozenset(_CALLS) | (frozenset({"vector_query"}) if self._endpoints.vector else frozenset())
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -295,9 +299,13 @@ class WikidataKB:
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
-    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
-        """See ``KnowledgeBase``. Raises BadArguments: a Wikibase has no vectors."""
-        raise BadArguments("vector_query: a Wikibase has no vectors: search for names")
+    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
+        """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
+        if self._http is None or not self._endpoints.vector:
+            raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
+        scored = nearest(self._http, self._endpoints.vector, text, kind=kind, limit=limit, language=_code(language))
+        names = self.labels([one for one, _ in scored], language=language)
+        return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """See ``KnowledgeBase``."""
@@ -314,6 +322,7 @@ class WikidataKB:
     def metered(self, meter: Meter) -> WikidataKB:
         """See ``Metered``."""
         other = copy.copy(self)
+        other._http = self._http.metered(meter) if self._http else None
         other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
         return other
 

@@ -10,15 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.tables import encodable
-from kbnav.errors import BadArguments, KbnavError
+from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.api.functions import (
+    DEADLINE,
     MOST_CHARACTERS,
     MOST_ITEMS,
     MOST_PHRASE,
+    OVERDUE,
     Function,
     Group,
     ModelFunctions,
+    OutOfCalls,
     StringFunctions,
     short_text,
 )
@@ -41,13 +44,9 @@ class ApiLimits:
     model_prompts: int = 20
     """Prompts that each language-model function may send, replayed ones too; a call that needs more is refused."""
     seconds: float = 60.0
-    """In functions that ask no model; the next call after that ends the run."""
+    """In functions that ask no model; the call in which they are over ends, and with it the run."""
     debug_characters: int = 4_000
     """Of ``debug`` and ``print``; what is more is left out, and said."""
-
-
-class OutOfCalls(KbnavError):
-    """A limit that ends the run: of calls, or of the time spent in them."""
 
 
 class Feedback:
@@ -155,11 +154,12 @@ class Calls:
         if self.counts.total() >= self._limits.calls:
             raise OutOfCalls(f"more than {self._limits.calls} calls of functions of the API")
         if self.seconds > self._limits.seconds:
-            raise OutOfCalls(f"more than {self._limits.seconds:g} seconds in functions of the API")
+            raise OutOfCalls(OVERDUE)
         if function is None:
             raise BadArguments(f"the API has no function {name[:80]!r}")
         self.counts[name] += 1
         began = time.perf_counter()
+        DEADLINE.set(began + self._limits.seconds - self.seconds)
         try:
             return _clean(function.call(self._owners[function.group], args, kwargs or {}))
         finally:

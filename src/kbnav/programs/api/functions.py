@@ -5,23 +5,26 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import chain, islice
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import FailFast, Field, ValidationError, validate_call
 
 from kbnav.answers.relevance import words
-from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
+from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import render
 from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.rerank import parse_score
 from kbnav.runs.trace import Trace
 
+T = TypeVar("T")
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
 MOST_PHRASE = 2_000
@@ -37,6 +40,24 @@ _PLAIN = {
 }
 """Types with bounds, as a writer reads them."""
 _MOST_ARGUMENTS = 20
+
+
+OVERDUE = "more seconds in functions of the API than one run of a program may spend there"
+DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=float("inf"))
+"""Of the call that is under way, by ``time.perf_counter``."""
+
+
+class OutOfCalls(KbnavError):
+    """A limit that ends the run: of calls, or of the time spent in them."""
+
+
+def in_time(values: Iterable[T]) -> Iterator[T]:
+    """The same values, until the time of the call is over. Raises OutOfCalls."""
+    end = DEADLINE.get()
+    for value in values:
+        if time.perf_counter() > end:
+            raise OutOfCalls(OVERDUE)
+        yield value
 
 
 @dataclass(frozen=True)
@@ -201,17 +222,17 @@ class StringFunctions:
     def exact_match(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text 1.0 where it contains the phrase as whole words, whatever the case, else 0.0."""
         wanted = _padded(phrase)
-        return [float(bool(wanted.strip()) and wanted in _padded(text)) for text in texts]
+        return [float(bool(wanted.strip()) and wanted in _padded(text)) for text in in_time(texts)]
 
     def token_recall(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the share of the phrase's words that it has, whatever the case; function words do not count."""
         wanted = set(words(phrase))
-        return [len(wanted & set(words(text))) / len(wanted) if wanted else 0.0 for text in texts]
+        return [len(wanted & set(words(text))) / len(wanted) if wanted else 0.0 for text in in_time(texts)]
 
     def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the harmonic mean of the shares of words that phrase and text have in common."""
         wanted = Counter(words(phrase))
-        found = [Counter(words(text)) for text in texts]
+        found = [Counter(words(text)) for text in in_time(texts)]
         return [2 * (wanted & one).total() / max(1, wanted.total() + one.total()) for one in found]
 
     def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:
@@ -220,7 +241,7 @@ class StringFunctions:
 
         if len(phrase) * sum(map(len, texts)) > _MOST_COMPARED:
             raise BadArguments("fuzzy: phrase and texts are too long: compare names, or fewer texts at once")
-        return [fuzz.partial_ratio(phrase, text, processor=utils.default_process) / 100 for text in texts]
+        return [fuzz.partial_ratio(phrase, text, processor=utils.default_process) / 100 for text in in_time(texts)]
 
 
 def _padded(text: str) -> str:

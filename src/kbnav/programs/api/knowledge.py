@@ -20,7 +20,7 @@ from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
-from kbnav.programs.api.functions import Function, Phrase
+from kbnav.programs.api.functions import Function, Phrase, in_time
 
 if TYPE_CHECKING:
     from kbnav.encoders import Vectors
@@ -126,7 +126,7 @@ class KnowledgeFunctions:
         """
         hops = [self._hop(relation, "out") for relation in path]
         nodes = np.array(sorted(number for _, number in self._numbered(ids)), np.int32)
-        for hop in hops:
+        for hop in in_time(hops):
             nodes = self._skb.graph.expand(nodes, hop, 10 * limit)
         return self._ids(nodes[:limit])
 
@@ -141,7 +141,7 @@ class KnowledgeFunctions:
         ranges = [self._skb.type_range(node_type)] if node_type else None
         return {
             name: [self._skb.id(match.number) for match in self._skb.names.search(name, limit=limit, ranges=ranges)]
-            for name in names
+            for name in in_time(names)
         }
 
     def intersect(self, lists: list[list[str]]) -> list[str]:
@@ -185,19 +185,19 @@ class KnowledgeFunctions:
         """A vector of length 1 for each text, at most 256 texts a call; sums of products are cosines."""
         if len(texts) > MOST_TEXTS:
             raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
-        return [self._vector(text).tolist() for text in texts]
+        return [self._vector(text).tolist() for text in in_time(texts)]
 
     def best_chunk(self, query: Phrase, ids: list[str], words: WordCount = 100) -> dict[str, str]:
         """From each node's document the part of so many words that shares most with the query, rare words first."""
         wanted = set(words_of(query))
         chunks = {
-            node: [(part, wanted & set(words_of(part))) for part in _chunks(text, words)]
+            node: [(part, wanted & set(words_of(part))) for part in in_time(_chunks(text, words))]
             for node, text in self._texts(ids, own=True, relations=True).items()
         }
         holders = Counter(word for parts in chunks.values() for _, shared in parts for word in shared)
         return {
             node: max(parts, key=lambda part: sum(1 / holders[word] for word in part[1]), default=("", set()))[0]
-            for node, parts in chunks.items()
+            for node, parts in in_time(chunks.items())
         }
 
     def _text(self, number: int, own: bool, relations: bool) -> str:
@@ -214,14 +214,14 @@ class KnowledgeFunctions:
                 found[key] = self._ids(row.nodes[row.relations == relation][:limit])
         return found
 
-    def _numbered(self, ids: Iterable[str]) -> list[tuple[str, int]]:
-        """Each id once with its number. Raises UnknownId that names the first few it does not have."""
-        found = [(node, self._skb.nodes.ids.find(node)) for node in dict.fromkeys(ids)]
+    def _numbered(self, ids: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Each id once with its number. Raises UnknownId that names the first few it does not have, OutOfCalls."""
+        found = [(node, self._skb.nodes.ids.find(node)) for node in in_time(dict.fromkeys(ids))]
         unknown = [node for node, number in found if number < 0]
         if unknown:
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
             raise UnknownId(f"there is no node {', '.join(repr(node[:80]) for node in unknown[:3])}{more}")
-        return found
+        return in_time(found)
 
     def _hop(self, relation: str, direction: Direction) -> Hop:
         number = self._kb.relations.number(relation.removeprefix(INVERSE))

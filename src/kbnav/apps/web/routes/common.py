@@ -16,8 +16,8 @@ from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.auth import Visitor
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.service import Served, Service
-from kbnav.apps.web.store import Session, Store, StoredRun
-from kbnav.errors import Overdue
+from kbnav.apps.web.store import AWAY, Session, Store, StoredRun
+from kbnav.errors import DatabaseAway, Overdue
 from kbnav.settings.model import Settings
 
 T = TypeVar("T")
@@ -160,11 +160,13 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 
 async def finished(queue: RunQueue, run: StoredRun, request: Request) -> dict[str, Any]:
-    """A run's answer; a client that hangs up meanwhile stops the run."""
+    """A run's answer; a client that hangs up meanwhile stops the run. Raises DatabaseAway."""
     async with aclosing(queue.follow(run.id)) as events:
         async for event in events:
             if event is not None and event.data["kind"] == "end":
                 answer: dict[str, Any] = event.data["answer"]
+                if answer.get("note") == AWAY:
+                    raise DatabaseAway(AWAY)
                 return answer
             if await request.is_disconnected():
                 queue.stop_soon(run)

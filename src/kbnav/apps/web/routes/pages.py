@@ -140,6 +140,7 @@ def _front_page(
         embed=embed,
         version=versions()["kbnav"],
         about=_name(kbs[0]) if kbs else kb,
+        copy=bool(kbs) and "mirror" in kbs[0].kb.state(),
         explore=any(one.is_skb for one in kbs),
     )
 

@@ -150,10 +150,10 @@ class Chat {
 
   /** What this is, the box for a question, and what can be asked. */
   welcome() {
-    const { key, name } = this.base;
+    const { key, name, entities } = this.base;
     this.clear();
     this.question.placeholder = t("ask.placeholder");
-    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: name })), h("p", {}, t("welcome.what")), this.ask,
+    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })), h("p", {}, t("welcome.what")), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
     this.question.focus({ preventScroll: true });
   }
@@ -162,8 +162,12 @@ class Chat {
   holds(key, most = undefined) {
     const base = offered.kbs.find((one) => one.key === key);
     const examples = h("ul", { class: "kinds" });
-    if (base) examplesOf(base).then((found) => examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most)));
-    return h("div", { class: "holds" }, fromCopy(base), base?.types.length > 0 && h("p", { class: "soft" }, t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(base.types.slice(0, TYPES)) })), h("p", { class: "soft" }, t("welcome.try")), examples);
+    const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
+    if (base) examplesOf(base).then((found) => {
+      examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most));
+      head.hidden = !found.length;
+    });
+    return h("div", { class: "holds" }, fromCopy(base), base?.types.length > 0 && h("p", { class: "soft" }, t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(base.types.slice(0, TYPES)) })), head, examples);
   }
 
   /** Ask an example, or run it where it is a query. */

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -190,6 +190,8 @@ class TableSource:
     duplicates: Duplicates = Duplicates.first
     bad: Path | None = None
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
+    rows: int | None = None
+    """Rows of a file that are read; None: all."""
 
     @property
     def _tables(self) -> list[Table]:
@@ -224,6 +226,9 @@ class TableSource:
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
         columns = {table: self._columns(table) for table in self._tables}
+        for table, found in columns.items():
+            for why in (f"{column.name}: {column.why}" for column in found.values() if column.why):
+                losses.add("columns that stay text (columns)", f"{table.file.name}: {why}")
         for table, record, repeated in self._taken(losses):
             node = table.node(record, columns[table])
             if repeated and self.duplicates is Duplicates.merge:
@@ -237,7 +242,7 @@ class TableSource:
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
 
-    def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
+    def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes = self._prefixes()
         if any(table.edges for table in self._tables):
@@ -291,26 +296,34 @@ class TableSource:
         """How texts in the cells of a table's documents are read; empty where the file itself says what is a number."""
         if table.file.suffix in JSON and not table.file.of_graph:
             return {}
-        rows = self._first(table)
+        rows = self._first(table.file)
         kept = {*table.raw, *self.alias_fields, DELETED}
         names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
         return {name: column_of(name, [row.get(name) for row in rows]) for name in names}
 
-    def _first(self, table: Table | Links) -> list[Record]:
-        return list(islice(self._read(table, Losses(), (lambda _error, _line: None) if self.bad else None), _SAMPLED))
+    def _first(self, file: Origin) -> list[Record]:
+        reject: Reject = (lambda _error, _line: None) if self.bad else _stop
+        found = (record for one in file.matching() for _, record in records(one, self.memory, reject))
+        return list(islice(found, _SAMPLED))
+
+    def check(self) -> None:
+        """Raise what would end a build at the first rows of a file."""
+        first = replace(self, rows=_SAMPLED)
+        for read in (first._taken(None), first.edges(None)):
+            deque[Any](read, maxlen=0)
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
-        """Each file with its columns as documents call them: the type and three values. Raises as ``nodes``."""
+        """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
         files: list[Table | Links] = [*self._tables, *self._links]
         for one in files:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
-            rows = self._first(one)
+            rows = self._first(one.file)
             for name in dict.fromkeys(key for row in rows for key in row):
                 column = columns.get(name) or Column(name)
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
-                kind = column.says if column.way else " or ".join(kinds) or ("text" if values else "empty")
-                found[column.name] = kind, values[:3]
+                kind = column.says if column.way or column.why else " or ".join(kinds)
+                found[column.name] = kind or ("text" if values else "empty"), values[:3]
             yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
@@ -341,7 +354,7 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, record in records(table.file, self.memory, reject):
+        for number, record in islice(records(table.file, self.memory, reject), self.rows):
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
                 missing, needed = set(table.named), [table.id] if isinstance(table, Table) else table.named
@@ -362,7 +375,8 @@ class TableSource:
         if missing and known:
             column = min(missing, key=table.named.index)
             guess = did_you_mean(column, known)
-            raise DataError(f"{table.file} has no column {column!r}{guess}; it has {', '.join(known)}")
+            hint = "; name the column of the ids in a TOML file: --tables" if column == "id" else ""
+            raise DataError(f"{table.file} has no column {column!r}{guess}; it has {', '.join(known)}{hint}")
         if isinstance(table, Links) or table.text:
             for column in known.keys() - {*table.named, DELETED}:
                 losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")

@@ -65,6 +65,8 @@ class Column:
 
     name: str
     way: str = ""
+    why: str = ""
+    """Why it stays text, where most of its cells are numbers or dates."""
 
     def value(self, cell: Any) -> Any:
         """A cell as an int, a float or a date as ISO 8601 writes it; as it is where it is none of these."""
@@ -76,7 +78,17 @@ class Column:
     @property
     def says(self) -> str:
         """The kind for people."""
-        return {**_NUMBERS, **_DATES}.get(self.way, "text")
+        return {**_NUMBERS, **_DATES}.get(self.way) or (f"text, because {self.why}" if self.why else "text")
+
+
+def _why_text(texts: Sequence[str]) -> str:
+    """What keeps texts from being dates or numbers; empty where hardly half of them are."""
+    odd = [("dates", [text for text in texts if not _day(text, way)]) for way in _DATES]
+    odd += [("numbers", [text for text in texts if not _number(text, way)]) for way in _NUMBERS]
+    what, cells = min(odd, key=lambda one: len(one[1]))
+    if 2 * len(cells) >= len(texts) or cells[0].isdigit():  # a code that begins with 0
+        return ""
+    return f"{len(cells)} of {len(texts)} cells are no {what}: {cells[0]!r}"
 
 
 def column_of(name: str, cells: Sequence[Any]) -> Column:
@@ -88,7 +100,9 @@ def column_of(name: str, cells: Sequence[Any]) -> Column:
     read = {way: [_number(text, way) for text in texts] for way in _NUMBERS}
     fitting = {way: [one for one in found if one] for way, found in read.items() if found and all(found)}
     units = {one.unit for found in fitting.values() for one in found}
-    if len({tuple(found) for found in fitting.values()}) != 1 or len(units) != 1:
-        return Column(name)
+    if len(units) > 1:
+        return Column(name, why=f"its units differ: {', '.join(sorted(one or 'none' for one in units))}")
+    if len({tuple(found) for found in fitting.values()}) != 1:
+        return Column(name, why="" if fitting else _why_text(texts))
     unit = units.pop()
     return Column(f"{name} ({unit})" if unit and unit not in name else name, next(iter(fitting)))
