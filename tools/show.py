@@ -222,9 +222,16 @@ def _row_texts(table: AnswerTable, shown: Shown, measured: Measures = _NOT_MEASU
         units.setdefault(place, set()).add(one.unit)
 
     def text(row: Row, place: int) -> str:
-        one = measured.get((row, place), Measure())
+        cell, one = row[place], measured.get((row, place), Measure())
+        if (
+            cell is not None
+            and shown.whole_rows
+            and table.prefixes is None
+            and (date := date_text(cell, one.precision))
+        ):
+            return date
         unit = f" {one.unit}" if one.unit and len(units[place]) > 1 else ""
-        return _told(row[place], table, shown, one.precision) + unit
+        return cell_text(cell, table, shown.cell) + unit
 
     lines = ["\t".join(text(row, place) for place in range(len(row[:_COLUMNS]))) for row in table.rows]
     return _told_apart(lines, table.rows) if shown.whole_rows else lines

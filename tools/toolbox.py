@@ -26,6 +26,7 @@ from kbnav.tools.wikidata import (
     search_entities,
     search_neighbors,
     show_rows,
+    vector_query,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     execute_query,
     show_rows,
     search_neighbors,
+    vector_query,
     finish,
 )
 
@@ -57,6 +59,7 @@ ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (
     endpoint.execute_query,
     show_rows,
     endpoint.search_neighbors,
+    vector_query,
     finish,
 )
 

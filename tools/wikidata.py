@@ -358,6 +358,22 @@ def search_neighbors(
     return Observation(neighborhood_text(found, context.shown, offset=offset))
 
 
+def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:
+    """Find entities whose description is near in meaning to a text, also where they share no word with it.
+
+    Use it when a search by name finds nothing and you can describe what you look for.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        text: A description of what is wanted, in a phrase or a sentence.
+        kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
+            type of node.
+    """
+    ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
+    lines = [f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes]
+    return Observation("\n".join(lines) or "Nothing was found.")
+
+
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)
 _QUERY = 100
 """Characters of a query by which its result is known."""

@@ -23,6 +23,7 @@ from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
 from kbnav.knowledge.sparql.vocabulary import entity_ids
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
@@ -340,7 +341,8 @@ class ModelWriter:
             language=context.language,
             **values,
         )
-        text, usage = ask(self.model, prompt)
+        with reply_purpose("answer"):
+            text, usage = ask(self.model, prompt)
         return text.strip() or write_plainly(outcome, state, context)[0], usage
 
     def _of_table(self, outcome: Outcome, table: AnswerTable) -> dict[str, Any]:

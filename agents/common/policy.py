@@ -24,6 +24,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.errors import BadArguments, PromptTooLong, UsageError
 from kbnav.models.chat import invoke, is_cut_off, usage_of
+from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
@@ -117,7 +118,8 @@ class ChatPolicy:
         """
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
-        reply = self._invoke(state)
+        with reply_purpose("step"):
+            reply = self._invoke(state)
         refusal = _refusal(reply)
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)

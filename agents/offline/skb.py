@@ -8,10 +8,10 @@ from itertools import combinations, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import NEGATIONS, Agenda, Calls
+from kbnav.agents.offline.policy import Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
-from kbnav.answers.parsing import pronoun
+from kbnav.answers.parsing import NEGATIONS, pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB

@@ -455,7 +455,10 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
     """
     seen = Evidence.of(last.steps)
     about = _asked_about(last)[:2]
-    order = [*about, *[item for item in seen.results.get(seen.last_query, ()) if item not in about][:1]]
+    answers = seen.results.get(seen.last_query, ())
+    if pronoun == "many":  # one of several is not what "they" means
+        about, answers = [], answers if len(answers) == 1 else ()
+    order = [*about, *[item for item in answers if item not in about][:1]]
     if wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, "")):
         edges = [(item, edge.fact) for item in order for edge in seen.edges.get(item, [])]
         genders = {item: fact.id for item, fact in edges if fact.property_id == words.of(SEX)}

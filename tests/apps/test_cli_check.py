@@ -38,6 +38,7 @@ def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
     assert code == 0
     assert "✓ search" in out
     assert "- vectors" in out
+    assert "set endpoints.vector" in out
     assert "agents have what they need" in out
 
 

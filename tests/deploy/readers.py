@@ -14,7 +14,8 @@ def followed(visit: Visit, run: str, tries: int = 400) -> list[dict[str, Any]]:
     for _ in range(tries):
         try:
             for event in visit.events(run, heard[-1]["id"] if heard else 0):
-                heard.append(event)
+                if event["kind"] != "draft":
+                    heard.append(event)
             if heard and heard[-1]["kind"] == "end":
                 return heard
         except (requests.RequestException, AssertionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +15,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Canned:
-    """One HTTP reply; ``body`` is sent as it is."""
+    """One HTTP reply; ``body`` is sent as it is, one of several pieces piece by piece, as they come."""
 
-    body: bytes
+    body: bytes | Iterable[bytes]
     status: int = 200
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
@@ -49,6 +49,37 @@ def completion(
     return Canned(json.dumps(document).encode())
 
 
+def streamed(
+    content: str = "", calls: Sequence[tuple[str, Any]] = (), *, size: int = 4, between: Callable[[str], object] = len
+) -> Canned:
+    """The same as ``completion``, in pieces of ``size`` characters; ``between`` is told what was sent so far."""
+    finish = "tool_calls" if calls else "stop"
+
+    def piece(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish}] if delta or finish else []
+        document = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "stub"}
+        return f"data: {json.dumps({**document, 'choices': choices, **more})}\n\n".encode()
+
+    def body() -> Iterator[bytes]:
+        yield piece({"role": "assistant", "content": ""})
+        for at in range(0, len(content), size):
+            yield piece({"content": content[at : at + size]})
+            between(content[: at + size])
+        for number, (name, given) in enumerate(calls):
+            arguments = given if isinstance(given, str) else json.dumps(given)
+            call = {"index": number, "id": f"call_{number}", "type": "function"}
+            yield piece({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
+            for at in range(0, len(arguments), size):
+                yield piece({"tool_calls": [{"index": number, "function": {"arguments": arguments[at : at + size]}}]})
+                between(arguments[: at + size])
+        yield piece({}, finish)
+        usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+        yield piece({}, usage=usage)
+        yield b"data: [DONE]\n\n"
+
+    return Canned(body(), content_type="text/event-stream")
+
+
 def failure(status: int, message: str, **headers: str) -> Canned:
     """An error in OpenAI's form."""
     body = json.dumps({"error": {"message": message, "type": "error", "code": None}}).encode()
@@ -75,10 +106,12 @@ class ModelStub:
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": reply.content_type, **reply.headers}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(reply.body)))
+                whole = isinstance(reply.body, bytes)
+                self.send_header(*("Content-Length", str(len(reply.body))) if whole else ("Connection", "close"))
                 self.end_headers()
                 with suppress(ConnectionError):  # who asked may have hung up
-                    self.wfile.write(reply.body)
+                    for piece in [reply.body] if whole else reply.body:
+                        self.wfile.write(piece)
 
             do_GET = do_POST
 

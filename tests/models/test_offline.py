@@ -82,6 +82,11 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(
     assert found(asked(agent, then, before)) == answer
 
 
+def test_they_are_no_single_one_of_several_answers(agent: Agent) -> None:
+    then = asked(agent, "Where were they born?", asked(agent, "Who discovered radium?"))
+    assert (then.outcome.status, then.outcome.query) == ("no answer", "")
+
+
 def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_back(agent: Agent) -> None:
     before = asked(agent, "Where was Marie Curie born?")
     assert found(asked(agent, "Who was born there?", before)) not in (None, [])

@@ -19,7 +19,6 @@ from pathlib import Path
 LONGEST = 2000
 """Characters that are looked at; a question is far shorter."""
 
-_CODE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 SCRIPTS: Mapping[str, str] = {
     "cyrillic": "\u0400-\u052f",
     "han": "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af",
@@ -63,12 +62,6 @@ ENOUGH = 0.9
 def chosen_language(chosen: str, text: str) -> str:
     """The language that is set; where that is ``auto``, the one that a text is written in."""
     return question_language(text) if chosen == "auto" else chosen
-
-
-def language_code(language: str) -> str:
-    """A language code that can go into a request or a query; English for anything else, ``auto`` among it."""
-    code = language.strip().lower().replace("_", "-")
-    return code if code != "auto" and _CODE.fullmatch(code) else "en"
 
 
 def question_language(text: str, default: str = "en") -> str:

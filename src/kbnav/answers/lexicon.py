@@ -39,7 +39,7 @@ class Lexicon:
     """Words that phrases other than names have inside, as in "form of government"."""
     names: frozenset[str] = frozenset()
     """Words that ask for the name of what follows, and say nothing where they begin a phrase."""
-    pronouns: Mapping[str, Literal["m", "f", "any"]] = field(default_factory=dict)
+    pronouns: Mapping[str, Literal["m", "f", "any", "many"]] = field(default_factory=dict)
     hints: Mapping[Asks, str] = field(default_factory=dict)
     """Words that labels of properties have where their values answer such a question."""
     measures: Mapping[str, tuple[str, Order]] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class Question:
     measure: tuple[str, Order] | None = None
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
-    pronoun: Literal["", "m", "f", "any"] = ""
+    pronoun: Literal["", "m", "f", "any", "many"] = ""
 
     @property
     def noun(self) -> Phrase | None:
@@ -103,7 +103,7 @@ def read_question(text: str, language: str) -> Question:
     )
 
 
-def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
+def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
     """Whether the text points back to an earlier question, and to whom; "are there" and "gibt es" do not."""
     pronouns = lexicon(language).pronouns
     tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]

@@ -69,8 +69,6 @@ def node_term(node: str) -> Term:
     return Term("uri", SKB_NODE + quote(node, safe=""))
 
 
-LABELLED = 100
-"""Entities of one result that are labelled, those of the first and the last rows."""
 Cell = Term | None
 """A table cell: a term, or None where the variable is unbound."""
 
@@ -127,12 +125,6 @@ class AnswerTable:
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None
-
-    @property
-    def ends(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows whose entities are labelled: all, or the first and the last of many."""
-        half = LABELLED // 2
-        return self.rows if len(self.rows) <= LABELLED else (*self.rows[:half], *self.rows[-half:])
 
     def projected(self, columns: Sequence[str]) -> AnswerTable:
         """The table with some of its columns, in the order given, each row once; whole where it has none of them."""

@@ -426,7 +426,7 @@ class Meter:
 
     @property
     def sent(self) -> Mapping[str, int]:
-        """Requests by service: ``api``, ``sparql``."""
+        """Requests by service: ``api``, ``sparql``, ``vector``."""
         with self._lock:
             return dict(self._sent)
 

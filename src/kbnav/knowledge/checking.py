@@ -53,6 +53,7 @@ _REMEDIES: Mapping[str, str] = {
     "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
     "search": "set endpoints.api to api.php of the wiki",
     "entry": "set endpoints.api to api.php of the wiki",
+    "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
 }
 
 
@@ -192,7 +193,10 @@ class _Trial:
 
     def vectors(self, kb: KnowledgeBase) -> Tried:
         if "vector_query" not in kb.capabilities:
-            remedy = "build it with vectors" if self._kind == "skb" else ""
+            remedy = {
+                "wikibase": "for Wikidata: set endpoints.vector, as https://wd-vectordb.wmcloud.org",
+                "skb": "build it with vectors",
+            }.get(self._kind, "")
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""
 

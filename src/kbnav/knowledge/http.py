@@ -46,6 +46,8 @@ _ODD = re.compile(r"[\\@\x00-\x20\x7f]|^/{3,}")
 """What one parser of URLs takes for a part of the host, and another does not."""
 _ERRORS = 30
 """Failed queries a minute, as the Wikidata Query Service allows them."""
+_VECTOR_REQUESTS = 30
+"""Requests a minute to a vector database, as Wikidata's allows them."""
 _WIKIMEDIA = re.compile(
     r"\.(?:wikidata|wikipedia|wikimedia|wiktionary|wikisource|wikibooks|wikiquote|wikinews|wikiversity|wikivoyage|"
     r"mediawiki|wikifunctions)\.org(?::\d+)?$"
@@ -62,7 +64,7 @@ def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
     """
     endpoints = settings.endpoints
     contact = settings.contact.strip()
-    services = urls if urls is not None else (endpoints.sparql, endpoints.api)
+    services = urls if urls is not None else (endpoints.sparql, endpoints.api, endpoints.vector)
     live = [url for url in services if url and not is_loopback(url)]
     if live and not contact:
         raise CredentialsError(
@@ -82,14 +84,14 @@ def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> 
     not cached. Raises CredentialsError where the contact is missing.
     """
     endpoints = settings.endpoints
-    urls = [url] if url else [one for one in (endpoints.sparql, endpoints.api) if one]
+    urls = [url] if url else [one for one in (endpoints.sparql, endpoints.api, endpoints.vector) if one]
     user_agent(settings, urls)  # refuses before anything is written
-    mirror = all(map(is_loopback, urls))
+    mirror = all(is_loopback(one) for one in urls if one != endpoints.vector)
     cached = settings.cache_age > 0 and not mirror and not authorization
     return HttpClient(
         settings,
         cache=HttpCache(settings.shared_path("http-cache.sqlite"), age=settings.cache_age) if cached else None,
-        throttle=None if mirror else Throttle(settings.shared_path("limits.sqlite")),
+        throttle=None if all(map(is_loopback, urls)) else Throttle(settings.shared_path("limits.sqlite")),
         urls=urls,
         authorization=authorization,
         api_token="" if url else settings.access_token.get_secret_value(),
@@ -206,6 +208,8 @@ class HttpClient:
         if request.service == "api":  # all of Wikimedia's wikis count requests together
             place = f"api of {'wikimedia' if _WIKIMEDIA.search(place) else place}"
             rules = Rules(requests=limits.api_requests_per_minute or None)
+        elif request.service == "vector":
+            rules = Rules(requests=_VECTOR_REQUESTS)
         else:
             rules = Rules(seconds=limits.query_seconds_per_minute, errors=_ERRORS)
         return self._throttle.slot(f"{place} {self.user_agent}", rules, longest=self._timeout(request))

@@ -277,10 +277,16 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
         if mirror.info.concept_base != WIKIDATA:
             info = LocalApi(mirror, site.namespaces).call(**SITEINFO)["query"]
             site = learn(settings, info, LocalQueries(mirror, {}, (), settings.kb).run)
+        http = None
+        if endpoints.vector:
+            from kbnav.knowledge.http import open_http
+
+            http = open_http(settings, url=endpoints.vector)
         kb = WikidataKB(
             endpoints,
             LocalApi(mirror, site.namespaces),
             LocalQueries(mirror, site.vocabulary.prefixes, settings.services, settings.kb),
+            http=http,
             site=site,
             about={"mirror": mirror.info.model_dump(mode="json")},
         )
@@ -289,7 +295,7 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:
-    """The same settings on other endpoints; pages for people stay Wikidata's."""
+    """The same settings on other endpoints; pages for people stay Wikidata's, and the vector service as it was set."""
     own = settings.endpoints
-    kept = {"query_page": own.query_page, "entity_page": own.entity_page}
+    kept = {"query_page": own.query_page, "entity_page": own.entity_page, "vector": own.vector}
     return settings.model_copy(update={"endpoints": endpoints.model_copy(update=kept)})

@@ -31,7 +31,7 @@ from kbnav.errors import (
 )
 from kbnav.knowledge.sparql.syntax import Query, parse_query
 
-Service = Literal["api", "sparql"]
+Service = Literal["api", "sparql", "vector"]
 LONGEST_GET = 2000
 """Characters of parameters up to which GET is used, so that caches on the way work; longer ones are posted."""
 SIMPLER = "start from the most specific pattern, drop paths of any length such as wdt:P279*, add a LIMIT"
@@ -64,8 +64,9 @@ class Request:
 
     @property
     def method(self) -> Literal["GET", "POST"]:
-        """POST where it is asked for and for long parameters."""
-        return "POST" if self.post or len(urlencode(self.params)) > LONGEST_GET else "GET"
+        """POST where it is asked for and for long parameters; the vector service has GET only."""
+        long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
+        return "POST" if long or self.post else "GET"
 
     @property
     def key(self) -> str:

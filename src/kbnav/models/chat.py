@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, out_of_bounds
+from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import REPLAY, Settings
@@ -71,6 +72,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         timeout=settings.model_timeout,
         max_retries=settings.model_retries,
         use_responses_api=False,
+        stream_usage=True,
         http_client=sync,
         http_async_client=awaited,
         openai_proxy=None,
@@ -105,7 +107,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
             if cancellation is None:
                 reply = model.invoke(prompt)
             else:
-                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _reply(model, prompt))
+                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _stream(model, prompt))
             tell(tokens(usage_of(reply)))
             return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -146,11 +148,74 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         ) from error
 
 
-async def _reply(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
+async def _stream(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
+    """The reply, of which a listener is told as it comes; where its stream goes wrong, one that is asked for anew."""
+    import openai
+
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
     options: dict[str, Any] = {"extra_headers": {"Connection": "close"}}
-    return await model.ainvoke(prompt, **options)
+    asked: Any = getattr(model, "bound", model)
+    refused = False
+    if (tell := current_listener()) and not getattr(asked, "disable_streaming", False):
+        try:
+            return await _streamed(model, prompt, tell, options)
+        except TooMuch:
+            raise
+        except Exception as error:  # noqa: BLE001 - the endpoint refuses streams, or breaks one off
+            _LOG.debug("a stream went wrong", exc_info=True)
+            refused = isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError, EOFError))
+    reply = await model.ainvoke(prompt, **options)
+    if refused:  # else every call would be made twice
+        asked.disable_streaming = True
+    return reply
+
+
+async def _streamed(
+    model: Runnable[LanguageModelInput, AIMessage], prompt: Any, tell: Callable[[str, str, str], None], options: Any
+) -> AIMessage:
+    """A streamed reply. Raises EOFError where none comes, ValueError where it breaks off, and as reading it does."""
+    from langchain_core.messages import AIMessage
+    from langchain_core.messages.ai import add_ai_message_chunks
+    from langchain_core.messages.tool import invalid_tool_call, tool_call
+
+    pieces: list[Any] = []
+    text, tool, arguments = "", "", ""
+    try:
+        async for piece in model.astream(prompt, **options):
+            pieces.append(piece)
+            text += str(piece.text)
+            for chunk in getattr(piece, "tool_call_chunks", ()):
+                if chunk["name"]:
+                    tool, arguments = chunk["name"], ""
+                arguments += chunk["args"] or ""
+            tell(text, tool, arguments)
+    except ValueError as error:
+        if not pieces:
+            raise EOFError("no stream came") from error
+        raise
+    whole = pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
+    if not whole.response_metadata.get("finish_reason"):
+        raise ValueError("the stream broke off")
+    calls, odd = [], []
+    for one in whole.tool_call_chunks:  # LangChain reads arguments that were cut off as if they were whole
+        try:
+            read = json.loads(one["args"] or "{}")
+        except (ValueError, RecursionError):
+            read = None
+        if isinstance(read, dict):
+            calls.append(tool_call(name=one["name"] or "", args=read, id=one["id"]))
+        else:
+            if one["index"] is None:
+                raise ValueError("the pieces of a tool call cannot be put together")
+            odd.append(invalid_tool_call(name=one["name"] or "", args=one["args"], id=one["id"]))
+    return AIMessage(
+        whole.content,
+        tool_calls=calls,
+        invalid_tool_calls=odd,
+        usage_metadata=whole.usage_metadata,
+        response_metadata=whole.response_metadata,
+    )
 
 
 def _line(error: Exception) -> str:

@@ -15,13 +15,62 @@ import time
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from kbnav.models import cancellation
 from kbnav.models.cancellation import OutOfTime
+
+Purpose = Literal["", "step", "answer"]
+"""What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A reply as far as it has come: its words, and the call that it is writing; ``arguments`` is JSON cut off."""
+
+    purpose: Purpose
+    text: str = ""
+    tool: str = ""
+    arguments: str = ""
+
+
+Listener = Callable[[Draft], None]
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_PURPOSE: ContextVar[Purpose] = ContextVar("purpose", default="")
+
+
+@contextmanager
+def streaming_to(listener: Listener) -> Iterator[None]:
+    """Have a listener, who is called from any thread, told of the replies that are asked for within."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+@contextmanager
+def reply_purpose(purpose: Purpose) -> Iterator[None]:
+    """Say what the replies that are asked for within are for."""
+    token = _PURPOSE.set(purpose)
+    try:
+        yield
+    finally:
+        _PURPOSE.reset(token)
+
+
+def current_listener() -> Callable[[str, str, str], None] | None:
+    """How the listener is told of text, tool and arguments of a reply; None where nobody listens, or to this."""
+    listener, purpose = _LISTENER.get(), _PURPOSE.get()
+    if listener is None or not purpose:
+        return None
+    return lambda text, tool, arguments: listener(Draft(purpose, text, tool, arguments))
+
 
 MIB = 1024 * 1024
 HIDDEN = b"[hidden]"

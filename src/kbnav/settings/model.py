@@ -65,6 +65,8 @@ class Endpoints(Strict):
     entity_page: Address = "https://www.wikidata.org/wiki/"
     dialect: str = "auto"
     """Name of the dialect of ``sparql``; ``auto``: known by its address, or found out by a few queries."""
+    vector: Address = ""
+    """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
 
 
 class SparqlSource(Strict):

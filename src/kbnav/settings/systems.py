@@ -490,13 +490,16 @@ def _entry(name: str, found: Any, origin: str) -> SystemEntry:
     return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
 
 
+def _takes_options(builder: Callable[..., Any]) -> bool:
+    return "options" in inspect.signature(builder).parameters
+
+
 def _annotated_options(builder: Callable[..., Any]) -> type[Options]:
     """The type of a builder's parameter ``options``; without one there are no options. Raises UsageError."""
-    parameter = inspect.signature(builder).parameters.get("options")
-    if parameter is None:
+    if not _takes_options(builder):
         return Options
-    # Of this parameter alone: the types of the others may be for checkers of types only.
-    only = type("", (), {"__annotations__": {"options": parameter.annotation}})
+    said = inspect.signature(builder).parameters["options"].annotation
+    only = type("", (), {"__annotations__": {"options": said}})  # its other types may be for checkers of types alone
     try:
         found = get_type_hints(only, globalns=getattr(inspect.unwrap(builder), "__globals__", {}))["options"]
     except NameError as error:

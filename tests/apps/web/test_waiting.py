@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
+from tests.apps.web.parts import CURIE, Server, web_settings
 from tests.apps.web.test_page import MARIE, ask, held_server, wait_for_the_end
+from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -12,6 +15,27 @@ if TYPE_CHECKING:
 __all__ = ["held_server"]
 OTHER = "Who discovered polonium?"
 SENTENCE = "Marie Curie discovered polonium and radium, both of them in 1898."
+
+
+class Writer(ModelStub):
+    """Writes its replies piece by piece, and waits in the middle of the last one until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.half, self.go_on = threading.Event(), threading.Event()
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        done = sum(len(said.get("tool_calls") or ()) for said in asked["messages"])
+        steps: list[tuple[str, dict[str, Any]]] = [
+            ("execute_query", {"thought": "Ask for what she found.", "query": CURIE}),
+            ("finish", {"thought": "Done.", "answer": SENTENCE}),
+        ]
+        return streamed(calls=[steps[min(done, 1)]], between=self._between)
+
+    def _between(self, so_far: str) -> None:
+        if "polonium and" in so_far and not self.go_on.is_set():
+            self.half.set()
+            self.go_on.wait(60)
 
 
 def below(page: Page) -> tuple[float, float, float]:
@@ -34,6 +58,26 @@ def test_it_says_what_is_awaited_and_for_how_many_seconds(page, held_server):
     model.go_on.set()
     wait_for_the_end(page)
     assert not page.is_visible(".awaited")
+
+
+def test_the_answer_is_read_while_it_is_written(page, fresh_home):
+    with (
+        Writer() as model,
+        Server(web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None)) as server,
+    ):
+        page.goto(server.url)
+        ask(page, MARIE)
+        assert model.half.wait(60)
+        page.wait_for_selector(".awaited >> text=stub is writing")
+        page.wait_for_selector(".draft >> text=Marie Curie discovered polonium and")
+        assert "1898" not in page.inner_text(".draft")
+        model.go_on.set()
+        wait_for_the_end(page)
+        assert page.inner_text(".answer .text") == SENTENCE
+        assert page.locator(".draft, .writing").count() == 0
+        page.reload()
+        wait_for_the_end(page)
+        assert page.inner_text(".answer .text") == SENTENCE
 
 
 def test_a_lost_server_is_a_banner_that_counts_its_tries(page, held_server):

@@ -46,7 +46,7 @@ class Quiet:
         thread.join(10)
 
 
-@pytest.mark.parametrize(("service", "answers"), [("api", 0), ("api", 2), ("sparql", 0)])
+@pytest.mark.parametrize(("service", "answers"), [("api", 0), ("api", 2), ("vector", 0), ("sparql", 0)])
 def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
     with Quiet(answers).served() as quiet:
         client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])

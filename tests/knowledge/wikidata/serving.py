@@ -112,9 +112,10 @@ class Client:
 
 @contextmanager
 def client(
-    url: str, *, cache: HttpCache | None = None, throttle: Throttle | None = None, **limits: Any
+    url: str, *, cache: HttpCache | None = None, throttle: Throttle | None = None, vector: str = "", **limits: Any
 ) -> Iterator[Client]:
-    settings = Settings(endpoints=endpoints_of(url), limits=Limits(**limits))
+    endpoints = endpoints_of(url).model_copy(update={"vector": vector})
+    settings = Settings(endpoints=endpoints, limits=Limits(**limits))
     slept: list[float] = []
     http = HttpClient(settings, cache=cache, throttle=throttle, sleep=slept.append, jitter=lambda: 1.0)
     kb = WikidataKB.by_http(settings, http=http)

@@ -44,8 +44,9 @@ from kbnav.errors import DatabaseAway, DataError, KbnavError, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
+from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.attempt import attempt as retrieve
-from kbnav.runs.trajectory import Attempt, Turn, Usage
+from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
 from kbnav.settings.model import OFFLINE
 
@@ -66,6 +67,9 @@ SILENT = 2.0
 """Seconds without an answer of the database after which a server does not count as ready."""
 ROOM = 64 << 20
 """Bytes that must be free where runs are saved."""
+DRAFT_SECONDS = 0.08
+"""Seconds between two drafts that a follower is sent."""
+LONGEST_DRAFT = 8_000
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -75,6 +79,7 @@ class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
     ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
+    ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
     """
 
     run: StoredRun
@@ -84,6 +89,9 @@ class _Live:
     deadline: float = float("inf")
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
+    draft: Draft | None = None
+    version: int = 0
+    stored: int = 0
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
         """The events behind a number, and whether there will be no more."""
@@ -214,6 +222,7 @@ class RunQueue:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
 
         A run outside a session ends at once where the database fails.
+        What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
         live: _Live | None = None
         with self._listening(run_id) as news:
@@ -224,6 +233,7 @@ class RunQueue:
                     return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
+                stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.under_way, run_id)
@@ -235,10 +245,25 @@ class RunQueue:
                     yield event
                 if over:
                     return
-                try:
-                    await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
-                except TimeoutError:
-                    yield None
+                async for draft in self._drafts(live, stored, news):
+                    yield draft
+
+    async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
+        """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
+        seen = 0
+        while True:
+            try:
+                await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
+            except TimeoutError:
+                yield None
+                return
+            if live is None or live.version == seen or live.stored != stored:
+                return
+            news.clear()
+            seen = live.version
+            if draft := live.draft:
+                yield StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))
+                await asyncio.sleep(DRAFT_SECONDS)
 
     @contextmanager
     def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
@@ -357,7 +382,12 @@ class RunQueue:
         served.breaker.check()
         system = self._service.system(run.kb, run.system, run.model)
 
-        with reporting_to(served.breaker):
+        def hear(draft: Draft) -> None:
+            live.draft = draft
+            live.version += 1
+            self._notify(run.id)
+
+        with reporting_to(served.breaker), streaming_to(hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(
@@ -392,6 +422,8 @@ class RunQueue:
             live.cancellation.abandon()
         elif live.events is not None:
             live.events.append(event)
+        live.draft = None
+        live.stored += 1
         self._notify(live.run.id)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
@@ -468,3 +500,19 @@ def is_dead(worker: str, seen: float) -> bool:
     except OSError as error:
         return isinstance(error, ProcessLookupError)
     return False
+
+
+def _draft_data(draft: Draft) -> dict[str, Any]:
+    """What a model is writing as the page shows it: the thought and tool of the next step, or the answer."""
+    from langchain_core.utils.json import parse_partial_json
+
+    try:
+        given = parse_partial_json(draft.arguments) if draft.arguments else {}
+    except ValueError:
+        given = {}
+    if not isinstance(given, dict):
+        given = {}
+    answer = draft.text if draft.purpose == "answer" else given.get("answer", "") if draft.tool == FINISH else ""
+    thought = "" if draft.purpose == "answer" else draft.text or given.get("thought", "")
+    shown = {"thought": str(thought)[:LONGEST_DRAFT], "tool": draft.tool, "answer": str(answer)[:LONGEST_DRAFT]}
+    return {"kind": "draft", **shown}

@@ -12,13 +12,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from kbnav.answers.language import fold
-from kbnav.answers.tables import Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
-from kbnav.knowledge.endpoint.data import ALIASES, Select, iris_list
+from kbnav.knowledge.endpoint.data import ALIASES, SIDE_BY_SIDE, Select, iris_list, side_by_side
 from kbnav.knowledge.endpoint.search import Match, best_of, initials, likeness, phrase_words, split_words, stems
 from kbnav.knowledge.sparql.vocabulary import text_literal
 
@@ -116,28 +116,42 @@ def _pages(
 
     The last thing of a page may have more names, so the next begins with it; one that fills a page is left behind.
     """
-    while True:
-        [(last, behind)] = file.execute("SELECT last, behind FROM paging")
+    beside = 1  # pages that are asked for at once
+
+    def ask(last: str, behind: str, place: int) -> AnswerTable | None:
+        offset = f" OFFSET {place * page}" if place else ""
         try:
-            table = select(
+            return select(
                 f"SELECT ?s ?l WHERE {{ VALUES ?p {{ {iris_list(predicates)} }} ?s ?p ?l . "
                 f"FILTER(isIRI(?s) && STR(?s) {behind} {text_literal(last)}) }} "
-                f"ORDER BY STR(?s) STR(?l) LANG(?l) LIMIT {page}"
+                f"ORDER BY STR(?s) STR(?l) LANG(?l) LIMIT {page}{offset}"
             )
         except (QueryTimeout, QueryRefused):
-            if page <= _SMALLEST:
+            if page <= _SMALLEST and not place:
                 raise
-            page = max(_SMALLEST, page // 5)
+            return None
+
+    while True:
+        [(last, behind)] = file.execute("SELECT last, behind FROM paging")
+        tables = side_by_side([partial(ask, last, behind, place) for place in range(beside)])
+        first = tables[0]
+        rows: list[tuple[Cell, ...]] = []
+        if first is None or (first.cut and page > _SMALLEST):
+            given = len(first.rows) if first else 0
+            page, beside = max(_SMALLEST, given if _SMALLEST < given < page else page // 5), 1
             continue
-        given = len(table.rows)
-        if table.cut and page > _SMALLEST:
-            page = max(_SMALLEST, given if _SMALLEST < given < page else page // 5)
-            continue
-        if not table.rows:
+        for table in tables:
+            if table is None or (table.cut and table is not first):
+                beside = 1
+                break
+            rows += table.rows
+            if len(table.rows) < page:
+                break
+        if not rows:
             return
-        newest = table.rows[-1][0].value if table.rows[-1][0] else last
-        page = max(1, min(page, given))
-        yield table.rows, newest, ">" if newest == last else ">="
+        newest = rows[-1][0].value if rows[-1][0] else last
+        page, beside = max(1, min(page, len(first.rows))), 1 if newest == last else min(2 * beside, SIDE_BY_SIDE)
+        yield rows, newest, ">" if newest == last else ">="
 
 
 def open_names(path: Path) -> Names:

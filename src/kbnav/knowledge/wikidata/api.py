@@ -1,4 +1,9 @@
-"""The action API's reads: requests, and what their replies mean."""
+"""The action API's reads, and Wikimedia's vector database: requests, and what their replies mean.
+
+The vector service is ``GET {base}/item/query/`` and ``/property/query/`` with ``query``, ``K`` (at most 50), ``lang``,
+``instanceof`` (classes, with commas between) and ``rerank``; it answers a JSON list of objects with ``QID`` or ``PID``,
+``similarity_score`` and ``rrf_score``, 30 times a minute per User-Agent (https://github.com/wmde/WikidataSearch, 2026).
+"""
 
 from __future__ import annotations
 
@@ -231,3 +236,50 @@ def _hit(hit: Any, kind: str) -> Entity:
     found_by = str(match.get("text") or "") if isinstance(match, dict) else ""
     alias = found_by if found_by.casefold() != label.casefold() else ""
     return Entity(hit["id"], label, text("description"), kind, str(hit.get("datatype") or ""), alias)
+
+
+MOST_VECTORS = 50
+LONGEST_TEXT = 1000
+"""Characters of a text that are sent; it goes into the address."""
+_CLASS = re.compile(r"Q[1-9]\d*(?:,Q[1-9]\d*)*")
+VECTOR_KINDS = {"item": "QID", "property": "PID"}
+
+
+def nearest(http: HttpClient, base: str, text: str, *, kind: str, limit: int, language: str) -> list[tuple[str, float]]:
+    """Ids and similarities, best first; ``kind`` is ``item``, ``property``, or the id of a class: its instances.
+
+    Raises BadArguments for another kind.
+    """
+    classes = kind if _CLASS.fullmatch(kind) else ""
+    kind = "item" if classes else kind
+    if kind not in VECTOR_KINDS:
+        raise BadArguments(
+            f"vector_query: kind is one of {', '.join(VECTOR_KINDS)} or a class such as Q5, not {kind!r}"
+        )
+    phrase = " ".join(text.split())[:LONGEST_TEXT]
+    if not phrase:
+        raise BadArguments("vector_query: the text is empty")
+    params = {
+        "query": phrase,
+        "K": str(max(1, min(limit, MOST_VECTORS))),
+        "lang": language.partition("-")[0],
+        **({"instanceof": classes} if classes else {}),
+    }
+    request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
+    return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[:limit]
+
+
+def _read(reply: Reply, name: str) -> list[tuple[str, float]]:
+    check_status(reply)
+    if reply.status in (400, 422):
+        raise BadArguments(f"{reply.host} does not take the arguments: {one_line(reply.text)}")
+    if reply.status != 200:
+        raise ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
+    hits: Any = read_json(reply)
+    if not isinstance(hits, list):
+        raise BadResponse(f"{reply.host} answers with {type(hits).__name__} where a list is promised")
+    try:
+        found = [(str(hit[name]), float(hit.get("similarity_score") or 0.0)) for hit in hits]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadResponse(f"{reply.host}: not a list of entities with scores: {error!r}") from error
+    return [(one, score) for one, score in found if ENTITY_ID.fullmatch(one)]

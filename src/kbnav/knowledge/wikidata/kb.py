@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers.language import language_code
 from kbnav.answers.relevance import words as telling
-from kbnav.answers.tables import LABELLED, AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -30,7 +30,7 @@ from kbnav.knowledge.base import (
 )
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
 from kbnav.knowledge.wikidata import queries
-from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.knowledge.wikidata.api import ActionApi, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.search import (
     LONGEST,
@@ -50,8 +50,15 @@ if TYPE_CHECKING:
     from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries
     from kbnav.knowledge.wikidata.services import QueryService
 
-_CAPABILITIES: frozenset[Capability] = frozenset(
-    {"search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors"}
+LABELLED = 100
+"""Entities of one result that are labelled, those of the first and the last rows."""
+_LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
+_CALLS: tuple[Capability, ...] = (
+    "search_entities",
+    "get_entry",
+    "get_property_examples",
+    "execute_query",
+    "search_neighbors",
 )
 
 
@@ -68,7 +75,7 @@ def endpoints_of(url: str) -> Endpoints:
 class WikidataKB:
     """Live Wikidata, any Wikibase with a query service, or a mirror.
 
-    ``about`` is what else is known of it, such as a mirror's build; ``http`` is closed with it.
+    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
     """
 
     name = "wikidata"
@@ -107,8 +114,8 @@ class WikidataKB:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything but ``vector_query``."""
-        return _CAPABILITIES
+        """Everything; ``vector_query`` only where a vector service is configured."""
+        return frozenset(_CALLS) | (frozenset({"vector_query"}) if self._endpoints.vector else frozenset())
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -136,7 +143,7 @@ class WikidataKB:
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
         """See ``KnowledgeBase``; the ladder is that of ``search.search``. Namesakes are told apart by what they are."""
-        code = language_code(language)
+        code = _code(language)
         if kind == "value":
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
@@ -147,7 +154,7 @@ class WikidataKB:
 
     def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
         """See ``Named``: two calls of wbsearchentities."""
-        phrase, code = " ".join(text.split())[:LONGEST], language_code(language)
+        phrase, code = " ".join(text.split())[:LONGEST], _code(language)
         if not phrase:
             return SearchResult()
         entities = self._api.search(phrase, kind="item", language=code, limit=items)
@@ -173,7 +180,7 @@ class WikidataKB:
 
         Statements of properties without a page, which were deleted or are not in a copy, are counted in ``omitted``.
         """
-        code = language_code(language)
+        code = _code(language)
         asked = self._id(entity_id)
         document = self._api.document(asked, code)
         known = self._api.brief(references(document), code)
@@ -183,7 +190,7 @@ class WikidataKB:
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """See ``KnowledgeBase``. From a sample of the property's uses; those with labels go first."""
-        code = language_code(language)
+        code = _code(language)
         asked = self._id(property_id, "P")
         chosen = queries.candidate_uses(self.select(queries.examples_query(asked)), self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in use.ids(self._words))], code)
@@ -231,12 +238,12 @@ class WikidataKB:
         return queries.read_profile(found, self._brief(language), self._words)[1].get("incoming", ())
 
     def _brief(self, language: str) -> queries.Brief:
-        return lambda ids: self._api.brief(ids, language_code(language))
+        return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. Declares this Wikibase's own prefixes; then in the dialect of the service."""
         named = add_prefixes(query, self._words.own_prefixes)
-        table = self._queries.run(named, language=language_code(language))
+        table = self._queries.run(named, language=_code(language))
         labels = self.labels(_ids_to_label(table, self._words), language=language)
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
@@ -259,7 +266,7 @@ class WikidataKB:
 
         Those are at most 500 for each direction and, for a hub, as many again of the relations that fit the phrase.
         """
-        code = language_code(language)
+        code = _code(language)
         asked = self._id(entity_id)
         chosen = self._id(relation, "P") if relation else ""
         known_as = self._api.brief([asked], code).get(asked)
@@ -292,15 +299,17 @@ class WikidataKB:
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
-    def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
-        """See ``KnowledgeBase``. Raises BadArguments: a Wikibase has no vectors."""
-        raise BadArguments("vector_query: a Wikibase has no vectors: search for names")
+    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
+        """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
+        if self._http is None or not self._endpoints.vector:
+            raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
+        scored = nearest(self._http, self._endpoints.vector, text, kind=kind, limit=limit, language=_code(language))
+        names = self.labels([one for one, _ in scored], language=language)
+        return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """See ``KnowledgeBase``."""
-        return {
-            one: entity.label for one, entity in self._api.brief(ids, language_code(language)).items() if entity.label
-        }
+        return {one: entity.label for one, entity in self._api.brief(ids, _code(language)).items() if entity.label}
 
     def _id(self, text: str, letters: str = "QPL") -> str:
         """An entity id out of what a model may write: an IRI, a prefixed name, lower case. Raises UnknownId."""
@@ -313,6 +322,7 @@ class WikidataKB:
     def metered(self, meter: Meter) -> WikidataKB:
         """See ``Metered``."""
         other = copy.copy(self)
+        other._http = self._http.metered(meter) if self._http else None
         other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
         return other
 
@@ -322,10 +332,18 @@ class WikidataKB:
             self._http.close()
 
 
+def _code(language: str) -> str:
+    """A language code that can go into a request; English for anything else, ``auto`` among it."""
+    code = language.strip().lower().replace("_", "-")
+    return code if code != "auto" and _LANGUAGE.fullmatch(code) else "en"
+
+
 def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:
     """Ids of the entities in a result, from the first and the last rows, as many as are labelled."""
+    half = LABELLED // 2
+    rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
     ids: list[str] = []
-    for cell in chain.from_iterable(table.ends):
+    for cell in chain.from_iterable(rows):
         if cell is not None:
             ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
     return [one for one in dict.fromkeys(ids) if one][:LABELLED]

@@ -237,7 +237,7 @@ def events(
 ) -> Response:
     """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
 
-    One has no number: ``waiting`` says now and then how many questions come first.
+    Two have no number: ``waiting`` says now and then how many questions come first, ``draft`` what a model is writing.
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """

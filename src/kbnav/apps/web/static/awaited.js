@@ -27,6 +27,11 @@ export class Awaited {
     this.begin(this.thinking, at);
   }
 
+  /** The same wait goes on, and more is known of it. */
+  tell(what) {
+    this.what.textContent = what;
+  }
+
   tick() {
     const seconds = Math.max(0, Math.floor(Date.now() / 1000 - this.since));
     this.time.textContent = seconds ? t("run.seconds", { n: seconds }) : "";

@@ -31,7 +31,7 @@ export async function call(path, method = "GET", body = undefined, more = {}) {
 }
 
 const GONE = [401, 403, 404, 410]; // others, such as 408 and 429, pass
-const NUMBERLESS = ["waiting"];
+const NUMBERLESS = ["waiting", "draft"];
 const FIRST_WAIT = 500; // milliseconds
 const LONGEST_WAIT = 30_000;
 

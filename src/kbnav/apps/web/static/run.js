@@ -60,6 +60,7 @@ export class RunView {
 
   /** What a screen reader is told of an event. */
   apply(event) {
+    if (event.kind === "draft") return this.drafted(event);
     if (event.kind === "waiting") this.awaited.begin(t("run.before", { n: event.before }), this.run.made);
     if (event.kind === "started") this.think(event);
     if (event.kind === "call") return this.called(event);
@@ -87,6 +88,14 @@ export class RunView {
   stepped(event) {
     this.steps.stepped(event);
     if (!this.steps.pending) this.awaited.think(event.at);
+  }
+
+  /** What a model has written so far: of the answer, or of its next step. */
+  drafted(event) {
+    this.awaited.tell(t("await.writing", { model: this.run.model }));
+    this.steps.write(event.answer ? null : event);
+    this.words.replaceChildren(event.answer ? h("p", { class: "text draft", dir: "auto" }, event.answer) : "");
+    return "";
   }
 
   /** Its session was deleted elsewhere. */

@@ -37,6 +37,7 @@ export class Steps {
   }
 
   called(event) {
+    this.write(null);
     const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
     this.calls.set(event.call, item);
     this.list.append(item);
@@ -52,6 +53,7 @@ export class Steps {
   }
 
   dropped(event) {
+    this.write(null);
     for (const step of event.steps) {
       let item = this.calls.get(step.call);
       if (!item) {
@@ -65,12 +67,29 @@ export class Steps {
 
   /** After a restart of the server, what was under way is done again. */
   resumed() {
+    this.write(null);
     for (const item of this.list.querySelectorAll(".pending")) item.remove();
     this.list.append(h("li", { class: "soft" }, t("run.resumed")));
   }
 
+  /** What a model is writing, until it is a step. */
+  write(draft) {
+    if (!draft?.thought && !draft?.tool) {
+      this.writing?.remove();
+      this.writing = null;
+      return;
+    }
+    if (!this.writing) {
+      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action" }, h("span", { class: "tool", lang: language })));
+      this.list.append(this.writing);
+    }
+    this.writing.querySelector(".thought").textContent = draft.thought;
+    this.writing.querySelector(".tool").textContent = toolName(draft.tool);
+  }
+
   /** No more will come: they close, unless the reader has opened or closed them. */
   ended() {
+    this.write(null);
     for (const item of this.list.querySelectorAll(".pending")) item.classList.remove("pending");
     if (!this.chosen) this.element.open = false;
   }
