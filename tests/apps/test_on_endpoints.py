@@ -74,7 +74,7 @@ def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_pat
                 tools = (await client.list_tools()).tools
                 assert "Wikidata" not in str([tool.description for tool in tools if tool.name != "ask"])
                 entry = await client.call_tool("get_entry", {"entity_id": "shop:Lamp"})
-                assert "Lamp (shop:Lamp) is a class with 2 direct members:" in entry.content[0].text
+                assert "Lamp (shop:Lamp) is a class with 2 direct members;" in entry.content[0].text
                 answer = await client.call_tool("ask", {"question": QUESTION})
                 assert answer.content[0].text == 'Tools "R" Here'
 
