@@ -360,8 +360,7 @@ class _Job:
     def _names(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import names
 
-        named = (node for node, _ in self._open_nodes().named())
-        names.build(named, self._folder(NAMES), type_start=self._type_start, progress=self._progress)
+        names.build(self._open_nodes().bare(), self._folder(NAMES), type_start=self._type_start, progress=self._progress)
         return {}
 
     def _texts(self, *, relations: bool) -> Texts:

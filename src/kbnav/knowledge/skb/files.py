@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import from_json, to_json
 
 from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
 from kbnav.knowledge.skb.schema import META, WORK, FileInfo
@@ -151,6 +153,26 @@ def write_strings(folder: Path, name: str, strings: Iterable[str], *, searchable
     if searchable:
         order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), np.int32)
         np.save(folder / f"{name}-order.npy", order)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON text as plain values, in a third of the time of ``json``, whose errors it raises."""
+    try:
+        return from_json(text, cache_strings="keys")
+    except ValueError:
+        return json.loads(text)
+
+
+def as_json(value: Any) -> bytes:
+    """A value as compact JSON; what JSON has no form for becomes text, half of a surrogate pair a question mark."""
+    try:
+        return to_json(value, fallback=str)
+    except ValueError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode(errors="replace")
+
+
+def _as_text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def file_info(path: Path, *, sync: bool = False) -> FileInfo:

@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -62,6 +63,7 @@ _ALIAS = "<http://www.w3.org/2004/02/skos/core#altLabel>"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
+@lru_cache(1 << 12)
 def local_name(text: str) -> str:
     """A text as the local part of a prefixed name."""
     local = _NOT_LOCAL.sub(lambda match: _percent(match[0]), text)
