@@ -210,6 +210,14 @@ def only_builder(out: Path) -> Iterator[None]:
         yield
 
 
+def link(old: Path, new: Path) -> None:
+    """Have a file in another folder too; copied where links cannot be. It must not be written to."""
+    try:
+        new.hardlink_to(old)
+    except OSError:
+        shutil.copy2(old, new)
+
+
 def forget(out: Path, *, made: bool) -> None:
     """Delete what the builder that holds the folder's lock has begun, and the folder if that builder made it."""
     shutil.rmtree(out / WORK, ignore_errors=True)

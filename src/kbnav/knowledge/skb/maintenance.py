@@ -13,6 +13,7 @@ import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, Updated, build
+from kbnav.knowledge.skb.changes import job_of
 from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
 from kbnav.knowledge.skb.importers.recipe import Recipe
 from kbnav.knowledge.skb.lance.tables import is_lance
@@ -206,22 +207,28 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
 
     The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
     edges of a node that is deleted go with it.
-    Everything is built anew beside the data in use and put in its place in one step; vectors of texts that did not
-    change are taken over. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
+    What is new is built beside the data in use and put in its place in one step. Where nodes get new documents or
+    names, and none comes, goes or changes its type, the rest is taken over; else all is built anew but vectors of texts
+    that did not change. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
     ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
         _refuse_other_encoder(path, skb.meta, options)
         recipe: dict[str, Any] = {}
-        if isinstance(records, Recipe):
-            source = Updated(skb, records.source())
-            if skb.meta.recipe:
-                moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
-                recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
-        else:
-            source = Updated(skb, records)
-        previous = path / skb.meta.data
-        meta = build(source, path, options, name=skb.meta.name, previous=previous, recipe=recipe, progress=progress)
+        if isinstance(records, Recipe) and skb.meta.recipe:
+            moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
+            recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
+        source = records.source() if isinstance(records, Recipe) else records
+        meta = build(
+            Updated(skb, source),
+            path,
+            options,
+            name=skb.meta.name,
+            previous=path / skb.meta.data,
+            recipe=recipe,
+            progress=progress,
+            job_of=job_of(skb, source, options),
+        )
     with suppress(UsageError), only_builder(path):  # another build under way will
         remove_unused(path, read_meta(path).data)  # the data that was read from
     return meta

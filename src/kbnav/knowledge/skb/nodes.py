@@ -72,6 +72,24 @@ class StoredDocuments:
             for line in self._block(block):
                 yield self._parse(line, block)
 
+    def write_changed(self, folder: Path, changed: Mapping[int, Fields]) -> None:
+        """Write all with other fields for some nodes; blocks without these are copied. Raises as ``DocumentWriter``."""
+        numbers = np.array(sorted(changed), np.int64)
+        blocks = self._first.searchsorted(numbers, "right") - 1
+        sizes, done = np.diff(self._start), 0
+        with (folder / "blocks.bin").open("wb") as out:
+            for block in np.unique(blocks).tolist():
+                lines = self._block(block)
+                for number in numbers[blocks == block].tolist():
+                    lines[number - int(self._first[block])] = _line(changed[number])
+                packed = zlib.compress(b"\n".join(lines), _LEVEL)
+                out.write(self._bytes[self._start[done] : self._start[block]].data)
+                out.write(packed)
+                sizes[block], done = len(packed), block + 1
+            out.write(self._bytes[self._start[done] :].data)
+        np.save(folder / "first-nodes.npy", self._first)
+        np.save(folder / "block-start.npy", np.concatenate([[0], np.cumsum(sizes)]))
+
     def _block(self, block: int) -> list[bytes]:
         packed = self._bytes[self._start[block] : self._start[block + 1]]
         try:
@@ -109,9 +127,7 @@ class DocumentWriter:
 
         Raises DataError for one that is larger than ``LARGEST``.
         """
-        line = as_json(fields)
-        if len(line) > LARGEST:
-            raise DataError(f"a document of {len(line) >> 20} MiB: {LARGEST >> 20} MiB is the most")
+        line = _line(fields)
         self._waiting.setdefault(kind, []).append(line)
         self._size[kind] = self._size.get(kind, 0) + len(line)
         if self._size[kind] >= BLOCK_BYTES:
@@ -146,6 +162,13 @@ class DocumentWriter:
 
     def _part(self, kind: int) -> Path:
         return self._folder / f"type-{kind}.part"
+
+
+def _line(fields: Fields) -> bytes:
+    line = as_json(fields)
+    if len(line) > LARGEST:
+        raise DataError(f"a document of {len(line) >> 20} MiB: {LARGEST >> 20} MiB is the most")
+    return line
 
 
 class Nodes:
