@@ -112,7 +112,7 @@ class Benchmark(Asking):
         if (out / "questions.jsonl").exists():
             saved = read_saved_run(out)
             scored = any(saved.gold[name].known for name in saved.info.questions if name in saved.gold)
-            scores = score_folder(out) if scored else None
+            scores = score_folder(out, saved) if scored else None
             if scores and not quiet:
                 print_scores(str(out), saved, scores)
             elif not quiet:

@@ -89,10 +89,15 @@ def paired_test(
     if 2 ** len(moving) <= resamples:
         masks = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
         return PairedTest(interval, float(np.mean(np.abs((1 - 2 * masks) @ moving) >= observed)))
-    random = np.random.default_rng(seed)
+    # Of equal differences it matters only how many are exchanged.
+    random, (sizes, counts) = np.random.default_rng(seed), np.unique(np.abs(moving), return_counts=True)
     as_far = sum(
-        int(np.count_nonzero(np.abs((1 - 2 * random.integers(0, 2, (size, len(moving)))) @ moving) >= observed))
-        for size in _blocks(resamples, len(moving))
+        int(
+            np.count_nonzero(
+                np.abs((counts - 2 * random.binomial(counts, 0.5, (size, len(counts)))) @ sizes) >= observed
+            )
+        )
+        for size in _blocks(resamples, len(counts))
     )
     return PairedTest(interval, (as_far + 1) / (resamples + 1))
 

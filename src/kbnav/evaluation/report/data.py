@@ -202,7 +202,7 @@ def build_report(
     if not runs:
         raise UsageError("a report needs at least one run")
     reports = tuple(_run_report(name, run, sheets.get(name, ()), more) for name, run in runs.items())
-    (_, first), *others = runs.items()
+    first, *others = runs.values()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
         for question in run.info.questions:
@@ -210,11 +210,11 @@ def build_report(
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
     against: dict[str, Comparison | str] = {}
-    for name, run in others:
+    for one, run in zip(reports[1:], others, strict=True):
         try:
-            against[name] = compare_runs(first, run, more)
+            against[one.name] = compare_runs(first, run, (reports[0].scores, one.scores))
         except UsageError as error:
-            against[name] = str(error)
+            against[one.name] = str(error)
     return Report(reports, against, gold)
 
 
