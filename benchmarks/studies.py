@@ -54,7 +54,7 @@ def write(path: Path, count: int) -> int:
     return min(count, len(some))
 
 
-def timed(*commands: Sequence[str | Path]) -> tuple[float, float, float]:
+def timed(*commands: Sequence[object]) -> tuple[float, float, float]:
     """Run kbnav's commands side by side: seconds, seconds of processors, and the most memory of one of them in MiB."""
     begin, cpu, most = time.perf_counter(), 0.0, 0.0
     running = [

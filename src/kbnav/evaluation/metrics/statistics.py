@@ -122,13 +122,11 @@ def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: 
         return 0.0
     better = (disagreement + effect) / (2 * disagreement)
     differing = binom.pmf(np.arange(questions + 1), questions, disagreement)
-    power = 0.0
-    for count in np.flatnonzero(differing > 1e-15).tolist():
-        wins = np.arange(count + 1)
-        fewest = binom.cdf(np.minimum(wins, count - wins), count, 0.5)
-        significant = wins[np.minimum(1, 2 * fewest) <= alpha]
-        power += differing[count] * binom.pmf(significant, count, better).sum()
-    return float(power)
+    counts = np.flatnonzero(differing > 1e-15)
+    most = binom.ppf(alpha / 2, counts, 0.5)
+    most -= 2 * binom.cdf(most, counts, 0.5) > alpha  # so many wins of one side, or fewer, are significant
+    significant = binom.cdf(most, counts, better) + binom.sf(counts - most - 1, counts, better)
+    return float(differing[counts] @ significant)
 
 
 def minimum_detectable_effect(
