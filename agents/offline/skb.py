@@ -150,7 +150,9 @@ class SkbAgenda(Agenda):
         words = [word for word in leftover(self._reading, paths).split() if word not in known.light]
         documents = {node: self._skb.documents[self._skb.number(node)] for node in nodes[:_MENTIONS]}
         for field in dict.fromkeys(chain.from_iterable(documents.values())) if words else ():
-            values = {node: text for node, document in documents.items() if (text := document.get(field)) not in ("", None)}
+            values = {
+                node: text for node, document in documents.items() if (text := document.get(field)) not in ("", None)
+            }
             fits = (relevance(known.adjectives.get(word, word), [field])[0] for word in words)
             if values and len(nodes) <= _MENTIONS and all(fits):
                 yield [("get_fields", f"“{field}” is asked for.", {"entity_ids": [*values], "fields": [field]})]

@@ -174,13 +174,23 @@ id;name;type;price;about;city
 2;Steel lamp 2;product;12.5;in stock;
 3;Oak chair 3;product;8;of low cost;
 4;Pine chair 4;product;;;
+r1;;review;;It wobbles a bit;
 s1;Acme Ltd;supplier;;;Leeds
 s2;Acme Inc;supplier;;;Boston
 s3;Rossi S.p.A.;supplier;;;Milano
 Lamps;Lamps;category;;;
 Chairs;Chairs;category;;;
 """
-LINKS = [("1", "s1"), ("2", "s1"), ("3", "s3"), ("4", "s2"), ("1", "Lamps"), ("2", "Lamps"), ("3", "Chairs")]
+LINKS = [
+    ("1", "s1"),
+    ("2", "s1"),
+    ("3", "s3"),
+    ("4", "s2"),
+    ("1", "Lamps"),
+    ("2", "Lamps"),
+    ("3", "Chairs"),
+    ("r1", "1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +198,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Four products, one without a price, with suppliers and categories."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "n.csv").write_text(SHOP)
-    lines = [f"{one},{'supplied by' if other[0] == 's' else 'category'},{other}" for one, other in LINKS]
+    lines = [
+        f"{one},{'supplied by' if other[0] == 's' else 'about' if one == 'r1' else 'category'},{other}"
+        for one, other in LINKS
+    ]
     (folder / "e.csv").write_text("\n".join(["source,relation,target", *lines]) + "\n")
     build(TableSource([folder / "n.csv"], [folder / "e.csv"]), folder / "s.skb", Options())
     with closing(SkbKB(SKB.open(folder / "s.skb"))) as kb:
@@ -208,6 +221,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("In which city is Rossi S.p.A.?", "Milano", "Rossi S.p.A.", ()),
         ("In which city is the supplier of Nordic lamp 1?", "Leeds", "Acme Ltd", ()),
         ("Which products are supplied by Rossi?", "Oak chair 3", "", ()),
+        ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
         ("Which products are supplied by Acme?", "", "“Acme” may be Acme Inc or Acme Ltd", None),
         ("What is the price of Nordic lamp 7?", "", "“price”", ("7",)),
         ("What is the telephone of Acme Ltd?", "", "“telephone”", ("telephone",)),
