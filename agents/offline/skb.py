@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from urllib.parse import unquote
 
@@ -125,43 +125,47 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[:1] if rankings else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
+    @cached_property
+    def _capitals(self) -> list[int]:
+        """The places of words that look like names but are in none."""
+        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
+            return []
+        tokens = self._reading.tokens
+        return [place for place in self._reading.words if place and tokens[place].text[:1].isupper()]
+
     def _begun(self) -> Generator[Calls, None, tuple[Mention, ...]]:
         """The one thing whose name begins with a word that looks like a name; where several do, the end is to ask."""
-        places = self._reading.words if self.language.split("-")[0] not in _NOUNS_HAVE_CAPITALS else ()
-        for place in places:
-            word = self._reading.tokens[place]
-            if not place or not word.text[:1].isupper():
-                continue
+        for place in self._capitals:
+            word, asked = self._reading.tokens[place], self._reading.asked
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
-            named = [node for node, one in nodes.items() if name_words(one.label)[:1] == [word.low]]
-            if not named or len(named) > _MENTIONS or any(nodes[one].kind == self._reading.asked for one in named):
-                continue
-            if len(named) > 1:
-                which = " or ".join(sorted(nodes[one].label for one in named))
+            named = [one for one in nodes.values() if name_words(one.label)[:1] == [word.low] and one.kind != asked]
+            if len(named) == 1:
+                self._reading = replace(self._reading, words=tuple(one for one in self._reading.words if one != place))
+                return (Mention(word.text, place, place + 1, (self._skb.number(named[0].id),)),)
+            if named and len(named) <= _MENTIONS:
+                which = " or ".join(sorted(one.label for one in named))
                 yield [(FINISH, f"“{word.text}” may be {which}: say which.", {"nodes": []})]
-            self._reading = replace(self._reading, words=tuple(one for one in places if one != place))
-            return (Mention(word.text, place, place + 1, (self._skb.number(named[0]),)),)
         return ()
 
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a few nodes, where it is named by all words that are left over."""
-        known = lexicon(self.language)
+        known, number = lexicon(self.language), self._skb.number
         words = [word for word in leftover(self._reading, paths).split() if word not in known.light]
-        documents = {node: self._skb.documents[self._skb.number(node)] for node in nodes[:_MENTIONS]}
+        documents = {node: self._skb.documents[number(node)] for node in nodes} if len(nodes) <= _MENTIONS else {}
         for field in dict.fromkeys(chain.from_iterable(documents.values())) if words else ():
-            values = {
-                node: text for node, document in documents.items() if (text := document.get(field)) not in ("", None)
-            }
+            holders = [node for node, document in documents.items() if document.get(field) not in ("", None)]
             fits = (relevance(known.adjectives.get(word, word), [field])[0] for word in words)
-            if values and len(nodes) <= _MENTIONS and all(fits):
-                yield [("get_fields", f"“{field}” is asked for.", {"entity_ids": [*values], "fields": [field]})]
-                names = [self._skb.name(self._skb.number(node)) for node in values]
+            if holders and all(fits):
+                calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": holders, "fields": [field]})]
+                yield calls
+                shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
+                answer = "\n".join(shown)
+                answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 self._told |= {*words}
                 self.understood = self._understood((), paths, "")
-                told = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in values.values()]
-                answer = told[0] if len(told) == 1 else "; ".join(map(": ".join, zip(names, told, strict=True)))
-                yield [(FINISH, f"This is “{field}” of {', '.join(names)}.", {"nodes": [*values], "answer": answer})]
+                of = ", ".join(self._skb.name(number(node)) for node in holders)
+                yield [(FINISH, f"This is “{field}” of {of}.", {"nodes": holders, "answer": answer})]
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -265,8 +269,8 @@ class SkbAgenda(Agenda):
         self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if total:
             said = f"This is their {'sum' if total == 'SUM' else 'mean'}."
-            number = float(value)
-            answer = f"{round(number, 2):.12g}" if abs(number) >= 1 else f"{number:.3g}"
+            amount = float(value)
+            answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             yield [(FINISH, said, {"nodes": [], "answer": answer})]
         labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
@@ -377,11 +381,8 @@ class SkbAgenda(Agenda):
 
     def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
         """Words left out that look like names, and that neither a name nor a document here has."""
-        text = self._skb.text
-        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS or text is None:
-            return []
-        names = [token.text for token in self._reading.tokens[1:] if token.text[:1].isupper() and token.text in unused]
-        return [name for name in names if not any(map(text.holders, text.words(name)))]
+        text, names = self._skb.text, [self._reading.tokens[place].text for place in self._capitals]
+        return [one for one in names if one in unused and text and not any(map(text.holders, text.words(one)))]
 
     def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
         known = self._kb.entities(nodes)
