@@ -198,8 +198,8 @@ class EndpointAgenda(Agenda):
             if left:
                 why = f"“{left[0].text}” is not linked to {reading.label or 'a thing asked for'} by one property or two"
             if final and seen.rows.get(final):
-                told = told_words(self.question, reading.unused, self.language, final)
-                self.understood, shown = Understood(unused=told), seen.cells[final]
+                meant = told_words(self.question, reading.unused, self.language, final)
+                self.understood, shown = Understood(unused=meant), seen.cells[final]
                 counted = len(shown) == 1 and shown[0][0].isdigit()
                 rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused

@@ -68,7 +68,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 async function drawMap({ rows, kinds }, box) {
   const [{ default: L }, rings] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
   const at = kinds.indexOf("point");
-  const map = L.map(box, { attributionControl: false, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
+  const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
   const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 18,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
