@@ -153,7 +153,7 @@ def report(
     table: Annotated[
         Literal["markdown", "latex", "csv"],
         typer.Option(
-            "--table", help="What is printed for each dataset: the best in bold; * differs from the first run (p < 0.05)."
+            "--table", help="The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."
         ),
     ] = "markdown",
     metrics: Metrics = None,
