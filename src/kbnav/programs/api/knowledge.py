@@ -184,7 +184,7 @@ class KnowledgeFunctions:
         return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """A vector of length 1 for each text's first 20,000 characters; sums of products are cosines. 256 texts a call."""
+        """A vector of length 1 for each text's first 20,000 characters, 256 a call; sums of products are cosines."""
         if len(texts) > MOST_TEXTS:
             raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
         return [self._vector(text).tolist() for text in in_time(texts)]
