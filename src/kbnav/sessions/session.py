@@ -98,10 +98,9 @@ def _run(
                 on_event(event)
 
         try:
-            for state in graph.stream(  # noqa: B007 - the last one is the whole run
-                state, {**limit, **config}, context=replace(context, tell=tell), stream_mode="values", **options
-            ):
-                pass
+            told = replace(context, tell=tell)
+            for values in graph.stream(state, {**limit, **config}, context=told, stream_mode="values", **options):
+                state = values
         finally:
             over.set()
         if context.failure:
