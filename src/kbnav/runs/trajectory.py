@@ -24,7 +24,7 @@ from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, en
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
 
-Kind = Literal[
+DoubtKind = Literal[
     "truth",
     "count",
     "zero",
@@ -40,7 +40,7 @@ Kind = Literal[
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
-DOUBTS: Mapping[Kind, str] = MappingProxyType(
+DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
     {
         "truth": "The question can be answered by yes or no, and the query lists things.",
         "count": "The question asks how many, and the result is not one number.",
@@ -63,7 +63,7 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
 class Doubt:
     """One reason to doubt an answer; ``about`` is the word, the number or the text that it is about."""
 
-    kind: Kind
+    kind: DoubtKind
     about: str = ""
 
     @property

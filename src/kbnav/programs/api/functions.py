@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from pydantic import FailFast, Field, ValidationError, validate_call
 
-from kbnav.answers.relevance import words
+from kbnav.answers.relevance import content_words
 from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import render
@@ -226,13 +226,13 @@ class StringFunctions:
 
     def token_recall(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the share of the phrase's words that it has, whatever the case; function words do not count."""
-        wanted = set(words(phrase))
-        return [len(wanted & set(words(text))) / len(wanted) if wanted else 0.0 for text in in_time(texts)]
+        wanted = set(content_words(phrase))
+        return [len(wanted & set(content_words(text))) / len(wanted) if wanted else 0.0 for text in in_time(texts)]
 
     def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the harmonic mean of the shares of words that phrase and text have in common."""
-        wanted = Counter(words(phrase))
-        found = [Counter(words(text)) for text in in_time(texts)]
+        wanted = Counter(content_words(phrase))
+        found = [Counter(content_words(text)) for text in in_time(texts)]
         return [2 * (wanted & one).total() / max(1, wanted.total() + one.total()) for one in found]
 
     def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from kbnav.answers.relevance import words as words_of
+from kbnav.answers.relevance import content_words
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
@@ -191,9 +191,9 @@ class KnowledgeFunctions:
 
     def best_chunk(self, query: Phrase, ids: list[str], words: WordCount = 100) -> dict[str, str]:
         """From each node's document the part of so many words that shares most with the query, rare words first."""
-        wanted = set(words_of(query))
+        wanted = set(content_words(query))
         chunks = {
-            node: [(part, wanted & set(words_of(part))) for part in in_time(_chunks(text, words))]
+            node: [(part, wanted & set(content_words(part))) for part in in_time(_chunks(text, words))]
             for node, text in self._texts(ids, own=True, relations=True).items()
         }
         holders = Counter(word for parts in chunks.values() for _, shared in parts for word in shared)
