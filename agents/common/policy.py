@@ -87,7 +87,7 @@ class ChatPolicy:
         try:
             self._model = (
                 model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
-                if budget.parallel
+                if budget.holds("parallel")
                 else model.bind_tools(toolbox.schemas, parallel_tool_calls=False)
             )
         except NotImplementedError as error:
@@ -98,7 +98,7 @@ class ChatPolicy:
             "steps": budget.steps,
             "partial": False,
             "date": "",
-            "parallel": budget.parallel,
+            "parallel": budget.holds("parallel"),
         }
         self._system = lru_cache(_PROMPTS)(
             lambda question: "\n\n".join(
@@ -179,7 +179,7 @@ class ChatPolicy:
     def _dropped(self, state: State) -> dict[str, list[Step]]:
         """What was dropped lately, by the reason, each action once."""
         since = len(all_steps(state)) - _RECENT
-        recent = [step for step in state["discarded"] if step.number > since and self._budget.hint]
+        recent = [step for step in state["discarded"] if step.number > since and self._budget.holds("hint")]
         # That finish came too early is said at once and no more: later it would read as a reply to what came since.
         done = max((step.number for step in state["path"]), default=0)
         recent = [step for step in recent if step.dropped != "premature finish" or step.number > done]
@@ -197,7 +197,7 @@ class ChatPolicy:
         dropped = self._dropped(state)
         left = turns_left(state, self._budget)
         own = (*self._toolbox.names, NO_TOOL)  # what the agent's program did before is not the model's to count
-        told = self._budget.told and any(step.call.tool in own for step in all_steps(state))
+        told = self._budget.holds("told") and any(step.call.tool in own for step in all_steps(state))
         if not dropped and not told:
             return ""
         programmed = {step.call.turn for step in state["path"] if step.call.tool not in own}
@@ -208,10 +208,10 @@ class ChatPolicy:
             arguments=_arguments,
             used=turns_used(state) - len(programmed) if told else None,
             steps=self._budget.steps - len(programmed),
-            unit="turns" if self._budget.parallel else "actions",
+            unit="turns" if self._budget.holds("parallel") else "actions",
             spent=actions_used(state),
             actions=self._budget.actions,
-            left=left if self._budget.told and left <= _WARN_LEFT else None,
+            left=left if self._budget.holds("told") and left <= _WARN_LEFT else None,
             last=last.result if last else None,
             about=described(last) if last else "",
             was=was.result if was else None,

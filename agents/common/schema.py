@@ -26,7 +26,7 @@ _NAME = 40
 """Characters of each."""
 
 
-def offered(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
+def hide_single_type(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
     """The tools as a model is told of them: in a graph of one type, nothing of types."""
     return toolbox.hiding("node_type") if len(kb.skb.type_names) == 1 else toolbox
 

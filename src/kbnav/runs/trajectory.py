@@ -9,11 +9,10 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
-from operator import add
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,7 +24,7 @@ from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, en
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
 
-Kind = Literal[
+DoubtKind = Literal[
     "truth",
     "count",
     "zero",
@@ -41,7 +40,7 @@ Kind = Literal[
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
-DOUBTS: Mapping[Kind, str] = MappingProxyType(
+DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
     {
         "truth": "The question can be answered by yes or no, and the query lists things.",
         "count": "The question asks how many, and the result is not one number.",
@@ -64,7 +63,7 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
 class Doubt:
     """One reason to doubt an answer; ``about`` is the word, the number or the text that it is about."""
 
-    kind: Kind
+    kind: DoubtKind
     about: str = ""
 
     @property
@@ -204,7 +203,13 @@ class Usage:
     kept: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*map(add, astuple(self), astuple(other)))
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.calls + other.calls,
+            self.kept + other.kept,
+        )
 
 
 class Fact(NamedTuple):

@@ -159,7 +159,7 @@ NEEDS_SKB = (
     "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
     "or ask this one a question with kbnav ask"
 )
-Kind = Literal["agent", "retriever"]
+SystemKind = Literal["agent", "retriever"]
 Need = Literal["model", "vectors", "training"]
 """A language model, vectors in the SKB, or something that was trained for the SKB."""
 
@@ -195,7 +195,7 @@ class SystemEntry:
     about: str
     """One line."""
     build: str | Callable[..., Any]
-    kind: Kind | None = None
+    kind: SystemKind | None = None
     """None: what is built tells."""
     options: str | type[Options] = ""
     """The model of what ``--set`` sets, or where it is; empty: the builder's signature says."""
@@ -386,7 +386,7 @@ def systems() -> Iterator[SystemEntry]:
             yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=origin(point))
 
 
-def find(name: str, kind: Kind | None = None) -> SystemEntry:
+def find(name: str, kind: SystemKind | None = None) -> SystemEntry:
     """A system by its name, or by a reference to its builder.
 
     Raises UsageError for an unknown name, and for one of another ``kind`` than is wanted.
@@ -404,7 +404,7 @@ def find(name: str, kind: Kind | None = None) -> SystemEntry:
     return found
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> SystemKind | None:
     """What a system is by its name; None where its builder does not say, or where there is no such system now."""
     try:
         return find(name).kind
@@ -412,7 +412,7 @@ def kind_of(name: str) -> Kind | None:
         return None
 
 
-def build(name: str, kb: AnyKB, settings: Settings, kind: Kind | None = None) -> Any:
+def build(name: str, kb: AnyKB, settings: Settings, kind: SystemKind | None = None) -> Any:
     """Build a system by name: an ``Agent`` or a ``Retriever``, whose settings hold all its options.
 
     Raises UsageError for an unknown name or option, for a system of another ``kind`` than is wanted, and where the
@@ -459,7 +459,7 @@ def retrievers_for(kb: AnyKB) -> list[SystemEntry]:
     ]
 
 
-def built_kind(name: str, built: object) -> Kind:
+def built_kind(name: str, built: object) -> SystemKind:
     """What a builder gave. Raises UsageError where it is neither."""
     if callable(getattr(built, "retrieve", None)):
         return "retriever"
@@ -468,7 +468,7 @@ def built_kind(name: str, built: object) -> Kind:
     raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
 
 
-def _check_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
+def _check_kind(name: str, kind: SystemKind | None, wanted: SystemKind | None) -> None:
     if not kind or not wanted or kind == wanted:
         return
     if kind == "retriever":

@@ -296,7 +296,7 @@ def _opened(key: str, settings: Settings) -> Iterator[Served]:
     with open_kb(settings, queries=settings.web.runs + QUERIES) as kb:
         if kb_kind(kb) == "skb":
             _open_indexes(kb)
-        yield served(key, kb, settings, offered(kb, settings.web.systems))
+        yield served(key, kb, settings, systems_for(kb, settings.web.systems))
 
 
 @reading("its indexes")
@@ -308,7 +308,7 @@ def _open_indexes(kb: KnowledgeBase) -> None:
         getattr(skb, name)  # opened when it is first looked at
 
 
-def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
+def systems_for(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
     """The systems to choose from on a knowledge base: its usual agent first, retrievers last; or those that are named.
 
     Raises UsageError for an unknown name, where none of those named fits, and where the usual agent would refuse.

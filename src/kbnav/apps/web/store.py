@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
 from kbnav.errors import Busy, DatabaseAway, DataError, LimitReached, NotOffered, UsageError
-from kbnav.runs.database import Rows, execute
-from kbnav.runs.database import Run as Execute
+from kbnav.runs.database import Execute, Rows, execute
 from kbnav.runs.journal import LARGEST, private_file, unpacked
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 

@@ -69,7 +69,7 @@ Column = Annotated[str, Query(max_length=200, description="Name of the column to
 Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]
 DateNumbers = Annotated[list[int], Query(max_length=100, description="Numbers of the rows, from 0 on.")]
 Text = Annotated[str, Query(min_length=1, max_length=200)]
-Kind = Annotated[Literal["any", "item", "property"], Query()]
+EntityKind = Annotated[Literal["any", "item", "property"], Query()]
 Ids = Annotated[list[str], Query(max_length=50)]
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 
@@ -193,7 +193,7 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
 
 @router.get("/kbs/{kb}/names")
 async def names(
-    kb: str, text: Text, request: Request, parts: ChatOf, visitor: VisitorOf, kind: Kind = "any",
+    kb: str, text: Text, request: Request, parts: ChatOf, visitor: VisitorOf, kind: EntityKind = "any",
     language: Language = "en",
 ) -> list[NameData]:  # fmt: skip
     """Entities and properties by a part of their names, best first."""
