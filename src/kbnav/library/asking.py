@@ -12,7 +12,6 @@ from contextvars import copy_context
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from kbnav.agents.common.agent import Agent, build_agent
@@ -108,9 +107,7 @@ class KB:
     def __enter__(self) -> KB:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

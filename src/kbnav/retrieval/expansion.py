@@ -121,7 +121,6 @@ class Expander(Protocol):
 
         Raises as the model's calls do.
         """
-        ...
 
 
 class ExpandedRetriever:

@@ -170,11 +170,9 @@ class AnyKB(Protocol):
     @property
     def capabilities(self) -> Collection[str]:
         """The tools that work on it."""
-        ...
 
     def state(self) -> Mapping[str, Any]:
         """What it is, ``kind`` among it."""
-        ...
 
 
 def kb_kind(kb: AnyKB) -> KBKind:
