@@ -112,10 +112,7 @@ class ChatPolicy:
         self._notice_file = notice
 
     def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
-        """One model call; where the path is too long for the model, the call is made again with less of it.
-
-        Raises as ``kbnav.models.chat.invoke``, PromptTooLong only where cutting observations does not help.
-        """
+        """One model call; again with less of the path where that is too long. Raises as ``invoke``, PromptTooLong."""
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
         with reply_purpose("step"):

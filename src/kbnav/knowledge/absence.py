@@ -201,10 +201,7 @@ class _Probe:
         return (numbers[1], max(numbers[0], 1)) if len(numbers) == 2 else (0, 0)
 
     def _ends(self, term: str, before: Sequence[str]) -> list[str]:
-        """The IRIs of a term: its own, or of a variable those that it stands for, if they are few.
-
-        A statement stands for what it is made of.
-        """
+        """The IRIs of a term: its own, those of a variable if they are few, or of a statement what it is made of."""
         if not is_variable(term):
             entity = self._words.written_id(term)
             if entity:

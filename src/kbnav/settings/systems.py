@@ -260,7 +260,9 @@ class SystemEntry:
         return {**self.brief(), "options": describe_options(self.options_type())}
 
 
-_LISTED = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["system"]
+_LISTED: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))[
+    "system"
+]
 BUILT_IN = tuple(
     SystemEntry(**{name: tuple(value) if isinstance(value, list) else value for name, value in one.items()})
     for one in _LISTED

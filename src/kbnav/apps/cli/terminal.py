@@ -213,10 +213,7 @@ class StageProgress:
         self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """That ``done`` of ``total`` are done; 0 where the total is not known.
-
-        Stages follow one another, but for the triples, which a thread of their own makes beside the others.
-        """
+        """That ``done`` of ``total`` (0: not known) are done. Stages follow one another, but for the triples."""
         with self._lock:
             if stage not in self._stages:
                 for name in [one for one in self._stages if self._beside not in (one, stage)]:

@@ -298,10 +298,7 @@ class Gate:
         return None, refused
 
     def _crosses(self, scope: Scope, headers: Headers) -> str:
-        """What is wrong with a request that another site's page sends; empty for all others.
-
-        Opening a page by a link is allowed; a question in the address is none, because it costs something.
-        """
+        """What is wrong with a request that another site's page sends; empty for all others, and for opened links."""
         asks = scope["path"].startswith(("/api", "/v1", "/mcp")) or (scope["path"] == "/" and scope["query_string"])
         if scope["method"] in _SAFE and not asks:
             return ""
