@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from kbnav.errors import UsageError
 from kbnav.settings.model import OFFLINE, Settings
@@ -260,13 +260,8 @@ class SystemEntry:
         return {**self.brief(), "options": describe_options(self.options_type())}
 
 
-_LISTED: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))[
-    "system"
-]
-BUILT_IN = tuple(
-    SystemEntry(**{name: tuple(value) if isinstance(value, list) else value for name, value in one.items()})
-    for one in _LISTED
-)
+_LISTED = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
+BUILT_IN = TypeAdapter(tuple[SystemEntry, ...]).validate_python(_LISTED["system"])
 """Those of kbnav, as ``systems.toml`` lists them: the first agent that fits a knowledge base is its usual one."""
 
 

@@ -230,7 +230,8 @@ class Gate:
         began, status = time.monotonic(), 0
         visitor, refused = self._visit(scope)
         headers = Headers(scope=scope)
-        secure = self._is_secure(scope, headers)
+        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._connected(scope)) else ""
+        secure = (forwarded or scope["scheme"]) == "https"
         client = self._client(scope)
         scope.setdefault("state", {}).update(
             visitor=visitor, identities=self._identities, secure=secure, wrong=self._wrong, client=client
@@ -335,10 +336,6 @@ class Gate:
         return next(
             (one for name in reversed(named) if (one := name.strip()) and not self._identities.is_proxy(one)), connected
         )
-
-    def _is_secure(self, scope: Scope, headers: Headers) -> bool:
-        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._connected(scope)) else ""
-        return (forwarded or scope["scheme"]) == "https"
 
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
