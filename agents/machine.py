@@ -56,17 +56,22 @@ class Event:
     steps: tuple[Step, ...] = ()
 
 
+def _into_stream(event: Event) -> None:
+    """Stands for the stream of the graph, which is known where a node begins."""
+
+
 @dataclass
 class RunContext:
     """What one run's nodes are given beside the state. ``failure`` holds the exception that stopped the run.
 
-    A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens.
+    A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens, in the
+    thread where it does; by default that is the graph's own stream, for which LangGraph takes two threads a node.
     """
 
     tool_context: Context
     failure: list[StopRun] = field(default_factory=list)
     cancellation: Cancellation | None = None
-    tell: Callable[[Event], None] = lambda event: None  # noqa: ARG005
+    tell: Callable[[Event], None] = _into_stream
     until: float | None = None
     """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
 
@@ -80,15 +85,11 @@ class RunContext:
 
         ``used`` is what the run has used so far, where ``call`` asks a model and the run's limit counts.
         """
-
-        def stoppable() -> T:
-            if self.cancellation is None:
-                return call()
-            self.cancellation.check(used)
-            return self.cancellation.run(call)
-
         left = self.seconds_left
-        return stoppable() if left is None else in_time(stoppable, left)
+        if self.cancellation is None:
+            return call() if left is None else in_time(call, left)
+        self.cancellation.check(used)
+        return self.cancellation.run(call, left)
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,8 @@ class Machine:
 
         def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
             def node(state: State, runtime: Runtime[Any]) -> Update:
-                # Events go into the graph's own stream.
-                return work(state, replace(context(state, runtime), tell=runtime.stream_writer))
+                run = context(state, runtime)
+                return work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
 
             return node
 

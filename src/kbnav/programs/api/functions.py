@@ -206,8 +206,8 @@ def excess(value: object) -> str | None:
     return "values nested too deep"
 
 
-_MOST_COMPARED = 500_000_000
-"""Pairs of letters that one call of ``fuzzy`` compares: some seconds."""
+_MOST_COMPARED = 20_000_000
+"""Pairs of letters that ``fuzzy`` compares in one text, about a second: the clock is looked at between texts."""
 
 
 class StringFunctions:
@@ -239,8 +239,8 @@ class StringFunctions:
         """For each text how well its best part fits the phrase letter by letter, whatever the case."""
         from rapidfuzz import fuzz, utils
 
-        if len(phrase) * sum(map(len, texts)) > _MOST_COMPARED:
-            raise BadArguments("fuzzy: phrase and texts are too long: compare names, or fewer texts at once")
+        if len(phrase) * max(map(len, texts), default=0) > _MOST_COMPARED:
+            raise BadArguments("fuzzy: the phrase and a text are too long: compare names, or parts of the text")
         return [fuzz.partial_ratio(phrase, text, processor=utils.default_process) / 100 for text in in_time(texts)]
 
 
