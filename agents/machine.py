@@ -371,10 +371,7 @@ def run_calls(
 
 
 def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Context) -> list[Context]:
-    """What each call of a turn is given; the queries before it count as seen, so that no id is named twice a turn.
-
-    Each query has a number for its result. Where one beside others has none, its number is left out.
-    """
+    """What each call of a turn is given: queries before it count as seen, and each has a number for its result."""
     seen = [seen_text(state)]
     steps = all_steps(state)
     results = {step.result or step.number: step for step in steps if step.rows is not None}

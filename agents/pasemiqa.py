@@ -18,7 +18,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.paths import Planner
-from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
@@ -59,7 +59,8 @@ def pasemiqa_with(
     ``planner`` is used in place of the options'.
     """
     options = read_options(PasemiqaOptions, settings.options, NAME)
-    budget = rounds_budget(settings.budget, options.rounds)
+    # T rounds and the plan before them, where the budget allows as many steps.
+    budget = settings.budget.model_copy(update={"steps": min(settings.budget.steps, options.rounds + 1)})
     if options.preset == "paper":  # one call a round, finish among them
         budget = budget.model_copy(update={"without": (*budget.without, "parallel", "free_finish")})
     settings = settings.model_copy(update={"budget": budget})
@@ -99,8 +100,3 @@ def pasemiqa_with(
         model_tools=model_tools,
         demonstrations=demonstrations,
     )
-
-
-def rounds_budget(budget: Budget, rounds: int) -> Budget:
-    """T rounds and the plan before them, where the budget allows as many steps."""
-    return budget.model_copy(update={"steps": min(budget.steps, rounds + 1)})

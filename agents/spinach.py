@@ -119,16 +119,6 @@ def refuse_skbs(kb: Joint) -> None:
         )
 
 
-def paper_settings(settings: Settings, *, published: bool = False) -> Settings:
-    """The settings of the paper's own agent: one call a turn, fixed rollback, pruning by the model, nothing told.
-
-    ``published``: going back as its published program does.
-    """
-    without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
-    budget = settings.budget.model_copy(update={"without": without, "published": published})
-    return settings.model_copy(update={"budget": budget, "pruning": "model"})
-
-
 @dataclass(frozen=True)
 class _Parts:
     """What an agent is put together from, by preset and kind of knowledge base."""
@@ -154,7 +144,11 @@ class _Parts:
         toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
         shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
         if paper:
-            settings = paper_settings(settings, published=options.going_back == "published")
+            # One call a turn, fixed rollback, pruning by the model, nothing told.
+            without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
+            back = {"without": without, "published": options.going_back == "published"}
+            budget = settings.budget.model_copy(update=back)
+            settings = settings.model_copy(update={"budget": budget, "pruning": "model"})
         elif options.going_back != "paper":
             raise UsageError("going_back is an option of the preset paper: add preset=paper")
         return cls(settings, options, toolbox, shown, f"spinach/{prompt}.md")

@@ -288,7 +288,9 @@ class TogPolicy:
                 else "Neither the links found nor the model gave an answer."
             )
             return call_for(state, self.toolbox, [self._finish(said, last[0].nodes)])
-        return self._explore(state, self._starts(last), "Beginning at the nodes of the question.", Usage())
+        looked_up = last[0].call.tool == "search_entities"
+        starts = dict.fromkeys(step.nodes[0] for step in last if step.nodes) if looked_up else last[0].nodes
+        return self._explore(state, list(starts), "Beginning at the nodes of the question.", Usage())
 
     def _topics(self, state: State, why: str = "", usage: Usage = FREE) -> Reply:
         """The model says what the question names: where no names are indexed, or what was linked led nowhere."""
@@ -314,11 +316,6 @@ class TogPolicy:
         if len(searches) + planned > 1 or lookups_left(state, self.budget) < _TOPICS + 2:
             return self._recall(state, usage, why)
         return self._topics(state, why, usage)
-
-    def _starts(self, last: Sequence[Step]) -> list[str]:
-        if last[0].call.tool == "search_entities":
-            return list(dict.fromkeys(step.nodes[0] for step in last if step.nodes))
-        return list(last[0].nodes)
 
     def _explore(
         self, state: State, nodes: Sequence[str], thought: str, usage: Usage, most: int | None = None

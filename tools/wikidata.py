@@ -272,10 +272,7 @@ def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTab
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
-    """Names the ids that the model has not been shown, so that an invented one is noticed.
-
-    An id whose label is what the model or the question speaks of is no invention.
-    """
+    """Names the ids that the model was not shown, unless it or the question speaks of what they are called."""
     ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
     known = vocabulary_of(context.kb).each((*_KNOWN, *_COMMON_QUALIFIERS))
     ids = [used for used in ids if used not in known][:_NAMED]
@@ -417,10 +414,7 @@ def named_columns(columns: str) -> list[str]:
 
 
 def _not_asked_for(context: Context, table: AnswerTable) -> list[str]:
-    """A hint at columns behind the first of which the question does not speak, where it speaks of another.
-
-    A name of one letter says nothing.
-    """
+    """A hint at columns behind the first of which the question does not speak, where it speaks of another."""
     if len(table.columns) < 2:
         return []
     spoken = relevance(context.asked, [" ".join(_WORDS.findall(one)) for one in table.columns])

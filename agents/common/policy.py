@@ -112,11 +112,9 @@ class ChatPolicy:
         self._notice_file = notice
 
     def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
-        """One model call; where the path is too long for the model, the call is made again with less of it.
-
-        Raises as ``kbnav.models.chat.invoke``, PromptTooLong only where cutting observations does not help.
-        """
-        if _calls_no_tools(state):
+        """One model call; again with less of the path where that is too long. Raises as ``invoke``, PromptTooLong."""
+        last = all_steps(state)[-_SILENT:]
+        if len(last) == _SILENT and all(step.call.tool == NO_TOOL for step in last):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
         with reply_purpose("step"):
             reply = self._invoke(state)
@@ -205,7 +203,7 @@ class ChatPolicy:
         return render(
             self._notice_file,
             dropped=defaultdict(list, dropped),
-            arguments=_arguments,
+            arguments=lambda call: json.dumps(call.arguments, ensure_ascii=False),
             used=turns_used(state) - len(programmed) if told else None,
             steps=self._budget.steps - len(programmed),
             unit="turns" if self._budget.holds("parallel") else "actions",
@@ -216,11 +214,6 @@ class ChatPolicy:
             about=described(last) if last else "",
             was=was.result if was else None,
         )
-
-
-def _calls_no_tools(state: State) -> bool:
-    steps = all_steps(state)[-_SILENT:]
-    return len(steps) == _SILENT and all(step.call.tool == NO_TOOL for step in steps)
 
 
 def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
@@ -381,10 +374,6 @@ def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessa
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
     return [HumanMessage(turn.question), *path_messages(turn.steps, width=width, offered=offered), AIMessage(answer)]
-
-
-def _arguments(call: Call) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def _unless_quoted(call: Call, state: State) -> Call:

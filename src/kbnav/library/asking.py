@@ -12,7 +12,6 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, model_serializer
@@ -111,9 +110,7 @@ class KB:
     def __enter__(self) -> KB:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -70,14 +70,12 @@ class Planner(Protocol):
     @property
     def name(self) -> str:
         """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
-        ...
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
         """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``.
 
         What a model was asked goes to ``trace``.
         """
-        ...
 
 
 MOST_PATHS = 4_000

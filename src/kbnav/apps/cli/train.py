@@ -12,11 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
 from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.learned import LEFT_OUT, ended, path_questions, print_frozen, queries
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, load, open_skb
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import load as load_reference
@@ -71,26 +69,23 @@ class Job:
 def train(
     kind: Annotated[
         TrainingKind,
-        typer.Argument(
-            metavar="KIND",
-            help="dense (the retriever of STaRK) and qagnn (a graph network that ranks again what others find), both "
+        argument(
+            "KIND",
+            "dense (the retriever of STaRK) and qagnn (a graph network that ranks again what others find), both "
             "with the extra train; fuse (the weights of plan-fuse); ranker or seq2seq "
             "(planners of relation paths; seq2seq with the extra train); programs (of agent-retriever); or embed (the "
             "vectors of an SKB by the encoder in --out, as after an update).",
         ),
     ],
-    kb: Annotated[str | None, typer.Option("--kb", metavar="SKB", help="Folder of the SKB, or demo.")] = None,
+    kb: Annotated[str | None, option("--kb", "SKB", "Folder of the SKB, or demo.")] = None,
     learned: Annotated[
-        list[str] | None,
-        typer.Option("--dataset", metavar="DATASET", help="Questions to learn from, with answers; repeatable."),
+        list[str] | None, option("--dataset", "DATASET", "Questions to learn from, with answers; repeatable.")
     ] = None,
     validation: Annotated[
-        list[str] | None,
-        typer.Option("--validation", metavar="DATASET", help="Questions that the best is chosen by; repeatable."),
+        list[str] | None, option("--validation", "DATASET", "Questions that the best is chosen by; repeatable.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder of what is trained; an unfinished one is continued."),
+        Path | None, option("--out", "FOLDER", "Folder of what is trained; an unfinished one is continued.")
     ] = None,
     given: Given = None,
     model: Model = None,

@@ -131,10 +131,7 @@ class _Opening:
 
     @contextmanager
     def under_way(self, patience: float) -> Iterator[None]:
-        """Wait up to so many seconds for the end of the first try, and go on trying until this is left.
-
-        Raises what that try met and waiting will not mend.
-        """
+        """Wait so long for the first try, whose lasting error is raised, and go on trying until this is left."""
         thread = threading.Thread(target=self._keep, daemon=True, name="kbnav-opening")
         thread.start()
         try:
@@ -288,10 +285,7 @@ def _key(name: str) -> str:
 
 @contextmanager
 def _opened(key: str, settings: Settings) -> Iterator[Served]:
-    """A knowledge base, of an SKB its indexes too: what cannot be opened is known before anybody asks.
-
-    Raises as ``open_kb``.
-    """
+    """A knowledge base, of an SKB its indexes too, so that what cannot be opened is known. Raises as ``open_kb``."""
     # Nobody whose turn it is waits for a process that runs queries.
     with open_kb(settings, queries=settings.web.runs + QUERIES) as kb:
         if kb_kind(kb) == "skb":

@@ -264,10 +264,7 @@ def _trim(words: Sequence[str]) -> list[str]:
 
 
 def _singular(words: Sequence[str]) -> list[str]:
-    """With the last word in the singular where it looks like an English genitive or plural.
-
-    A capitalised word alone is a name, and no plural; behind others ("Nobel Prizes") it may be one.
-    """
+    """With the last word in the singular where it looks like a genitive or plural; a capital alone is a name."""
     if not words:
         return []
     common = len(words) > 1 or words[-1].islower()

@@ -377,10 +377,7 @@ def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], 
 def _look_for_evidence(
     parts: ChatParts, served: Served, stored: Stored, rows: Sequence[int]
 ) -> tuple[Callable[[], Provenance | None], AnswerTable]:
-    """What looks evidence up in the knowledge base, and the table that it is of.
-
-    Of a query typed by hand it is that query's; of an answer that of its saved run.
-    """
+    """What looks evidence up, and the table that it is of: of a query typed by hand, or of a saved run's answer."""
     head, result = stored
     if query := head.document.get("query"):
         table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
