@@ -8,7 +8,6 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -110,8 +109,9 @@ def stored_table(
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
             whole = _as_table(ranking)
             rows = whole.rows
-            slices = partial(_slice, rows)
-            return StoredTable(replace(whole, rows=()), len(rows), slices, ranking)
+            return StoredTable(
+                replace(whole, rows=()), len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking
+            )
         head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
@@ -127,10 +127,6 @@ def read_part(text: str) -> list[Row]:
         return [tuple(cell and Term(*cell) for cell in row) for row in rows]
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{_DAMAGED}: no rows") from error
-
-
-def _slice(rows: Sequence[Row], part: int) -> Sequence[Row]:
-    return rows[part * PART : (part + 1) * PART]
 
 
 def table_result(table: AnswerTable) -> Result:
