@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.schema import Schema, offered
+from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
@@ -69,7 +69,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     policy = ChatPolicy(
         policy_model,
-        offered(toolbox, kb),
+        hide_single_type(toolbox, kb),
         "skb/policy.md",
         settings.budget,
         notice="skb/notice.md",

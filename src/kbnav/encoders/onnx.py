@@ -30,10 +30,7 @@ class OnnxTexts:
     """
 
     def __init__(self, model: Path | bytes, tokenizer: Path, longest: int, threads: int | None = None) -> None:
-        """``longest`` tokens of a text are read, ``threads`` compute batches (None: one a processor).
-
-        Raises DataError.
-        """
+        """``longest`` tokens of a text are read, ``threads`` compute (None: one a processor). Raises DataError."""
         import onnxruntime
         from tokenizers import Tokenizer
 

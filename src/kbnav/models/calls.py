@@ -36,10 +36,7 @@ class Blobs:
     """A SQLite file or PostgreSQL database, safe for threads and processes. What is stored first under a key stays."""
 
     def __init__(self, place: Path | str, holds: str) -> None:
-        """In a file, or the database of a URL; ``holds`` says what is kept, in the message of a failure.
-
-        Raises UsageError where it cannot be kept there.
-        """
+        """In a file, or the database of a URL; ``holds`` says what, in the message of a failure. Raises UsageError."""
         self._warned: list[str] = []
         self._tables = open_tables(place, holds, _TABLES)
 

@@ -530,10 +530,7 @@ def _room(model: Any, tokenizer: Any, schema: PathSchema, examples: Sequence[Exa
 
 
 def _read(tokenizer: Any, question: str, starts: Collection[str], room: int) -> str:
-    """As much of a question, from its beginning, as a prompt of so many tokens has room for.
-
-    Raises UsageError where not even a prompt without a question fits.
-    """
+    """As much of a question as a prompt of so many tokens has room for. Raises UsageError where that is nothing."""
     if len(prompt_ids(tokenizer, question, starts)) <= room:
         return question
     sizes = range(len(question))

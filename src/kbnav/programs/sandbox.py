@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kbnav.answers.tables import encodable
@@ -116,10 +115,8 @@ class Sandbox:
         self._pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._pool.__exit__(*error)
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """What is wrong with a program that can be known before it runs, by a type check against the API's signatures.

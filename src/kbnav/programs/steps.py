@@ -66,10 +66,7 @@ class TrialRunner:
         run: Callable[[Program, str, Sequence[str]], Outcome],
         at_once: int = SIDE_BY_SIDE,
     ) -> None:
-        """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox.
-
-        ``at_once`` is how many queries a program is run on side by side.
-        """
+        """``first`` ranks candidates of a query, ``run`` runs a program on ``at_once`` queries side by side."""
         self.candidates: Callable[[str], Sequence[str]] = cache(first)
         """What the first stage finds for a query, best first."""
         self._run, self._at_once = run, at_once

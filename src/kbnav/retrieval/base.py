@@ -26,16 +26,13 @@ class Retriever(Protocol):
     @property
     def name(self) -> str:
         """As in ``--system``."""
-        ...
 
     @property
     def prompts(self) -> Mapping[str, str]:
         """SHA-256 of each prompt file it uses; empty without a model."""
-        ...
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """The ``k`` best nodes with their scores, fewer where fewer match; what was done goes to ``trace``."""
-        ...
 
 
 def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> None:

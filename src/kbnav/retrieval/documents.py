@@ -89,10 +89,7 @@ class VSS:
     prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorSearch, bool] | None = None) -> None:
-        """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
-
-        Raises UsageError where the SKB has no such vectors, or not the candidates' types.
-        """
+        """``vectors``: others than the SKB's own, and whether with relations. Raises UsageError without them."""
         relations = options.relations if isinstance(options, VSSOptions) else None
         self._skb = kb.skb
         self.index, self._relations = vectors or document_vectors(kb, relations=relations)

@@ -121,7 +121,6 @@ class Expander(Protocol):
 
         Raises as the model's calls do.
         """
-        ...
 
 
 class ExpandedRetriever:
@@ -348,10 +347,7 @@ def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -
 
 
 def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], depth: int) -> Iterator[Entity]:
-    """A document by its fields, one of which may say its type; or what holds such a document.
-
-    Without a known type only a field for names makes a document of it: it may as well be a message.
-    """
+    """A document by its fields, or what holds one; without a known type only a field for names makes it one."""
     words = {str(key): inner for key, inner in fields.items()}
     told = known.get(normalise(str(words.get("type", ""))))
     if told and not kind:

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from kbnav.encoders.trained import CARD, MODEL, Card, Kind, digests
+from kbnav.encoders.trained import CARD, MODEL, Card, ModelKind, digests
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.kb import SkbKB
@@ -112,7 +112,7 @@ class Ended(NamedTuple):
 class CardFacts(NamedTuple):
     """What the card says of one kind of training: ``pool`` as in ``Card``."""
 
-    kind: Kind
+    kind: ModelKind
     base: str
     base_sha256: str
     relations: bool

@@ -212,11 +212,7 @@ class Wiki:
         return base, [(normal_user(str(one.get("user", ""))), _content(one)) for one in found]
 
     def _revisions(self, title: str, limit: int, **which: str) -> Sequence[Mapping[str, Any]]:
-        """Up to ``limit`` revisions of a page, the newest first.
-
-        The texts of big pages do not all go into one reply, so it may take several. Raises ServiceError where the wiki
-        promises more and sends none.
-        """
+        """Up to ``limit`` revisions of a page, the newest first, in one or several replies. Raises ServiceError."""
         found: list[Mapping[str, Any]] = []
         more = dict[str, str]()
         while True:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, load, open_skb
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, argument, load, open_skb, option
 from kbnav.apps.cli.terminal import print_error, print_json
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
@@ -19,12 +20,10 @@ _WIDTH = 160
 
 
 def retrieve(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a question.")],
-    system: Annotated[
-        str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank … (see kbnav systems).")
-    ] = "bm25",
+    query: Annotated[str, argument("QUERY", "Words, or a question.")],
+    system: Annotated[str, option("--system", "SYSTEM", "bm25, vss, graph-rank … (see kbnav systems).")] = "bm25",
     kb: Kb = None,
-    k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
+    k: Annotated[int, option("--k", "N", "How many nodes.", min=1)] = 10,
     given: Given = None,
     model: Model = None,
     base_url: BaseUrl = None,
@@ -35,7 +34,6 @@ def retrieve(
 
     For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
     """
-    from kbnav.errors import UsageError
     from kbnav.models.scripted import NAME as STANDIN
     from kbnav.retrieval.attempt import attempt
     from kbnav.retrieval.base import build_retriever

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import Json, RunName, load
+from kbnav.apps.cli.options import Json, RunName, argument, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.errors import UsageError
 
@@ -36,7 +36,7 @@ def show(
 
 
 def runs(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "How many, the newest last.", min=1)] = 20,
     as_json: Json = False,
 ) -> None:
     """List saved runs: id, how each ended, and what was asked; files that cannot be read are named.
@@ -57,10 +57,7 @@ def runs(
 
 def export(
     run: RunName,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help=".html, .json or, of the rows alone, .csv."),
-    ],
+    file: Annotated[Path, argument("FILE", ".html, .json or, of the rows alone, .csv.")],
     evidence: Annotated[
         bool, typer.Option("--evidence", help="With the statements behind each row, looked up in its knowledge base.")
     ] = False,

@@ -53,7 +53,8 @@ class RelationNames:
     """The names that are shown, what else is understood for them, and how SPARQL's store has them."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        short = [_short(name) for name in names]
+        parts = (re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ") for name in names)
+        short = [_tidy(part) or _tidy(name) for part, name in zip(parts, names, strict=True)]
         spread = Counter([*short, *(_tidy(name) for name in names)])
         whole = [_tidy(name) for name in names]
         # A short name counts for itself and, where it is the whole one too, once more.
@@ -197,10 +198,6 @@ class Relations(RelationNames):
 
 def _tidy(name: str) -> str:
     return name.replace(" ", "_")
-
-
-def _short(name: str) -> str:
-    return _tidy(re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ")) or _tidy(name)
 
 
 EDGES_PER_RELATION = 50
@@ -511,16 +508,12 @@ class SkbKB:
         by_name = [near[place] for place in named if scores[place] > 0]
         fused = reciprocal_rank_fusion([by_text, by_name])
         # Something is near to any query; where words of it are found, that alone does not match.
-        worded = self._with_words([node for node, _ in hits], query)
+        likeness = relevance(query, [self.skb.nodes.text(node)[:_READ] for node, _ in hits])
+        worded = {node for (node, _), score in zip(hits, likeness, strict=True) if score > 0}
         matching = {*by_name, *(edge for edge in by_text if edge[2] in worded)}
         scored = [(edge, score if not matching or edge in matching else 0.0) for edge, score in fused]
         seen = {edge for edge, _ in fused}
         return [*scored, *((edge, 0.0) for edge in edges if edge not in seen)]
-
-    def _with_words(self, nodes: Sequence[int], query: str) -> set[int]:
-        """Those of some nodes whose documents have words of a query."""
-        found = relevance(query, [self.skb.nodes.text(node)[:_READ] for node in nodes])
-        return {node for node, score in zip(nodes, found, strict=True) if score > 0}
 
 
 _READ = 2_000

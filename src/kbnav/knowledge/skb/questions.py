@@ -217,10 +217,7 @@ def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
-    """Not every word that is somewhere a name is one here: ``set`` is not the gene SET, and ``the lung`` not a film.
-
-    ``bare``: no word of grammar stands at the span's ends.
-    """
+    """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
     if not bare:
         return match.how == "exact"
     name = str(skb.nodes.names[match.number])
@@ -318,10 +315,7 @@ class Paths:
                     yield (step, *rest)
 
     def _surroundings(self, reading: Reading, mention: Mention) -> tuple[int, tuple[int, ...]]:
-        """Where the part of the question about this mention begins, and the places of its words.
-
-        The part is what follows the mention before it; of the last mention, also what follows itself.
-        """
+        """Where the part of the question about this mention begins, and the places of its words."""
         before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
         last = mention.end >= max((one.end for one in reading.mentions), default=0)
         end = len(reading.tokens) if last else mention.first

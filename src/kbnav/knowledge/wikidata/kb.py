@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers.relevance import words as telling
+from kbnav.answers.relevance import content_words
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
@@ -147,7 +147,7 @@ class WikidataKB:
         if kind == "value":
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
-        if found.rung != "exact" and kind == "any" and telling(query):
+        if found.rung != "exact" and kind == "any" and content_words(query):
             texts = as_written(self.select, query, languages(code), self._words)
             found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
