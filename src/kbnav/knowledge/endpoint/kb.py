@@ -95,10 +95,7 @@ def checked_url(url: str) -> str:
 
 
 def authorization(source: SparqlSource) -> str:
-    """The header of the credentials that an endpoint wants; empty where it wants none.
-
-    Raises CredentialsError where the variable is not set, or holds more than a line of ASCII.
-    """
+    """The header of an endpoint's credentials, or empty. Raises CredentialsError for an unset or bad variable."""
     variable = source.credentials_variable
     if not variable:
         return ""

@@ -261,10 +261,7 @@ class WikidataKB:
         language: str = "en",
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``; ``total`` counts the edges fetched.
-
-        Those are at most 500 for each direction and, for a hub, as many again of the relations that fit the phrase.
-        """
+        """See ``KnowledgeBase``; ``total`` counts edges fetched, 500 each way, and again of a hub's that fit."""
         code = language_code(language)
         asked = self._id(entity_id)
         chosen = self._id(relation, "P") if relation else ""
