@@ -349,7 +349,7 @@ def run_calls(
     """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end."""
     for call in calls:
         run.tell(Event("call", call=call))
-    contexts = _contexts(calls, state, run.tool_context)
+    contexts = _contexts(calls, toolbox, state, run.tool_context)
     work = [
         partial(_run_one, number, call, toolbox, context)
         for number, (call, context) in enumerate(zip(calls, contexts, strict=True), first)
@@ -367,7 +367,7 @@ def run_calls(
     return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 
 
-def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Context]:
+def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Context) -> list[Context]:
     """What each call of a turn is given: queries before it count as seen, and each has a number for its result."""
     seen = [seen_text(state)]
     steps = all_steps(state)
@@ -376,7 +376,7 @@ def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Conte
     earlier = tuple(turn.question for turn in state["history"])
     contexts = []
     for call in calls:
-        result += call.tool in RUN_QUERIES
+        result += call.tool in RUN_QUERIES or toolbox.owns(call.tool)
         contexts.append(replace(tools, seen="\n".join(seen), number=result, results=results, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts

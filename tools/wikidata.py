@@ -430,7 +430,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 def described(step: Step) -> str:
     """What a result is known by: its number of rows and the beginning of its query."""
-    query = str(step.call.arguments.get("query", ""))
+    query = str(step.call.arguments.get("query", step.ran))
     while prologue := _PROLOGUE.match(query):
         query = query[prologue.end() :]
     return f"{step.rows} row{'s' if step.rows != 1 else ''} of `{cut(query, _QUERY)}`"

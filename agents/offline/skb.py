@@ -101,7 +101,7 @@ class SkbAgenda(Agenda):
                 yield self._end(fits, found, mentions, paths)
             wanted |= used
         yield from self._by_text_alone()
-        nothing = "Neither the named nodes nor the question's words lead to anything here."
+        nothing = "Nothing here fits the names and the words of the question."
         why = why_unread(self.state["question"], self.language)
         yield [(FINISH, f"{nothing} {why}".strip(), {"nodes": []})]
 

@@ -10,14 +10,14 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Claim, Search, SearchHit, Seen, SeenEdge
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.parsing import Phrase, Question
@@ -427,6 +427,10 @@ class Reading:
             for fact in (edge.fact, *edge.qualifiers):
                 labels |= {fact.label} if fact.property_id in ids else set()
                 labels |= {fact.text} if fact.id in ids else set()
+        stated = (edge.fact for one in ids for edge in self.seen.edges.get(one, ()))
+        kinds = [fold(fact.text) for fact in stated if fact.property_id == self.words.of(INSTANCE_OF)]
+        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
+        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
         vocabulary = list(map(fold, filter(None, labels)))
 
         def known(word: str) -> bool:
@@ -542,7 +546,8 @@ class WikidataAgenda(Agenda):
                 if self._leaves_too_much(probe, read.unused):
                     refused = refused or read
                     continue
-                self.understood, final = read, counted or probe
+                told = told_words(question, read.unused, self.language, probe)
+                self.understood, final = Understood(unused=told), counted or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if seen.last_query == final:
                     yield [(FINISH, FITS, {})]

@@ -49,16 +49,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNRESTRICTED: Mapping[str, str] = MappingProxyType({"kind": "any", "direction": "both"})
 """What the tools' arguments are where a model gives none; to a reader they say nothing."""
-_ENDED: Mapping[str, str] = MappingProxyType(
-    {
-        "step budget": ": the steps were used up",
-        "action budget": ": the actions were used up",
-        "time limit": ": the time was over",
-        "cost limit": ": the money was used up",
-        "gave up": ": the rules found nothing here that fits it",
-    }
-)
-"""Why a run found no answer, where it was not its own finding."""
 _OBSERVED = 12
 _QUERY = "query"
 
@@ -165,7 +155,7 @@ def _answer_lines(run: Run) -> RenderableType:
     head = {
         "answered": ("", ""),
         "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
-        "no answer": (f"No answer was found{_ENDED.get(outcome.stop, '')}. ", "bold red"),
+        "no answer": (f"{outcome.nothing} ", "bold red"),
         "refused": ("The model refused. ", "bold red"),
         "failed": ("The run failed. ", "bold red"),
     }[outcome.status]

@@ -106,7 +106,7 @@ def graph(
     """
     made = AgentSource(kb, **how)
     opened = made.opened()
-    agent = made.built(opened)
+    agent = made.answering(opened)
     runs = _Runs(agent, opened)
     built: StateGraph[Conversation, None, Question, Conversation] = StateGraph(Conversation, input_schema=Question)
     agent.machine.build_into(built, runs.context)

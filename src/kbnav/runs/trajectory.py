@@ -127,6 +127,15 @@ Status = Literal["answered", "best effort", "no answer", "refused", "failed"]
 Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "time limit", "cost limit", "error"]
 
 
+_ENDED: Mapping[str, str] = {
+    "step budget": ": the steps were used up",
+    "action budget": ": the actions were used up",
+    "time limit": ": the time was over",
+    "cost limit": ": the money was used up",
+    "gave up": ": the rules found nothing here that fits it",
+}
+
+
 @dataclass(frozen=True)
 class Call:
     """One action a policy asked for.
@@ -248,6 +257,11 @@ class Step:
         """The query that ran, which says for which knowledge base it was where several are asked."""
         return self.ran or self.call.query
 
+    @property
+    def queried(self) -> bool:
+        """Whether it is of a query, or brought a table in another way: that can be the answer."""
+        return self.call.tool in RUN_QUERIES or self.result > 0
+
     def drop(self, reason: Dropped) -> Step:
         """The same step, off the path."""
         return replace(self, dropped=reason)
@@ -294,6 +308,11 @@ class Outcome:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
+
+    @property
+    def nothing(self) -> str:
+        """That no answer was found, and why, where that was not the run's own finding."""
+        return f"No answer was found{_ENDED.get(self.stop, '')}."
 
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""

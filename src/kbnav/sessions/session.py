@@ -24,6 +24,7 @@ from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
+from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def ask(
     run cannot be saved is given all the same; ``outcome.error`` then names the file.
     """
     asked = attempt(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
-    return _saved(asked, agent)
+    return saved(asked, agent.settings)
 
 
 def attempt(
@@ -133,11 +134,11 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
     )
 
 
-def _saved(attempt: Attempt, agent: Agent) -> Run:
+def saved(attempt: Attempt, settings: Settings) -> Run:
     """Save the run, and only then raise what stopped it; what was found is not lost with a disk that is full."""
     run, failure = attempt
     try:
-        save_run(run, agent.settings.home / "runs")
+        save_run(run, settings.home / "runs")
     except UsageError as error:
         if failure:
             raise type(failure)(f"{failure}; {error}") from failure
@@ -191,7 +192,7 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
-        return _saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent)
+        return saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent.settings)
 
     def resume(self, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""

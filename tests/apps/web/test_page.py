@@ -68,6 +68,14 @@ def written(page: Page) -> str:
     return "\n".join(page.locator(".cm-line").all_inner_texts())
 
 
+def share(page: Page) -> str:
+    """Share the first answer, which is told before it is done; the address."""
+    page.click(".foot >> text=Share >> nth=0")
+    assert "Anybody who has the link" in page.inner_text(".share")
+    page.click("text=Make the link")
+    return page.get_attribute(".shared-link", "href")
+
+
 @pytest.fixture
 def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
     """A server whose model waits before its second action until it is told to go on."""
@@ -130,6 +138,8 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.click("text=Run the query")
     assert re.search("line 1", page.inner_text(".sparql .problem:visible"))
 
+    page.go_back()
+    wait_for_the_end(page)
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
     assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
@@ -197,13 +207,13 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert page.inner_text(".welcome h2") == "Ask Wikidata (partial copy) in your own words"
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.click("text=Share")
-    address = page.get_attribute(".shared-link", "href")
+    address = share(page)
     other = page.context.browser.new_context().new_page()
     other.goto(address)
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
     assert other.locator("#ask, .again").count() == 0
+    assert re.search(r"\w+ \d+, \d{4}", other.inner_text(".run > .soft"))
     assert "Wikidata (partial copy)" in other.inner_text("header")
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"

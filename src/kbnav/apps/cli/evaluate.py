@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
 
+_WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
 
 
@@ -176,9 +177,18 @@ def repeat(
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
     again = dict(run_card(read_saved_run(out).info))
-    changed = [name for name, value in card if name != "started" and again.get(name) != value]
-    print(f"changed since: {', '.join(changed) or 'nothing'}")
+    names = [name for name in dict.fromkeys((*dict(card), *again)) if name != "started"]
+    changed = [name for name in names if again.get(name) != dict(card).get(name)]
+    print(f"changed since {folder}:{'' if changed else ' nothing'}")
+    for name in changed:
+        print(f"  {name}: {_short(dict(card).get(name))} → {_short(again.get(name))}")
     show_comparison(folder, out)
+
+
+def _short(value: str | None) -> str:
+    """A value of a card on one line; of a hash, its beginning."""
+    text = value or "none"
+    return text if len(text) <= _WIDTH else f"{text[: 8 if text.isalnum() else _WIDTH]}…"
 
 
 def sweep(

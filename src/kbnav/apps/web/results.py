@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 
@@ -28,6 +29,8 @@ _NUMBERS = re.compile(
 )
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
+URNS = "urn:kbnav:"
+"""What IRIs of an SKB begin with."""
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
@@ -226,6 +229,8 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
     elif cell.type == "uri" and cell.value.startswith(("http://", "https://")):
         data["href"] = cell.value
         data["text"] = short_iri(cell, table) or cell.value
+    elif cell.type == "uri" and cell.value.startswith(URNS):
+        data["text"] = unquote(cell.value.rpartition("/")[2]).replace("_", " ")
     if cell.language:
         data["language"] = cell.language
     if number(cell) is not None:
