@@ -52,10 +52,7 @@ LISTED = 1_000
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The SKB agent with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name.
-
-    Raises UsageError where the KB is no SKB.
-    """
+    """The SKB agent with the settings' model: ``offline``, ``replay:RUN`` or a chat model. Raises UsageError."""
     skb = as_skb(kb, "the system skb")
     if settings.model == OFFLINE:
         return skb_offline(skb, settings)

@@ -244,10 +244,7 @@ _COMMONEST = 50
 
 @dataclass(frozen=True)
 class Step:
-    """One relation followed; ``direction`` is seen from where the path comes from, ``both`` within one type.
-
-    An empty ``relation`` is any, an empty ``target`` any type.
-    """
+    """One relation followed, seen from where the path comes from (``both``: within a type); empty: any."""
 
     relation: str
     direction: Direction
