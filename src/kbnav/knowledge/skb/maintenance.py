@@ -152,7 +152,7 @@ def _reread(path: Path, meta: Meta) -> Iterator[Source]:
 
 
 def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Read the files that an SKB was built from again, in the same way; what is in them no more goes.
+    """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
     Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
     know its files or they are gone.
