@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
@@ -161,13 +162,12 @@ class _Details:
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
         if known:
             self._add_statements(kb.execute_query(self._query(known), language=language))
-            named |= {link.property for links in self._links.values() for link in links}
-            named |= {link.property for some in self._references.values() for links in some.values() for link in links}
-        ends = (self._words.entity_id(term.value) for one in told for term in (one.subject, one.value))
-        terms = (link.value for some in self._references.values() for links in some.values() for link in links)
-        quoted = (link.value for links in self._links.values() for link in links)
+        quoted = [*chain(*self._links.values(), *(chain(*some.values()) for some in self._references.values()))]
+        ends = (end for one in told for end in (one.subject, one.value))
         beside = (value for some in self._values.values() for _, _, value in some[:_MOST_BESIDE])
-        ids = {*named, *ends, *(self._words.entity_id(term.value) for term in (*terms, *quoted, *beside))} - {""}
+        terms = (*ends, *beside, *(link.value for link in quoted))
+        named |= {link.property for link in quoted} | {self._words.entity_id(term.value) for term in terms}
+        ids = named - {""}
         if ids and "execute_query" in kb.capabilities:
             self.labels = kb.labels(sorted(ids), language=language)
 
