@@ -138,16 +138,6 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .rows td.number")
     assert page.text_content(".typed .meaning") == "P1086: atomic number"
-    page.click(".sparql [data-view=chart]")
-    page.wait_for_selector(".sparql figure.chart svg")
-    assert page.locator(".sparql .chart [aria-roledescription=bar]").count() > 10
-    warsaw, paris = ('"Point(21.0 52.2)"^^geo:wktLiteral', '"Point(2.4 48.9)"^^geo:wktLiteral')
-    write(page, f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
-    page.click("text=Run the query")
-    page.click(".sparql [data-view=map]")
-    page.wait_for_selector(".sparql .map .pin >> nth=1")
-    east, west = (page.locator(f".sparql .pin[title={name}]").bounding_box()["x"] for name in ("polonium", "radium"))
-    assert east > west
     write(page, "SELECT ?element { ?element wdt:P1086 ")
     page.click("text=Run the query")
     assert re.search("line 1", page.inner_text(".sparql .problem:visible"))
