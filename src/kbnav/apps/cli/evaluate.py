@@ -85,20 +85,9 @@ class Benchmark(Asking):
         """What is to be evaluated. Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
 
-        return EvaluationPlan(
-            system=self.system or "",
-            dataset=find_dataset(dataset),
-            settings=settings,
-            only=ids_in(self.only),
-            sample=self.sample,
-            seed=self.seed,
-            limit=self.limit,
-            gold=self.gold,
-            answerable=self.answerable,
-            jobs=self.jobs,
-            max_cost=self.max_cost,
-            retry_failed=self.retry_failed,
-        )
+        same = ("sample", "seed", "limit", "gold", "answerable", "jobs", "max_cost", "retry_failed")
+        options = {name: getattr(self, name) for name in same}
+        return EvaluationPlan(self.system or "", find_dataset(dataset), settings, ids_in(self.only), **options)
 
     def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""
