@@ -149,20 +149,10 @@ def _write_gold(
     dataset: Dataset, out: Path, frozen: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
 ) -> None:
     """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
-    if kb and not frozen:
+    if not frozen:
         golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
         return
-    if frozen:
-        head, answers = golden.take_gold(dataset, dataset.questions, frozen)
-    else:
-        head = GoldInfo(dataset.name, dataset.sha256)
-        answers = {
-            one.id: GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes)
-            for one in dataset.questions
-        }
-        asking = [one.id for one in answers.values() if not one.known and one.query.strip()]
-        if asking:
-            raise UsageError(f"the gold of {asking[0]} is a query: give --gold, or --kb to run it on")
+    head, answers = golden.take_gold(dataset, dataset.questions, frozen)
     with open_journal(out / GOLD) as journal:
         for line in (head, *answers.values()):
             journal.append(line)
