@@ -80,6 +80,16 @@ def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str,
     return tuple(dict.fromkeys(word for word in read if content_words(fold(word)) and not known(word)))
 
 
+def told_words(question: Question, unused: Sequence[str], language: str, query: str) -> tuple[str, ...]:
+    """Those of the words that a query leaves out that mean something beside it.
+
+    Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that sorts.
+    """
+    words = lexicon(language)
+    sorting = words.measures.keys() if "ORDER BY" in query else ()
+    return tuple(one for one in unused if fold(one) not in {*words.light, *question.hint.split(), *sorting})
+
+
 def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
     """Whether so much of the question is left out that the rows of a query are hardly its answer.
 

@@ -163,10 +163,7 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
 
 
 def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[AnswerTable | None, str, bool]:
-    """The result of a query, or None and why it failed; and whether the service, and not the query, was at fault.
-
-    Raises what makes going on useless.
-    """
+    """A query's result, or None, why, and whether the service is at fault. Raises what makes more useless."""
     try:
         return kb.execute_query(query, language=language), "", False
     except TellModel as error:

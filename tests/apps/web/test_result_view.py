@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, open_query, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, open_query, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
 
 def test_answer_query_and_link_are_copied(answered: Page):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    answered.click("text=Share")
+    share(answered)
     buttons = ("text=Copy the answer", "text=Copy the query", "text=Copy the link")
     for button, wanted in zip(buttons, ("polonium, radium", "SELECT DISTINCT", "http://127.0.0.1"), strict=True):
         answered.click(button)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,6 +49,14 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
+    near = [f'"{name}" "Point({n} {n})"^^geo:wktLiteral' for name, n in (("Here", 1), ("There", 9))]
+    paste(page, server.url, "?town ?at", near)
+    page.click("[data-view=map]")
+    page.wait_for_selector(".map .pin >> nth=1")
+    names = page.locator(".map .name")
+    assert sorted(names.all_inner_texts()) == ["Here", "There"]
+    here, there = names.first.bounding_box(), names.last.bounding_box()
+    assert abs(here["x"] - there["x"]) + abs(here["y"] - there["y"]) > 30
 
 
 def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, server):
@@ -110,8 +118,7 @@ def test_the_chosen_view_is_kept_by_the_address(page, server, scheme):
     page.wait_for_selector(".graph canvas >> nth=0")
     assert page.get_attribute("[data-view=graph]", "aria-pressed") == "true"
     assert not page.is_visible(".answer .rows")
-    page.click(".foot >> text=Share")
-    address = page.get_attribute(".shared-link", "href")
+    address = share(page)
     assert len(address) < len(server.url) + 40
     page.goto(address)
     page.wait_for_selector(".graph canvas >> nth=0")

@@ -140,10 +140,7 @@ def _texts(record: Record, given: Iterable[tuple[object, object]]) -> dict[str, 
 
 
 def read_wikiwebquestions(file: File) -> Iterator[Question]:
-    """WikiWebQuestions: JSON lines with ``id``, ``question``, ``sparql``; answers in ``info.results`` where stored.
-
-    SPINACH's authors pass it on as a list.
-    """
+    """WikiWebQuestions: JSON lines, or a list, of ``id``, ``question``, ``sparql``, and ``info.results``."""
     is_list = file.data.lstrip().startswith(b"[")
     for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}
@@ -237,10 +234,7 @@ def table_records(file: File) -> Iterator[Record]:
 
 
 def trec_records(file: File) -> Iterator[Record]:
-    """The topics of a TREC run with their documents, best first, or of qrels with those that are relevant.
-
-    Raises DataError.
-    """
+    """Topics of a TREC run with documents, best first, or of qrels with the relevant ones. Raises DataError."""
     found: dict[str, list[tuple[float, str]]] = {}
     for number, line in enumerate(file.text().strip().splitlines(), 1):
         fields = [*map(unquote, line.split())]

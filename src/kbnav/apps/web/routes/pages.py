@@ -127,12 +127,13 @@ def _front_page(
         "models": service.models,
         "session": session,
         "share": share,
+        "user": visitor.name if visitor else "",
     }
     return page(
         request,
         "page.html",
         offered=json.dumps(offered),
-        user=visitor.name if visitor else "",
+        user=offered["user"],
         share=share,
         embed=embed,
         version=versions()["kbnav"],

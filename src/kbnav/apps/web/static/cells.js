@@ -6,6 +6,11 @@ import { language, t } from "./text.js";
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
+/** What a column is called: by its variable, but for the usual one. */
+export function columnName(name) {
+  return name === "answer" ? t("rows.answer") : name;
+}
+
 /** The cells of some rows, a list for each row. */
 export function showCells(rows) {
   const years = (rows[0] || []).map((_, place) => onlyYears(rows.map((row) => row[place])));
