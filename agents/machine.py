@@ -305,10 +305,7 @@ def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]
 
 
 def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: Budget) -> list[Call]:
-    """The calls of a turn that the budget has room for; a finish needs none, but must be accepted where there is none.
-
-    None are left where the budget is used up.
-    """
+    """The calls that the budget has room for; a finish needs none, but must be accepted where there is none."""
     kept: list[Call] = []
     turns, actions = turns_left(state, budget), budget.actions - actions_used(state)
     for call in calls:

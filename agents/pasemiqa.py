@@ -54,10 +54,7 @@ def pasemiqa_with(
     settings: Settings,
     planner: Planner | None = None,
 ) -> Agent:
-    """PASemiQA on any chat model that can call tools; without a ``writer`` answers are plain.
-
-    ``planner`` is used in place of the options'.
-    """
+    """PASemiQA on a chat model that calls tools; plain answers without a ``writer``; ``planner`` goes first."""
     options = read_options(PasemiqaOptions, settings.options, NAME)
     # T rounds and the plan before them, where the budget allows as many steps.
     budget = settings.budget.model_copy(update={"steps": min(settings.budget.steps, options.rounds + 1)})

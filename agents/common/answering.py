@@ -316,10 +316,7 @@ def named_by(finish: Call) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelWriter:
-    """Asks a model, at temperature 0, for one to three sentences in the language of the question.
-
-    Nothing is asked where there is neither a table nor a ranking.
-    """
+    """Asks a model at temperature 0 for one to three sentences, where there is a table or a ranking."""
 
     model: BaseChatModel
     shown: Shown = Shown()

@@ -189,10 +189,7 @@ def _of_query(one: _Checker) -> Found:
 
 
 def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ...]:
-    """Doubts where what the query compares is in several units, or each thing has several of it.
-
-    None where that cannot be found out.
-    """
+    """Doubts where what is compared is in several units, or there are several of it; None where unknown."""
     if kb_kind(kb) != "wikibase":
         return ()
     words, doubts = vocabulary_of(kb), list[Doubt]()

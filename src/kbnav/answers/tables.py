@@ -74,10 +74,7 @@ Cell = Term | None
 
 
 def short_name(iri: str, prefixes: Mapping[str, str]) -> str:
-    """``ex:Foo``, by the longest namespace that leaves a plain name; ``<IRI>`` where there is none.
-
-    Either may stand in a query as it is, where the prefix is declared.
-    """
+    """``ex:Foo``, by the longest namespace that leaves a plain name; else ``<IRI>``. A query may have either."""
     best, name = "", f"<{iri}>"
     for prefix, namespace in prefixes.items():
         if len(namespace) > len(best) and iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):

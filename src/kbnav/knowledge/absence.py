@@ -31,10 +31,7 @@ _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
 def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en") -> Absence | None:
-    """Why a query's result says nothing; None where it says something.
-
-    Asks at most some twenty small queries. What fails ends nothing: then what is known so far is said.
-    """
+    """Why a query's result says nothing (else None), by some twenty small queries, whose failures end nothing."""
     if not is_empty_result(query, table):
         return None
     if LEFT_OUT in table.note:

@@ -314,10 +314,7 @@ class RdfServer(Listening):
         workers: int = 4,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen. ``workers`` queries run at once, each in so many seconds and bytes (0: any).
-
-        Raises as ``load``, and UsageError where the address is taken.
-        """
+        """Load the files and listen; ``workers`` queries at once, each so long and so large. Raises as ``load``."""
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
             store = self._folder / "store"

@@ -40,10 +40,7 @@ TEXT: tuple[Hop, ...] = ()
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """A path from a matched node (any of its type where ``start`` is empty) to the answer.
-
-    ``types`` are the node types met, one more than hops; empty where they are not known.
-    """
+    """A path from a matched node (of any type without ``start``); ``types`` met, one more than hops, or none."""
 
     hops: tuple[Hop, ...]
     probability: float
@@ -72,10 +69,7 @@ class Planner(Protocol):
         """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
-        """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``.
-
-        What a model was asked goes to ``trace``.
-        """
+        """Paths for a question from the matched nodes; none for ``none``. Model calls go to ``trace``."""
 
 
 MOST_PATHS = 4_000
@@ -355,10 +349,7 @@ def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST
 
 
 def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Each way to follow a path from any of some nodes, as node numbers, node by node in their order; lazily.
-
-    None meets a node twice. Raises UnknownId.
-    """
+    """Lazily, each way to follow a path from some nodes, as node numbers, none twice. Raises UnknownId."""
     if not path.is_text:
         hops = list(graph_hops(path, skb))
         for node in _starts(skb, path, nodes):

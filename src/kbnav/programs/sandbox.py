@@ -90,10 +90,7 @@ class SandboxLimits:
 
 
 class Sandbox:
-    """Runs programs in processes of their own; clock and random numbers are the same in every run.
-
-    Used by several threads at once; ``with`` ends the processes.
-    """
+    """Runs programs in processes of their own, with the same clock and seed; threads share it, ``with`` ends it."""
 
     def __init__(self, limits: SandboxLimits | None = None, *, workers: int = SIDE_BY_SIDE) -> None:
         """At most ``workers`` programs run at once. Raises UsageError where the extra ``programs`` is not installed."""
@@ -119,10 +116,7 @@ class Sandbox:
         self._pool.__exit__(*error)
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
-        """What is wrong with a program that can be known before it runs, by a type check against the API's signatures.
-
-        What was found once is kept.
-        """
+        """What is wrong with a program before it runs, by types against the API's signatures; found once."""
         key = program.sha256, api.stubs
         with self._lock:
             known = self._problems.get(key)

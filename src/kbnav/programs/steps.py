@@ -267,10 +267,7 @@ class History:
         return count
 
     def leaders(self, most: int = BEST) -> list[Step]:
-        """The best programs that ran on all validation queries, by their MRR there, each source once.
-
-        Of equal ones the best of the history comes first, then the earliest.
-        """
+        """The best programs by MRR on all validation queries, each source once; of equals the history's best."""
         found: dict[str, Step] = {}
         for step in self.steps:
             if step.validation:

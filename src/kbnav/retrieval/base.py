@@ -136,10 +136,7 @@ def build_retriever(
 
 
 def build_stage(name: str, kb: KnowledgeBase, settings: Settings, options: ComposedOptions) -> Retriever:
-    """A retriever within a retriever: with its own options where it has some, and else the candidates of the whole.
-
-    Raises as ``build_retriever``.
-    """
+    """A retriever within another, with its own options or the whole's candidates. Raises as ``build_retriever``."""
     return build_retriever(name, kb, settings, {"candidates": options.candidates, **options.stages.get(name, {})})
 
 

@@ -112,10 +112,7 @@ class VSS:
 
 
 def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[VectorSearch, bool]:
-    """The vectors of the documents, and whether the documents have relations; ``relations`` as in ``VSSOptions``.
-
-    Raises UsageError where the SKB has none.
-    """
+    """The documents' vectors, and whether with ``relations``, as in ``VSSOptions``. Raises UsageError."""
     relational = kb.skb.relational_vectors if relations is not False else None
     if relational is not None:
         return relational, True

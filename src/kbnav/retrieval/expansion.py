@@ -117,10 +117,7 @@ class Expander(Protocol):
     """SHA-256 of each prompt file it uses; empty without a model."""
 
     def expand(self, query: str, trace: Trace) -> Sequence[str]:
-        """The expansions, in the order they are put behind the query; none where nothing could be made of the replies.
-
-        Raises as the model's calls do.
-        """
+        """What is put behind the query, in that order; none without usable replies. Raises as the model's calls."""
 
 
 class ExpandedRetriever:
@@ -169,10 +166,7 @@ class PRF:
 
 
 class HyDE:
-    """Samples documents that would answer the query; the model knows the SKB's document structures and no more of it.
-
-    See KAR, section 5.2, Table 6.
-    """
+    """Samples documents that would answer the query, from document structures alone (KAR, 5.2, Table 6)."""
 
     name = "hyde"
 

@@ -466,10 +466,7 @@ class Words:
 
 
 def similarity_for(skb: SKB, base: str) -> Meaning | Words:
-    """The vectors; BM25 where it is the base retriever, and where there are no vectors.
-
-    Raises UsageError where the SKB has neither.
-    """
+    """The vectors; BM25 where it is the base retriever or there are none. Raises UsageError without both."""
     if skb.vectors is not None and skb.vectors.count and (base != "bm25" or skb.text is None):
         return Meaning(skb, skb.vectors)
     if skb.text is None:

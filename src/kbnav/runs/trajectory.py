@@ -153,10 +153,7 @@ class Call:
 
     @cached_property
     def key(self) -> str:
-        """The same for two calls that ask for the same thing: Unicode and white space are normalised.
-
-        A call that could not be run is not the same as its corrected version.
-        """
+        """Equal for calls that ask the same, Unicode and spaces normalised; a corrected call has another."""
         normalised = _mapped(self.arguments, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
         parts = [self.tool, normalised, bool(self.problem)]
         return json.dumps(parts, sort_keys=True, ensure_ascii=False)
@@ -342,10 +339,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Run:
-    """One question answered: the record that is saved, and what ``kbnav show`` reads.
-
-    ``cost`` is in US dollars, None where the model's price is not among the settings.
-    """
+    """One question answered, as it is saved; ``cost`` in US dollars, None where the price is not known."""
 
     id: RunId
     question: str

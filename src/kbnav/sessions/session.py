@@ -228,10 +228,7 @@ class Chat:
 
 @contextmanager
 def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
-
-    Raises UsageError where the file cannot be used or written.
-    """
+    """Chats in ``<home>/sessions.sqlite``, checkpointed after every node. Raises UsageError for a bad file."""
     from kbnav.sessions.checkpoints import Sessions
 
     path = home / "sessions.sqlite"

@@ -266,10 +266,7 @@ BUILT_IN = TypeAdapter(tuple[SystemEntry, ...]).validate_python(_LISTED["system"
 
 
 def systems() -> Iterator[SystemEntry]:
-    """Every system with a name: those of kbnav, then those of other packages.
-
-    One that cannot be loaded says so in its line; a name that is taken already is left out.
-    """
+    """Systems of kbnav, then of other packages without taken names; one that cannot be loaded says so."""
     yield from BUILT_IN
     names = {entry.name for entry in BUILT_IN}
     for point in points(GROUP):
@@ -282,10 +279,7 @@ def systems() -> Iterator[SystemEntry]:
 
 
 def find(name: str, kind: SystemKind | None = None) -> SystemEntry:
-    """A system by its name, or by a reference to its builder.
-
-    Raises UsageError for an unknown name, and for one of another ``kind`` than is wanted.
-    """
+    """A system by name or reference. Raises UsageError for an unknown one, or of another ``kind``."""
     found = next((entry for entry in BUILT_IN if entry.name == name), None)
     if found is None and ":" in name:
         found = _entry(name, load(name), name.partition(":")[0])

@@ -56,10 +56,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Site:
-    """What a bot must know of a wiki.
-
-    How it names users, whether it notifies (Echo) and places replies (DiscussionTools), and the language it is in.
-    """
+    """What a bot must know of a wiki: its user names, Echo, DiscussionTools, and the language it is in."""
 
     names: Names
     echo: bool
@@ -200,10 +197,7 @@ class Wiki:
 
     @_understood
     def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
-        """The last 50 edits of a page since a revision of it, 0 for all: a text, and who left which texts since then.
-
-        Users and texts that were hidden are empty.
-        """
+        """A page's text at a revision (0: none), and who left which texts in up to 50 edits since; empty if hidden."""
         limits = {"rvendid": str(revision)} if revision else {}
         found = [*reversed(self._revisions(title, _BATCH, **limits))]
         base = ""

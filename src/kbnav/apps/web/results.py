@@ -65,10 +65,7 @@ class Result:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A result that is kept: its table without rows, and ``count`` rows, read a part at a time.
-
-    ``read`` gives a part by its number; none behind the last.
-    """
+    """A kept result: a table without rows, and ``count`` rows, which ``read`` gives by the number of a part."""
 
     head: AnswerTable
     count: int
@@ -100,10 +97,7 @@ class StoredTable:
 def stored_table(
     document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART
 ) -> StoredTable:
-    """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives.
-
-    Raises DataError where the document is none.
-    """
+    """A document's result, ``parts`` parts with ``last`` rows in the last, given by ``read``. Raises DataError."""
     try:
         if "ranking" in document:
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])

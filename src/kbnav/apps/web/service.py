@@ -219,10 +219,7 @@ class Service:
         return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
-        """A choice with what was left open filled in: the first of each.
-
-        Raises NotOffered for what is unknown, UsageError for a system that needs a model and has none.
-        """
+        """A choice, the first of each where left open. Raises NotOffered, and UsageError without a needed model."""
         served = self.kb(kb)
         entries = {entry.name: entry for entry in self.systems(served)}
         system, model = system or next(iter(entries)), model or self.models[0]

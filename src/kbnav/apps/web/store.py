@@ -440,10 +440,7 @@ class Store:
             self._delete_traces(run, [(run_id, json.dumps({"run": saved_id}))])
 
     def delete_old(self, age: float) -> None:
-        """Delete, after ``age`` seconds, counts of questions, and questions without a session and their results.
-
-        Those that are shared are kept.
-        """
+        """Delete after ``age`` seconds counts and unshared questions without a session, with their results."""
         before = time.time() - age
         old = "session = '' AND made < ? AND id NOT IN (SELECT id FROM web_runs WHERE share IS NOT NULL)"
         with self._transaction("what is old") as run:

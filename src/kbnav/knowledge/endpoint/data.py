@@ -327,10 +327,7 @@ class Data:
         return replace(self.once("labels", self._find_labels), select=self._select)
 
     def classes(self, code: str) -> tuple[Word, ...]:
-        """Classes with their members, the largest first, described in a language.
-
-        Then those that have members by their subclasses alone.
-        """
+        """Classes, the largest first, described in a language; then those that have members by subclasses alone."""
         return self.once(("classes", code), lambda: self._find_classes(code))
 
     def properties(self, code: str) -> tuple[Word, ...]:

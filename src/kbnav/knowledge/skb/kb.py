@@ -144,10 +144,7 @@ class Relations(RelationNames):
         return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
 
     def leads_to(self, name: str, kind: str) -> list[str]:
-        """The types that a relation, ``^`` before it if followed backwards, leads to from a type, those of most first.
-
-        Raises UnknownId.
-        """
+        """The types that a relation (``^``: backwards) leads to from a type, most first. Raises UnknownId."""
         number, back = self.resolve(name)
         stored = self._skb.relation_names[number]
         own = [tuple_ for tuple_ in self._skb.meta.tuples if tuple_.relation == stored]
@@ -155,10 +152,7 @@ class Relations(RelationNames):
         return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
 
     def kinds_like(self, query: str, limit: int) -> list[str]:
-        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``.
-
-        In a graph of one type nothing is said of types.
-        """
+        """``source -- relation --> target: count`` with words of a query; in a graph of one type no types."""
         typed = len(self._skb.type_names) > 1
         return [
             f"- {one.source} -- {self.display(one.relation)} --> {one.target}: {one.count:,}"
@@ -180,10 +174,7 @@ class Relations(RelationNames):
         return f"{INVERSE if way == 'in' else ''}{self.shown[relation]}"
 
     def of_node(self, entity_id: str, query: str, limit: int) -> list[str]:
-        """A node's relations with their counts and an example of each, those like the query first; what was cut said.
-
-        Raises UnknownId.
-        """
+        """A node's relations with counts and an example, those like the query first, cuts said. Raises UnknownId."""
         node = self._skb.number(entity_id)
         found = []
         for way, relation, nodes in self.around(node):
@@ -451,6 +442,13 @@ class SkbKB:
     def entities(self, ids: Sequence[str]) -> Mapping[str, Entity]:
         """Name and type of many nodes; ids that are none are left out."""
         return {node_id: self._entity(number) for node_id, number in self._numbers(ids).items()}
+
+    @_read
+    def named(self, ids: Sequence[str]) -> Mapping[str, Entity]:
+        """As ``entities``; nodes without a name are called by how their texts begin."""
+        found = self.entities(ids)
+        unnamed = self.excerpts([one.id for one in found.values() if one.label == one.id])
+        return {one: replace(entity, label=unnamed.get(one, entity.label)) for one, entity in found.items()}
 
     @_read
     def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:

@@ -120,10 +120,7 @@ def write_turtle(
     progress: Progress = no_progress,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the triples of an SKB; ``types`` and ``relations`` are names by number.
-
-    Raises InterruptedError once ``stopped`` says so.
-    """
+    """Write an SKB's triples; ``types`` and ``relations`` by number. Raises InterruptedError once ``stopped``."""
     total, done, said = len(nodes) + graph.edges, 0, 0
     for count, lines in _lines(nodes, graph, types, relations):
         file.write(lines.encode())

@@ -213,10 +213,7 @@ class SKB:
 
 
 def open_store(place: str, home: Path | None = None) -> Store:
-    """Open an SKB wherever it is; below ``home`` is what is fetched from tables, which need it.
-
-    Raises as ``LocalStore.open`` and ``LanceStore.open``.
-    """
+    """Open an SKB; tables are fetched below ``home``. Raises as ``LocalStore.open`` and ``LanceStore.open``."""
     if not is_lance(place):
         return LocalStore.open(Path(place))
     from kbnav.knowledge.skb.lance.store import LanceStore

@@ -240,10 +240,7 @@ def begin_with(query: str, run: RunQuery) -> str:
 
 
 def units_query(query: str, words: Vocabulary) -> str:
-    """A query for the units of the first amount that a query compares, with how many have each; empty: there is none.
-
-    The commonest goes first. Raises QuerySyntaxError.
-    """
+    """A query for units of the first amount compared, commonest first; else empty. Raises QuerySyntaxError."""
     read = parse_query(query)
     compared = set(_compared(query, read))
     return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")

@@ -310,9 +310,7 @@ class ModelFunctions:
         return self._ask("summarise", [render("programs/summarise.md", words=words, text=_cut(text)) for text in texts])
 
     def classify(self, texts: list[str], labels: list[str]) -> list[str]:
-        """For each text the one of the labels that fits best, as a model judges; "" where it chose none. One prompt a
-        text.
-        """  # noqa: D205
+        """For each text the label that fits best, as a model judges; "" where it chose none. One prompt a text."""
         prompts = [render("programs/classify.md", labels=labels, text=_cut(text)) for text in texts]
         by_name = {_key(label): label for label in labels}
         return [by_name.get(_key(reply), "") for reply in self._ask("classify", prompts)]

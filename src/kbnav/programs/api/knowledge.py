@@ -44,10 +44,7 @@ class NotHere(TellModel):
 
 
 class KnowledgeFunctions:
-    """What the graph and the documents say, and what texts have in common with a query.
-
-    Relations have the names that ``SkbKB`` shows; any other name of them is understood.
-    """
+    """What the graph and documents say, and share with a query; relations by any name, shown as ``SkbKB`` does."""
 
     def __init__(self, kb: SkbKB) -> None:
         self._kb, self._skb = kb, kb.skb
@@ -172,10 +169,7 @@ class KnowledgeFunctions:
         return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
-        """For each node the BM25 score of its document for the query, 0 where they share no word.
-
-        The document has the relations where these are indexed too.
-        """
+        """For each node its document's BM25 score, with relations where indexed, 0 where no word is shared."""
         index = self._skb.relational_text or self._skb.text
         if index is None:
             raise NotHere(f"{self._kb.name} was built without an index of texts")
