@@ -98,7 +98,7 @@ python -m benchmarks.growth --size {" ".join(f"{one['asked'] / 1e6:.9g}" for one
 The real slice of Wikidata (3,365,922 triples), grown by `benchmarks/_grown.py` (seed {sizes[0]["seed"]}).
 Two cores, 24 GiB, {sizes[-1]["date"]}. **The machine was busy**: its load average was {busy} in the builds.
 So seconds and milliseconds of
-processors are the figures to go by: they count the server, its child with the store, and the reading of the rows.
+processors are the figures to go by: they count the server, its child with the store, and taking the reply, not reading its rows.
 A dash: not measured. *Grows with*: the power of the size by least squares.
 
 {head}{"".join(rows.values())}

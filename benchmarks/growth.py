@@ -35,7 +35,7 @@ from typing import Any
 
 import requests
 from benchmarks._grown import Grown
-from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries
+from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries, rows_of
 
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
@@ -171,14 +171,15 @@ def asked(
 ) -> tuple[float, float]:
     """Milliseconds of a query, and of processors, the better of two; its rows are put into ``rows``.
 
-    The server, its child with the store, and the reading of the rows are counted. Where other work shares the
-    processors, their time says what a query costs.
+    The server, its child with the store, and a client that takes the whole reply are counted, not the reading of the
+    rows. Where other work shares the processors, their time says what a query costs.
     """
     best = (float("inf"), float("inf"))
     for _ in range(2):
         begin, used = time.perf_counter(), processors()
-        rows[query] = ask(address, query, session)
+        reply = ask(address, query, session)
         best = min(best, ((time.perf_counter() - begin) * 1000, (processors() - used) * 1000), key=lambda one: one[1])
+        rows[query] = rows_of(reply)
         if best[0] > SLOW_MS:  # its second time says the same
             break
     return best
