@@ -41,7 +41,7 @@ class Links:
 
         The path is a sequence of properties, each with ``*`` or ``+`` or without; rows come as often as SPARQL has it.
         """
-        with suppress(QuerySyntaxError):
+        with suppress(QuerySyntaxError, sqlite3.Error):  # a damaged index is none of the engine's concern
             read = syntax.read_query(query)
             match read:
                 case syntax.Query(
