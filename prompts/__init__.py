@@ -56,10 +56,7 @@ def render(name: str | Path, **values: Any) -> str:
 
 
 def prompt_hashes(*folders: str) -> dict[str, str]:
-    """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
-
-    One of them may be a file itself. Saved with a run.
-    """
+    """SHA-256 of the prompt files of folders (``.``: shared ones), or of a file, and of what they include."""
     places = [FOLDER / one for one in folders]
     paths = [path for one in places for path in ([one] if one.is_file() else one.glob("*.md"))]
     files = {path: path.read_bytes() for path in paths}

@@ -265,7 +265,7 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed):
         assert (code, error.count("\n")) == (2, 1)
         assert said in error
     with open_kb(Settings(kb="mini")) as kb:
-        toolbox = build_agent(kb, Settings(kb="mini", with_tools=("loud",))).tools
+        toolbox = build_agent(kb, Settings(kb="mini", with_tools=("loud",))).toolbox
         assert toolbox.names[-2:] == ["shout", "finish"]
         assert toolbox.run(None, "shout", "", {"words": "what"}).text == "WHAT"
     sys.modules.pop("more")

@@ -108,7 +108,7 @@ class QueryEnding:
 
         That there is no answer may be said once a query has run. Whether a result that is named exists says the tool.
         """
-        queries = [step for step in path if step.call.tool in RUN_QUERIES]
+        queries = [step for step in path if step.queried]
         if finish.arguments.get("no_answer"):
             return all(step.rows is None for step in queries)
         if finish.arguments.get("result"):
@@ -130,9 +130,7 @@ class QueryEnding:
                     (step for step in (*path, *state["discarded"]) if step.result == number and step.rows), None
                 )
             if self.last_executed:
-                return next(
-                    (step for step in reversed(path) if step.call.tool in RUN_QUERIES and step.rows is not None), None
-                )
+                return next((step for step in reversed(path) if step.queried and step.rows is not None), None)
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
@@ -160,8 +158,11 @@ class QueryEnding:
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
             return (replace(outcome, status="no answer") if given_up else outcome), Usage()
-        query = step.query
-        known = context.tables.get(query)
+        own = step.call.tool not in RUN_QUERIES  # a tool of somebody's own gave a table, and no query did
+        query, known = "" if own else step.query, context.tables.get(step.query)
+        if own and not known:
+            lost = f"The table of {step.call.tool} was lost when the run was stopped."
+            return replace(outcome, status="no answer").noted(lost), Usage()
         if outcome.stop in LIMITS and known:
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
         if not step.rows:
@@ -171,19 +172,21 @@ class QueryEnding:
         if outcome.status == "failed":
             return replace(outcome, query=query, table=known), Usage()
         try:
-            final, table, note = _final_table(query, state["question"], context)
+            found = _final_table(query, state["question"], context) if not own else None
+            final, table, note = found or (query, known or AnswerTable(), ("", ""))
         except TellModel as error:  # it ran before; only a session that was killed asks again
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         if outcome.stop == "finish":
             table = table.projected(named_columns(str(path[-1].call.arguments.get("columns", ""))))
-        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
+        runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:
-            base = asked_by(context.kb, final)
-            names = base.labels(ids_in(base, final), language=context.language)
-            outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
+            if not own:
+                base = asked_by(context.kb, final)
+                names = base.labels(ids_in(base, final), language=context.language)
+                outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             finished = self.sentence and outcome.stop == "finish" and final == query
             sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
             text, usage = (sentence, Usage()) if sentence else self.write(outcome, state, context)
@@ -203,7 +206,7 @@ def _explores(query: str) -> bool:
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:
     """The last query with rows; one that only looks at the triples of things (CONSTRUCT) where there is no other."""
-    queries = [step for step in steps if step.call.tool in RUN_QUERIES and step.rows]
+    queries = [step for step in steps if step.queried and step.rows]
     tables = [step for step in queries if not _LOOKS.search(str(step.call.arguments.get("query", "")))]
     return max(tables or queries, key=lambda step: step.number, default=None)
 
@@ -313,10 +316,7 @@ def named_by(finish: Call) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelWriter:
-    """Asks a model, at temperature 0, for one to three sentences in the language of the question.
-
-    Nothing is asked where there is neither a table nor a ranking.
-    """
+    """Asks a model at temperature 0 for one to three sentences, where there is a table or a ranking."""
 
     model: BaseChatModel
     shown: Shown = Shown()

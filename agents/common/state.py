@@ -52,7 +52,6 @@ class Policy(Protocol):
 
     def __call__(self, state: State, context: Context) -> Reply:
         """One turn."""
-        ...
 
 
 class Ending(Protocol):
@@ -60,15 +59,12 @@ class Ending(Protocol):
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """Whether this finish must be dropped, after the path's steps and the chat's earlier turns."""
-        ...
 
     def chosen(self, call: Call, path: Sequence[Step]) -> bool:
         """Whether a call that repeats a step of the path does so to name its result as the answer."""
-        ...
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The outcome of a run that stopped; the best so far where it did not finish."""
-        ...
 
 
 def start(question: str, history: Sequence[Turn], budget: Budget) -> State:

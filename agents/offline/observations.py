@@ -64,7 +64,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Fact:
+class Claim:
     """A property with a value: a statement's own, or a qualifier's."""
 
     property_id: str
@@ -73,7 +73,7 @@ class Fact:
     id: str = ""
 
     @classmethod
-    def of(cls, property_id: str, label: str | None, value: str) -> Fact:
+    def of(cls, property_id: str, label: str | None, value: str) -> Claim:
         """Of what is shown: ``polonium (Q979)``, or a text."""
         found = _ID.search(value)
         text = value[: found.start()].rstrip() if found else value
@@ -90,20 +90,20 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Edge:
+class SeenEdge:
     """A statement that leaves ("out") or reaches ("in") the entity that was looked at; seen from there."""
 
     direction: Literal["out", "in"]
-    fact: Fact
-    qualifiers: tuple[Fact, ...] = ()
+    fact: Claim
+    qualifiers: tuple[Claim, ...] = ()
 
 
 @dataclass
-class Evidence:
+class Seen:
     """Everything seen so far; searches by their query, edges by the entity looked at."""
 
     searches: dict[str, Search] = field(default_factory=dict)
-    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    edges: dict[str, list[SeenEdge]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of every query that ran; 0 where it failed."""
     last_query: str = ""
@@ -113,7 +113,7 @@ class Evidence:
     """The shown rows of each query as texts."""
 
     @classmethod
-    def of(cls, steps: Iterable[Step]) -> Evidence:
+    def of(cls, steps: Iterable[Step]) -> Seen:
         """Read the observations of steps, in their order."""
         seen = cls()
         for step in steps:
@@ -162,20 +162,20 @@ def read_search(query: str, text: str) -> Search:
     return Search(query, rung, matched, tuple(items), tuple(hit for hit in hits if hit.kind == "property"))
 
 
-def read_entry(text: str) -> list[Edge]:
+def read_entry(text: str) -> list[SeenEdge]:
     """The observation of get_entry; properties that are only named there have no value."""
     edges = []
     for line in text.splitlines():
         if statement := _STATEMENT.fullmatch(line):
             qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
-            facts = tuple(Fact.of(found[2], found[1], found[3]) for found in qualifiers if found)
-            edges.append(Edge("out", Fact.of(statement["id"], statement["label"], statement["value"]), facts))
+            facts = tuple(Claim.of(found[2], found[1], found[3]) for found in qualifiers if found)
+            edges.append(SeenEdge("out", Claim.of(statement["id"], statement["label"], statement["value"]), facts))
         elif line.startswith("Not shown: "):
-            edges += [Edge("out", Fact(found[1], found[0])) for found in _OTHERS.findall(line)]
+            edges += [SeenEdge("out", Claim(found[1], found[0])) for found in _OTHERS.findall(line)]
     return edges
 
 
-def read_neighbors(entity: str, text: str) -> list[Edge]:
+def read_neighbors(entity: str, text: str) -> list[SeenEdge]:
     """The observation of search_neighbors for ``entity``."""
     edges = []
     for line in text.splitlines():
@@ -183,7 +183,7 @@ def read_neighbors(entity: str, text: str) -> list[Edge]:
             left = _ID.search(found["left"])
             outgoing = bool(left and left[1] == entity)
             other = found["right"] if outgoing else found["left"]
-            edges.append(Edge("out" if outgoing else "in", Fact.of(found["id"], found["label"], other)))
+            edges.append(SeenEdge("out" if outgoing else "in", Claim.of(found["id"], found["label"], other)))
     return edges
 
 

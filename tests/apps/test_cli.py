@@ -154,10 +154,3 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
     assert "Out of budget; the best found so far: So far: polonium and radium." in out
     assert "The work ran out of budget" in stub.requests[-1]["messages"][0]["content"]
     assert "Only finish is left" in stub.requests[-2]["messages"][-1]["content"]
-
-
-def test_labels_cannot_move_the_cursor(kbnav):
-    with ModelStub(curie(said="Polonium\x1b[2J\x1b]0;owned\x07 and radium.")) as stub:
-        _, out, _ = kbnav("ask", "-q", *model(stub), QUESTION)
-    assert "\x1b" not in out
-    assert "\x07" not in out

@@ -15,6 +15,8 @@ import pytest
 from kbnav.evaluation.evaluate import run_card
 from kbnav.evaluation.records import QUESTIONS, read_records, read_saved_run
 from kbnav.evaluation.scoring import score_run
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import to_json
 from tests.apps.parts import Cli
 from tests.evaluation.parts import mini_dataset
 from tests.models.stub import ModelStub, completion
@@ -78,10 +80,14 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     assert long["list price"].startswith("$2.5 in, $10 out")
     assert max(map(len, long.values())) < 200
     assert secret[1].partition("=")[2] not in out
-    assert kbnav("repeat", "runs/a", "--out", "runs/b")[0] == 2  # the folder of one's own questions is not known
+    code, _, error = kbnav("repeat", "runs/a", "--out", "runs/b")
+    assert (code, "name their file by --dataset" in error) == (2, True)
     code, out, _ = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
     assert code == 0
-    assert "changed since: nothing" in out
+    assert "changed since runs/a: nothing" in out
+    write_whole(folder / "runs" / "a" / "run.json", to_json(replace(info, versions={**info.versions, "openai": "1"})))
+    code, out, _ = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
+    assert f"changed since runs/a:\n  version of openai: 1 → {info.versions['openai']}\n" in out
     first, again = (read_saved_run(folder / "runs" / name) for name in "ab")
     assert {one: record.run.outcome.table for one, record in first.records.items()} == {
         one: record.run.outcome.table for one, record in again.records.items()
@@ -91,6 +97,16 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
         file.write('{"id": "new", "question": "Who?", "sparql": "ASK {}"}\n')
     code, _, error = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/c")
     assert (code, "have changed" in error) == (2, True)
+
+
+def test_gold_queries_that_fail_are_named_before_the_first_question(kbnav, folder, caplog):
+    questions = {"good": "SELECT ?x { ?x wdt:P61 wd:Q7186 }", "bad": "SELECT ?x { ?x wdt:P61"}
+    lines = (json.dumps({"id": name, "question": f"{name}?", "sparql": query}) for name, query in questions.items())
+    (folder / "q.jsonl").write_text("\n".join(lines))
+    code, out, _ = kbnav("run", "q.jsonl", "--kb", "mini", "--out", "runs/q")
+    assert (code, "1 of 2 questions have no gold answer and are not scored" in out) == (0, True)
+    assert caplog.messages[0].startswith("no gold answer of bad: QuerySyntaxError: ")
+    assert caplog.messages[1].startswith("1 of 2 questions have no gold answer and cannot be scored")
 
 
 def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):

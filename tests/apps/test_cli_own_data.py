@@ -57,7 +57,15 @@ def test_queries_of_another_system_are_executed_and_scored(kbnav, tmp_path):
     assert "QuerySyntaxError" in saved.records["tungsten"].run.outcome.note
     assert kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
     code, out, _ = kbnav("compare", "runs/a", "runs/t")
-    assert code == 0
+    assert "runs/t against runs/a, 3 questions of both" in out
+    assert "runs/t has no prediction of 1 questions, which count as 0" in out
+    assert "f1         66.67 → 33.33" in out
+    (tmp_path / "names.csv").write_text("id,answers\ngas,Neon\n")
+    assert kbnav("import", "names.csv", "mine.csv", "--kb", "mini", "--out", "runs/n")[0] == 0
+    assert "f1         66.67 → 0.00" in kbnav("compare", "runs/a", "runs/n")[1]
+    assert "f1         66.67 → 33.33" in kbnav("compare", "runs/a", "runs/n", "--by", "labels", "--kb", "mini")[1]
+    told = json.loads(kbnav("report", "runs/a", "runs/n", "--by", "labels", "--json")[1])["runs"]
+    assert [one["means"]["em"]["mean"] for one in told] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
     code, _, error = kbnav("import", "theirs.csv", "mine.csv", "--kb", "mini", "--out", "runs/t")
     assert (code, "choose another folder" in error) == (2, True)
 

@@ -83,7 +83,7 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
-    lines = ["/sparql", "/nonsense", "/help", QUESTION, "/sparql"]
+    lines = ["/sparql", "/nonsense", "/help", QUESTION, "What is xyzzy?", "/sparql", "/quit", "/left"]
     code, out, _ = kbnav("chat", "--quiet", typed="\n".join(lines) + "\n")
     assert code == 0
     before, after = out.split("polonium, radium", 1)
@@ -91,6 +91,7 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     assert "/sparql  the query of the last answer" in before
     assert "no answer here has a query yet" in before
     assert "→" not in before
+    assert "/left" not in after
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
 
 

@@ -59,30 +59,6 @@ def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_pa
     assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"
 
 
-@pytest.mark.parametrize(
-    ("form", "weak", "strong"),
-    [
-        ("markdown", "| 50.0 | 63.1 |", r"| **100.0**\* | **100.0**\* |"),
-        ("latex", r"& 50.0 & 63.1 \\", r"& \textbf{100.0}* & \textbf{100.0}* \\"),
-        ("csv", ",50.0,63.1", ",100.0,100.0"),
-    ],
-)
-def test_a_table_of_runs_marks_the_best_and_what_differs(tmp_path, monkeypatch, capsys, form, weak, strong):
-    gold = dict.fromkeys("abcdefgh", ("7",))
-    second, first = Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), Ranking((Ranked("7", 1.0),))
-    runs = [
-        str(saved_folder(tmp_path / one, gold, dict.fromkeys(gold, of))) for one, of in (("w", second), ("s", first))
-    ]
-    code, out, error = Cli(monkeypatch, capsys)("eval", "report", *runs, "--table", form, "--metric", "ndcg@10")
-    assert code == 0, error
-    lines = [
-        line for line in out.splitlines() if line.lstrip("| ")[:1] in ("w", "s")
-    ]  # eight of eight differ: p < 0.01
-    assert [line.endswith(end) for line, end in zip(lines, (weak, strong), strict=True)] == [True, True], out
-    assert "MRR" in out
-    assert "nDCG@10" in out
-
-
 def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch, capsys):
     (tmp_path / "gold.qrels").write_text("q1 0 a 1\nq1 0 b 2\nq1 0 c 0\nq2 0 x%20y 1\nq3 0 d 1\n")
     # The ranks of the second column from the end say otherwise: trec_eval sorts by score.

@@ -10,7 +10,7 @@ from typing import Literal
 
 from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
 
-Kind = Literal["values", "count", "yes-no"]
+QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,80})[\"”“»]")
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
@@ -52,7 +52,7 @@ class Question:
 
     text: str
     phrases: tuple[Phrase, ...]
-    kind: Kind = "values"
+    kind: QuestionKind = "values"
     asks: Asks = ""
     hint: str = ""
     measure: tuple[str, Order] | None = None
@@ -80,7 +80,7 @@ def read_question(text: str, language: str) -> Question:
     padded, asking = f"{edge}{lowered}{edge}", {part: f"{edge}{part}{edge}" for part in words.asks}
     places = [(padded.index(whole), -len(part), part) for part, whole in asking.items() if whole in padded]
     asks: Asks = words.asks[min(places)[2]] if places else ""
-    kind: Kind = "values"
+    kind: QuestionKind = "values"
     if any(lowered.startswith(opener + " ") for opener in words.openers) or (code == "zh" and "吗" in bare):
         kind = "yes-no"
     elif any(f"{edge}{start}{edge}" in padded for start in words.count):

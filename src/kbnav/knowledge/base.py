@@ -340,10 +340,7 @@ def asked_by(kb: KnowledgeBase, query: str) -> KnowledgeBase:
 
 @runtime_checkable
 class KnowledgeBase(Protocol):
-    """What an agent navigates. Implementations raise ``TellModel`` and ``StopRun`` errors only.
-
-    Calls are made from several threads at once.
-    """
+    """What an agent navigates, from several threads at once. Raises only ``TellModel`` and ``StopRun`` errors."""
 
     @property
     def name(self) -> str:
@@ -359,10 +356,7 @@ class KnowledgeBase(Protocol):
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
-        """Entities and properties that match; at most ``limit`` entities and half as many properties.
-
-        With a ``kind``, only those, and as many as ``limit``.
-        """
+        """At most ``limit`` entities and half as many properties; with a ``kind`` up to ``limit`` of those."""
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """The statements and document of one entity. Raises UnknownId."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from kbnav.runs.database import Run, best_effort, open_tables
+from kbnav.runs.database import Execute, best_effort, open_tables
 from kbnav.runs.journal import unpacked
 
 MAX_BODY = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ class HttpCache:
                 if (number := next(self._puts)) == 1 or number % TRIM_EVERY == 0:
                     self._trim(run, now)
 
-    def _trim(self, run: Run, now: float) -> None:
+    def _trim(self, run: Execute, now: float) -> None:
         run("DELETE FROM answer WHERE stored <= ? OR stored > ?", (now - self._age, now))
         run(
             "DELETE FROM answer WHERE key IN (SELECT key FROM"

@@ -55,10 +55,7 @@ def bundled_skb(home: Path) -> Path:
 def _built_once(
     folder: Path, name: str, data: Sequence[str], make: Callable[[Sequence[Path], Path], None], last: str
 ) -> Path:
-    """What is made of files of the package, in a folder for each content they ever had; ``last`` is there when it is.
-
-    Processes that need it at the same time may each make it; the first to finish wins.
-    """
+    """What is made of files of the package, in a folder for each content; of several makers the first wins."""
     sources = [files("kbnav").joinpath("data", *one.split("/")) for one in data]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     path = folder / f"{name}-{digest}"

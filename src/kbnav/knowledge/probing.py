@@ -35,10 +35,7 @@ _SIGNS = (
 
 
 def dialect_at(url: str, name: str, http: HttpClient) -> Dialect:
-    """The dialect of an endpoint: the one that is named or, for ``auto``, what ``probe`` finds out.
-
-    Raises UsageError for an unknown name, and what ``probe`` raises.
-    """
+    """An endpoint's dialect: the one named or, for ``auto``, what ``probe`` finds. Raises UsageError, as ``probe``."""
 
     def ask(query: str) -> Reply:
         # Posted, so that no cache keeps the error that an engine answers with.

@@ -97,9 +97,9 @@ class Cancellation:
         if self._ended:
             raise self._error()
 
-    def run(self, call: Callable[[], T]) -> T:
-        """The result of ``call``, made in a thread of its own. Raises as ``check``, and what ``call`` raises."""
-        return self._wait(_in_thread(call, self))
+    def run(self, call: Callable[[], T], seconds: float | None = None) -> T:
+        """The result of ``call``, made in a thread of its own. Raises as ``check``, OutOfTime, what ``call`` raises."""
+        return self._wait(_in_thread(call, self), seconds)
 
     def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
@@ -137,12 +137,16 @@ class Cancellation:
             with self._lock:
                 self._waiting.discard(future)
 
-    def _wait(self, future: Future[T]) -> T:
+    def _wait(self, future: Future[T], seconds: float | None = None) -> T:
         try:
             with self._cancelling(future):
-                return future.result()
+                return future.result(None if seconds is None else max(0.0, seconds))
         except CancelledError as error:
             raise self._error() from error
+        except TimeoutError as error:
+            if future.done():  # an error of the call's own
+                raise
+            raise OutOfTime from error
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()

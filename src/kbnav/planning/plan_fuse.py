@@ -441,10 +441,7 @@ PLANNER, LEARNED = "planner", "fuse.json"
 
 
 def encoder_for(skb: SKB, name: str = "") -> Encoder:
-    """What encodes clauses: the encoder named, else minilm if it is installed, else that of the SKB's vectors.
-
-    Raises UsageError where there is none.
-    """
+    """What encodes clauses: the one named, else minilm, else that of the SKB's vectors. Raises UsageError."""
     if name in encoders.WITH_WEIGHTS:
         return encoders.load(name)
     found = None if name else encoders.default(lambda _: None)

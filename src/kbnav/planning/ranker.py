@@ -312,10 +312,7 @@ def path_parts(path: RelationPath) -> frozenset[str]:
 
 
 def path_vectors(paths: Sequence[RelationPath], encoder: Encoder) -> Vectors:
-    """The mean of a path's hops, each encoded as words, shape [paths, d]; zeros for ``text``.
-
-    It is shorter than 1 where hops differ, so that a hop too many lowers the cosine.
-    """
+    """The mean of a path's encoded hops, [paths, d], shorter than 1 where they differ; zeros for ``text``."""
     words = {
         (source, hop, target): " ".join(
             (source, hop.relation, target) if hop.way == "out" else (target, hop.relation, source)

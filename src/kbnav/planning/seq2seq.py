@@ -445,10 +445,7 @@ class Seq2Seq:
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, notes: Sequence[str] = (), device: str = "auto") -> Seq2Seq:
-        """Read what ``train`` wrote; ``notes`` are those of every plan.
-
-        Raises UsageError where it is for another schema or its base or the device cannot be had.
-        """
+        """Read what ``train`` wrote; ``notes`` go with every plan. Raises UsageError where it cannot be used."""
         found = read_description(folder, cls.name)
         fits(folder, found, skb)
         require()
@@ -477,10 +474,7 @@ class Seq2Seq:
         return _room(self._model, self._tokenizer, self._schema)
 
     def beams(self, question: str, starts: frozenset[str]) -> list[tuple[Hops, float]]:
-        """The best paths from nodes of some types with the model's probabilities, not made to sum to 1.
-
-        The question must be one that the model can read whole.
-        """
+        """The best paths from nodes of some types, by the model's probabilities; the question must fit whole."""
         import torch
 
         trie, paths = self._trie(starts)
@@ -530,10 +524,7 @@ def _room(model: Any, tokenizer: Any, schema: PathSchema, examples: Sequence[Exa
 
 
 def _read(tokenizer: Any, question: str, starts: Collection[str], room: int) -> str:
-    """As much of a question, from its beginning, as a prompt of so many tokens has room for.
-
-    Raises UsageError where not even a prompt without a question fits.
-    """
+    """As much of a question as a prompt of so many tokens has room for. Raises UsageError where that is nothing."""
     if len(prompt_ids(tokenizer, question, starts)) <= room:
         return question
     sizes = range(len(question))

@@ -66,10 +66,7 @@ class TrialRunner:
         run: Callable[[Program, str, Sequence[str]], Outcome],
         at_once: int = SIDE_BY_SIDE,
     ) -> None:
-        """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox.
-
-        ``at_once`` is how many queries a program is run on side by side.
-        """
+        """``first`` ranks candidates of a query, ``run`` runs a program on ``at_once`` queries side by side."""
         self.candidates: Callable[[str], Sequence[str]] = cache(first)
         """What the first stage finds for a query, best first."""
         self._run, self._at_once = run, at_once
@@ -270,10 +267,7 @@ class History:
         return count
 
     def leaders(self, most: int = BEST) -> list[Step]:
-        """The best programs that ran on all validation queries, by their MRR there, each source once.
-
-        Of equal ones the best of the history comes first, then the earliest.
-        """
+        """The best programs by MRR on all validation queries, each source once; of equals the history's best."""
         found: dict[str, Step] = {}
         for step in self.steps:
             if step.validation:

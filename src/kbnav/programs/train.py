@@ -488,10 +488,7 @@ def train_programs(
     listener: Listener = lambda group, step: None,  # noqa: ARG005
     stopped: Callable[[], object] = lambda: False,
 ) -> Trained:
-    """Train programs with the settings' model as the writer.
-
-    Raises UsageError without a model, CredentialsError, and what its calls raise; what was done until then is kept.
-    """
+    """Train programs, the settings' model writing; work is kept. Raises UsageError, CredentialsError, as its calls."""
     from kbnav.models.calls import open_calls
 
     if settings.model == OFFLINE:

@@ -89,10 +89,7 @@ class VSS:
     prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorSearch, bool] | None = None) -> None:
-        """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
-
-        Raises UsageError where the SKB has no such vectors, or not the candidates' types.
-        """
+        """``vectors``: others than the SKB's own, and whether with relations. Raises UsageError without them."""
         relations = options.relations if isinstance(options, VSSOptions) else None
         self._skb = kb.skb
         self.index, self._relations = vectors or document_vectors(kb, relations=relations)
@@ -115,10 +112,7 @@ class VSS:
 
 
 def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[VectorSearch, bool]:
-    """The vectors of the documents, and whether the documents have relations; ``relations`` as in ``VSSOptions``.
-
-    Raises UsageError where the SKB has none.
-    """
+    """The documents' vectors, and whether with ``relations``, as in ``VSSOptions``. Raises UsageError."""
     relational = kb.skb.relational_vectors if relations is not False else None
     if relational is not None:
         return relational, True

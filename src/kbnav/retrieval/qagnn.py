@@ -161,10 +161,7 @@ class Builder:
 
 
 def rows(graph: Graph, nodes: Ints, way: str, most: int) -> tuple[Ints, Ints, Ints]:
-    """The edges of nodes in one direction, at most so many of each: the place of the node, the neighbour, the relation.
-
-    All in one go, with no loop over the nodes.
-    """
+    """Edges of nodes in one direction, so many each: the node's place, neighbour, relation; without a loop."""
     start, neighbors, kinds = graph.arrays("in" if way == "in" else "out")
     first = np.asarray(start[nodes])
     counts = np.minimum(np.asarray(start[nodes + 1]) - first, most)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Rows = list[tuple[Any, ...]]
-Run = Callable[..., Rows]
+Execute = Callable[..., Rows]
 """Runs a statement with ``?`` for its values."""
 _PATIENCE = 5.0
 """Seconds for which a database that is away is waited for."""
@@ -77,7 +77,7 @@ _SCHEMA = "kbnav_shared"
 class Tables(Protocol):
     """A place for small tables, safe for threads and processes. Statements are such as both databases read."""
 
-    def transaction(self, *, lock: bool = False) -> AbstractContextManager[Run]:
+    def transaction(self, *, lock: bool = False) -> AbstractContextManager[Execute]:
         """Statements of which all count or none; with ``lock`` one transaction after another. Raises UsageError."""
 
     def now(self) -> float:
@@ -99,7 +99,7 @@ class SQLiteTables:
                 run(statement)
 
     @contextmanager
-    def transaction(self, *, lock: bool = False) -> Iterator[Run]:
+    def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
         """As the protocol says."""
         try:
             with closing(sqlite3.connect(self._path, timeout=30.0)) as database:
@@ -130,7 +130,7 @@ class PostgresTables:
                     run(statement)
 
     @contextmanager
-    def transaction(self, *, lock: bool = False) -> Iterator[Run]:
+    def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
         """As the protocol says."""
         with self._failures(), self._pool.connection(_PATIENCE) as connection, connection.transaction():
             connection.execute(f"SET LOCAL search_path TO {_SCHEMA}")

@@ -70,10 +70,7 @@ class Trace:
 
     @contextmanager
     def step(self, name: str, thought: str = "", **arguments: Any) -> Iterator[Observed]:
-        """Record what runs inside as one step; the block says what came of it by setting the fields of ``Observed``.
-
-        A block that raises is recorded as a step that failed.
-        """
+        """Record what runs inside as one step, whose ``Observed`` the block sets; one that raises has failed."""
         seen = Observed()
         began = time.perf_counter()
         try:

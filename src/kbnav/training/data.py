@@ -36,10 +36,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Split:
-    """What is learned from, and what the best state is chosen by.
-
-    ``datasets`` are the SHA-256 of the questions' files by the names of their datasets.
-    """
+    """What is learned from, and chosen by; ``datasets``: SHA-256 of the questions' files by dataset."""
 
     training: tuple[Example, ...]
     validation: tuple[Example, ...]
@@ -287,10 +284,7 @@ def batches(rows: Sequence[Row], order: Collection[int], size: int) -> list[list
 
 
 def answer_free(trainer: Any, rows: Sequence[Row], processes: int) -> Any:
-    """A trainer class of the library whose batches are such, anew in every epoch and the same for the same seed.
-
-    Each epoch has as many batches, a multiple of the processes.
-    """
+    """A trainer class with such batches, drawn anew each epoch by the seed, a multiple of the processes."""
     import torch
     from sentence_transformers.base.sampler import DefaultBatchSampler
 

@@ -60,10 +60,7 @@ class Ledger:
     """Every change is on the disk when the call returns. One process writes, from any thread; others may read."""
 
     def __init__(self, path: Path, *, alone: bool = True) -> None:
-        """Open or make the file; ``alone``: as the one that writes.
-
-        Raises UsageError where it cannot be, or where another bot is running on it.
-        """
+        """Open or make the file; ``alone``: as the one that writes. Raises UsageError, also where another does."""
         self._lock = threading.Lock()
         self._path = path
         try:

@@ -242,10 +242,7 @@ _PINGS = ("ping", "reply to", "re", "@", "u", "user link", "mention", "reply", "
 
 
 def _asked_of(text: str, user: str, places: Sequence[tuple[int, int]]) -> list[str]:
-    """What is asked behind each mention, or before each where the last stands at the end.
-
-    It is one question unless several of them have a question mark.
-    """
+    """What is asked behind each mention, or before it: one question unless several have a question mark."""
     ends, starts = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
     before, *behind = (text[end:start] for end, start in zip(ends, starts, strict=True))
     if len(places) == 1 and before[-2:-1].isalpha() and behind[0].lstrip(" ")[:1].islower():  # it floats in a sentence

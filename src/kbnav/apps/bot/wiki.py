@@ -56,10 +56,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Site:
-    """What a bot must know of a wiki.
-
-    How it names users, whether it notifies (Echo) and places replies (DiscussionTools), and the language it is in.
-    """
+    """What a bot must know of a wiki: its user names, Echo, DiscussionTools, and the language it is in."""
 
     names: Names
     echo: bool
@@ -200,10 +197,7 @@ class Wiki:
 
     @_understood
     def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
-        """The last 50 edits of a page since a revision of it, 0 for all: a text, and who left which texts since then.
-
-        Users and texts that were hidden are empty.
-        """
+        """A page's text at a revision (0: none), and who left which texts in up to 50 edits since; empty if hidden."""
         limits = {"rvendid": str(revision)} if revision else {}
         found = [*reversed(self._revisions(title, _BATCH, **limits))]
         base = ""
@@ -212,11 +206,7 @@ class Wiki:
         return base, [(normal_user(str(one.get("user", ""))), _content(one)) for one in found]
 
     def _revisions(self, title: str, limit: int, **which: str) -> Sequence[Mapping[str, Any]]:
-        """Up to ``limit`` revisions of a page, the newest first.
-
-        The texts of big pages do not all go into one reply, so it may take several. Raises ServiceError where the wiki
-        promises more and sends none.
-        """
+        """Up to ``limit`` revisions of a page, the newest first, in one or several replies. Raises ServiceError."""
         found: list[Mapping[str, Any]] = []
         more = dict[str, str]()
         while True:

@@ -13,6 +13,7 @@ import typer
 
 from kbnav.apps.cli.options import Asking, Json, load
 from kbnav.apps.cli.terminal import stop_on_signals
+from kbnav.errors import CredentialsError, UsageError
 
 if TYPE_CHECKING:
     from kbnav.apps.bot.bot import Bot
@@ -92,7 +93,6 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
 def _wiki(settings: Settings) -> Wiki:
     """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
     from kbnav.apps.bot.wiki import Wiki
-    from kbnav.errors import CredentialsError, UsageError
     from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.http_store import Throttle
 

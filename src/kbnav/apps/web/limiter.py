@@ -55,10 +55,7 @@ class FairQueue:
         self, size: int, *, of_owner: int, of_kb: int, most_of_owner: int = LONGEST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """``size`` at once, ``of_owner`` of one user, ``of_kb`` on one knowledge base; each 1 or more.
-
-        One user may have ``most_of_owner`` tickets, at work or waiting. ``clock`` counts seconds.
-        """
+        """Each limit is 1 or more; ``most_of_owner``: tickets of a user, also those that wait; ``clock`` in seconds."""
         self._clock = clock
         self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
         self._lock, self._numbers = threading.Lock(), count(1)

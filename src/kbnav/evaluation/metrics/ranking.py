@@ -22,10 +22,7 @@ TRAIL_METRIC = "trail@20"
 
 
 def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
-    """The harmonic mean of precision and recall of a set of nodes.
-
-    Its mean over questions is the macro F1 of PASemiQA (appendix C). 0 where nothing was chosen.
-    """
+    """F1 of a set of nodes, 0 where none was chosen; its mean is PASemiQA's macro F1 (appendix C)."""
     found = len(set(chosen) & set(answers))
     return 2 * found / (len(set(chosen)) + len(set(answers))) if found else 0.0
 

@@ -160,7 +160,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """One or more runs, and each of the others, by name, compared with the first, or why it cannot be.
+    """One or more runs, and each of the others, by name, compared with the first of its dataset, or why it cannot be.
 
     ``gold`` has every question of any of them, with the gold answer of the first run that has the question.
     """
@@ -176,16 +176,16 @@ def metric_name(metric: str) -> str:
 
 
 def load_report(
-    folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run, more: Sequence[str] = ()
+    folders: Sequence[Path], read: Callable[[Path], SavedRun] = read_saved_run, more: Sequence[str] = ()
 ) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    Labels that were given by hand to errors are read too. ``prepared`` gives back a run as it is to be scored, ``more``
-    are metrics as of ``score_run``. Raises UsageError, DataError.
+    Labels that were given by hand to errors are read too. ``read`` gives a run as it is to be scored, ``more`` are
+    metrics as of ``score_run``. Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
-    runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
+    runs = {name: read(folder) for name, folder in called.items()}
     sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
     return build_report(runs, {name: read_sheet(path) for name, path in sheets.items()}, more)
 
@@ -210,9 +210,11 @@ def build_report(
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
     against: dict[str, Comparison | str] = {}
+    firsts = {first.info.dataset_sha256: first}
     for name, run in others:
+        of_dataset = firsts.setdefault(run.info.dataset_sha256, run)
         try:
-            against[name] = compare_runs(first, run, more)
+            against[name] = compare_runs(first if of_dataset is run else of_dataset, run, more)
         except UsageError as error:
             against[name] = str(error)
     return Report(reports, against, gold)

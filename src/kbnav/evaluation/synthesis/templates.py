@@ -85,10 +85,7 @@ class Template:
 
     @property
     def shape(self) -> str:
-        """Hops of each branch: ``1``, ``2``, ``1&1``, ``2&1``, and ``&!1`` of a negated one.
-
-        ``=`` stands for ``&`` before a branch that starts from the first one's node.
-        """
+        """Hops of branches, as ``2&1``; ``!`` negates one, ``=`` for ``&`` starts it from the first one's node."""
         first, *others = self.branches
         joints = ("&!" if one.negated else "=" if one.slot == first.slot else "&" for one in others)
         return str(len(first.legs)) + "".join(
@@ -269,10 +266,7 @@ SPLITS: tuple[Split, ...] = ("test", "train", "val")
 
 @dataclass(frozen=True)
 class Route:
-    """One branch: from a start node by ``hops`` (relation and ``out``, ``in`` or ``both``) through ``types``.
-
-    ``walk`` is one way from the start node to the gold node, ids.
-    """
+    """A branch by ``hops`` (relation, ``out``, ``in`` or ``both``) through ``types``; ``walk``: ids of one way."""
 
     start: str
     start_name: str

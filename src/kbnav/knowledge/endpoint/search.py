@@ -196,10 +196,7 @@ def stems(text: str) -> list[str]:
 
 
 def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
-    """The rows of such a query as matches, each thing once by its best label, the best first.
-
-    ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
-    """
+    """The rows of such a query as matches by their best label (``named``: in the second column), best first."""
     wanted, found = phrase_words(phrase), []
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":

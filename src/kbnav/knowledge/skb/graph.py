@@ -126,10 +126,7 @@ class Graph:
         return bool(place < len(nodes) and nodes[place] == target)
 
     def expand(self, nodes: NodeNumbers, hop: Hop, limit: int | None = None) -> NodeNumbers:
-        """The nodes one hop away from any of ``nodes``, each once, ascending.
-
-        With ``limit``, the search goes through ``nodes`` in their order and ends once that many are found.
-        """
+        """Nodes one hop from any of ``nodes``, each once, ascending; ends, in their order, at ``limit``."""
         both = ways(hop.direction)
         if limit is None:
             return _distinct([self._gather(nodes, hop, way) for way in both])

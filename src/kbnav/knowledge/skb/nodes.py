@@ -104,10 +104,7 @@ class DocumentWriter:
         self._blocks: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, kind: int, fields: Fields) -> None:
-        """Take the next document of a type; what JSON has no form for, such as a date of Parquet's, becomes text.
-
-        Raises DataError for one that is larger than ``LARGEST``.
-        """
+        """Take the next document of a type, what JSON lacks as text. Raises DataError for one over ``LARGEST``."""
         line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode(errors="replace")
         if len(line) > LARGEST:
             raise DataError(f"a document of {len(line) >> 20} MiB: {LARGEST >> 20} MiB is the most")

@@ -205,10 +205,7 @@ class Bind(_WithExpression):
 
 @dataclass(frozen=True)
 class Nested:
-    """Groups in a group: one group or a UNION of several, OPTIONAL, MINUS, LATERAL, GRAPH or SERVICE.
-
-    ``name`` is what GRAPH and SERVICE name.
-    """
+    """Groups in a group: a UNION, OPTIONAL, MINUS, LATERAL, or a GRAPH or SERVICE of this ``name``."""
 
     place: Place
     kind: Literal["UNION", "OPTIONAL", "MINUS", "LATERAL", "GRAPH", "SERVICE"]

@@ -59,10 +59,7 @@ def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) ->
 
 
 def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
-    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other.
-
-    Without ``prefixes``, those of Wikidata and of SKBs.
-    """
+    """``wdt:P31`` for an IRI under one of ``prefixes``, or of those that need not be declared; else empty."""
     known = prefixes.items() if prefixes else (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items())
     for prefix, namespace in known:
         local = iri.removeprefix(namespace)
@@ -92,10 +89,7 @@ def expand(token: Token, declared: Mapping[str, str]) -> str:
 
 
 def entity_ids(query: str) -> list[str]:
-    """Ids of the items, properties and lexemes that a query names, each once, in the order of their first use.
-
-    Raises QuerySyntaxError at a string that is never closed.
-    """
+    """Ids that a query names, each once, in order. Raises QuerySyntaxError at a string that is never closed."""
     return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
 
 
@@ -202,10 +196,7 @@ class Vocabulary:
         return re.findall(rf"{re.escape(self.concept_base)}({_ID})(?![\w-])", text)
 
     def written_id(self, text: str) -> str:
-        """The id in what a person or a model writes: an IRI, a prefixed name, a page's name; in upper case, or empty.
-
-        An IRI of another site is no id here.
-        """
+        """The upper-case id in an IRI of this site, a prefixed name or a page's name; empty where there is none."""
         plain = text.strip().strip("<>")
         if "://" in plain:
             tail = plain.partition("://")[2]

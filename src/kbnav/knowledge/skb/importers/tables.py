@@ -344,11 +344,9 @@ class TableSource:
                     losses.add(f"line that cannot be read (all are in {self.bad})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
-            yield from self._read(table, losses or Losses(), reject if self.bad else None)
-
-    def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
-        for file in table.file.matching():
-            yield from self._read_one(table.model_copy(update={"file": file}), losses, reject or _stop)
+            for file in table.file.matching():
+                one = table.model_copy(update={"file": file})
+                yield from self._read_one(one, losses or Losses(), reject if self.bad else _stop)
 
     def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[Record]:
         needed: list[str] | None = None
