@@ -245,10 +245,7 @@ class RankingEnding:
     describe: Describe
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
-        """A finish is premature if it names a node that no observation has shown, on the path or in an earlier turn.
-
-        That there is no answer (no nodes) may be said once anything was looked at.
-        """
+        """Whether a finish names a node never shown; with no nodes it may come once anything was looked at."""
         nodes = named_by(finish)
         shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
@@ -287,10 +284,7 @@ class RankingEnding:
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
-    """Nodes by how often and how far up the observations show them, best first: their reciprocal ranks summed.
-
-    Nodes that were looked at by their ids are left out, unless nothing else was seen.
-    """
+    """Nodes by their summed reciprocal ranks in observations; those looked at by id only if there are no others."""
     from kbnav.knowledge.skb.search import reciprocal_rank_fusion  # SKBs alone need it
 
     taken = list(steps)

@@ -133,10 +133,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge between the entity asked about and a neighbour; ``direction`` is seen from the former.
-
-    ``indirect`` marks what is stated (``p:``, ``ps:``) and is no truthy edge (``wdt:``).
-    """
+    """An edge as seen from the entity asked about; ``indirect``: stated (``p:``, ``ps:``), and not ``wdt:``."""
 
     direction: Literal["out", "in"]
     relation: Entity

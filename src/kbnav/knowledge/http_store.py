@@ -66,10 +66,7 @@ class HttpCache:
         return str(rows[0][0]), body
 
     def put(self, key: str, content_type: str, body: bytes) -> None:
-        """Store a body; now and then the expired ones go, and the oldest until the size is kept.
-
-        Where it cannot be stored, the answer is there all the same: the first time it is told in the log.
-        """
+        """Store a body, dropping expired and then oldest ones; a failure is logged once, and ends nothing."""
         packed = zlib.compress(body, 3)
         with best_effort(self._warned):
             now = self._clock()

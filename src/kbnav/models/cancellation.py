@@ -154,10 +154,7 @@ class Cancellation:
 
 @contextmanager
 def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
-    """A cancellation that ``stop`` asks for, with a loop of its own for models' calls.
-
-    The event may be set by a signal's handler, which must not cancel by itself: it may come while a lock is held.
-    """
+    """A cancellation, with a loop for models' calls, that ``stop`` asks for, which a signal's handler may set."""
     loop, over = asyncio.new_event_loop(), threading.Event()
     cancellation = Cancellation(loop)
 

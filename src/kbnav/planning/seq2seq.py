@@ -111,10 +111,7 @@ def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
 
 
 def add_marks(model: Any, tokenizer: Any) -> list[int]:
-    """Make ``<PATH>``, ``<SEP>`` and ``</PATH>`` special tokens, and the model's embeddings as many as the tokens.
-
-    Gives back the ids of those that are new (PASemiQA, section 4.1.2).
-    """
+    """Make the marks of paths special tokens with embeddings; ids of the new ones (PASemiQA, 4.1.2)."""
     before = set(tokenizer.get_vocab())
     marks = [OPEN, BETWEEN, CLOSE]
     tokenizer.add_tokens(marks, special_tokens=True)

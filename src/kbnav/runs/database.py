@@ -168,10 +168,7 @@ def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:
 
 @contextmanager
 def best_effort(warned: list[str]) -> Iterator[None]:
-    """Let nothing that is under way end because something cannot be stored for the next time.
-
-    The first failure is logged, and put into ``warned``. Raises UsageError where the file is damaged.
-    """
+    """End nothing where something cannot be stored; logged, and in ``warned``. Raises UsageError for damage."""
     try:
         yield
     except UsageError as error:

@@ -88,10 +88,7 @@ def split(
 
 
 class Documents:
-    """The documents of an SKB as its indexes have them, with relations or without.
-
-    Raises UsageError where no node has a text beside its name, and no relations are in the documents.
-    """
+    """The documents of an SKB as indexed, with relations or without. Raises UsageError where none has a text."""
 
     def __init__(self, skb: SKB, *, relations: bool) -> None:
         if not relations and not has_texts(skb):
@@ -165,10 +162,7 @@ class Miner:
         return list(dict.fromkeys(node for name in self._systems for node in self._top_nodes(name, example, most)))
 
     def negatives(self, example: Example) -> list[int]:
-        """Node numbers, ``count`` of them; random nodes of the answers' types where the sources have too few.
-
-        Raises UsageError where the SKB has not so many nodes that are no answer.
-        """
+        """``count`` nodes, random ones of the answers' types where sources have too few. Raises UsageError."""
         taken = _Taken(example, self._documents)
         chosen: list[int] = []
         for name, count in self._counts.items():

@@ -33,10 +33,7 @@ _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag"
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read: ``revision`` is that of its text, ``read_at`` is the wiki's clock.
-
-    ``denied`` is why this account may not edit it, such as protection; empty where it may.
-    """
+    """A page: ``revision`` of its text, ``read_at`` by the wiki, ``denied``: why it may not be edited, or empty."""
 
     title: str
     text: str

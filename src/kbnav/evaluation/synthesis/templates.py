@@ -32,10 +32,7 @@ _LEG = re.compile(r"\s+(<-|-)(\S|\S.*?\S)(->|-)\s+")
 
 @dataclass(frozen=True)
 class Leg:
-    """One relation, followed from source to target (``out``), backwards (``in``) or either way, to nodes of a type.
-
-    A ``negated`` one is that of the nodes that no node leads to by it.
-    """
+    """A relation followed ``out``, ``in`` or either way to a type; ``negated``: the nodes that none leads to."""
 
     relation: str
     direction: Direction

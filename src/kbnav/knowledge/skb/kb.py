@@ -99,10 +99,7 @@ class Relations(RelationNames):
         return self.resolve(name)[0]
 
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
-        """Number of a relation, and whether it is followed backwards; ``rel:`` and ``_`` for a space are accepted.
-
-        Raises UnknownId, which says ``otherwise`` or names the nearest.
-        """
+        """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
         number = self.find(name.removeprefix(INVERSE))
         if number is not None:
             return number, name.startswith(INVERSE)
