@@ -236,10 +236,7 @@ def _final_table(query: str, question: str, context: Context) -> tuple[str, Answ
 
 @dataclass(frozen=True)
 class RankingEnding:
-    """The nodes that finish names are the answer, with its sentence, which alone is one where a number is asked for.
-
-    Out of budget, the answer are the nodes that the observations support best.
-    """
+    """The nodes that finish names are the answer, with its sentence; out of budget those best supported are."""
 
     write: Writer
     describe: Describe

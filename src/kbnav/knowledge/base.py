@@ -207,10 +207,7 @@ class PropertyProfile:
 
 @dataclass(frozen=True)
 class ClassProfile:
-    """The members of a class: its own, and with those of the classes below it, each counted up to ``limit``.
-
-    ``properties`` are those that most of the ``sampled`` members have, each with how many of them.
-    """
+    """Members of a class, direct and below, up to ``limit``; ``properties`` that most of ``sampled`` have."""
 
     direct: int
     below: int

@@ -49,10 +49,7 @@ class HttpCache:
         self._clock = clock or self._tables.now
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Content type and body, or None where there is none young enough; what is dated ahead has no known age.
-
-        What somebody else has changed such that it cannot be unpacked is as if it were not there.
-        """
+        """Content type and body; None for none, for one too old or dated ahead, or that cannot be unpacked."""
         rows = []
         with best_effort(self._warned):
             now = self._clock()

@@ -65,10 +65,7 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` runs in another thread and makes the model's calls; without one they can only be left alone.
-
-        ``limit`` says from what was used so far why no model may be asked any more; nothing where it may.
-        """
+        """``loop`` (of another thread) makes the model's calls; ``limit`` says why no model may be asked any more."""
         self._loop = loop
         self._limit = limit
         self._lock = threading.Lock()

@@ -453,10 +453,7 @@ class Seq2Seq:
         return cls(skb, model.to(device), tokenizer, notes, found.get("beams", BEAMS))
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
-        """The best paths, one a beam, by the probabilities of their tokens; only ``text`` where no node was matched.
-
-        A question that is longer than the model can read loses its end, which a note says.
-        """
+        """The best paths, one a beam; only ``text`` without a node. A note says where a question was cut."""
         starts = frozenset(self._skb.type(self._skb.number(node)) for node in nodes)
         kept = _read(self._tokenizer, question, starts, self._most)
         plan = checked(self.beams(kept, starts), self._schema, starts)

@@ -232,10 +232,7 @@ def read_lists(plain: Sequence[Mapping[str, Any]], examples: Sequence[Example]) 
 
 
 def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]:
-    """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found.
-
-    An answer comes after every other candidate of equal score, so that scoring all alike gains nothing.
-    """
+    """STaRK's metrics by candidates' scores; an answer that is none counts as missed, and ties go against it."""
     ranked = []
     for one, given in zip(lists, scores, strict=True):
         order = sorted(zip(-np.asarray(given), one.right, one.nodes, strict=True))
@@ -245,10 +242,7 @@ def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]
 
 
 class Row(NamedTuple):
-    """What a question learns from at once: the first of ``documents`` answers it, the others do not.
-
-    Both hold keys of documents, equal for equal texts; ``answers`` are all that answer the question.
-    """
+    """What a question learns from at once: the first of ``documents``, keys, answers it, and all ``answers`` do."""
 
     documents: tuple[int, ...]
     answers: frozenset[int]

@@ -105,10 +105,7 @@ class Wiki:
 
     @_understood
     def login(self) -> None:
-        """Log in with the bot password. Raises CredentialsError where it is refused, ServiceError for any other reason.
-
-        With new cookies: MediaWiki lets nobody log in who brings those of a bot password's session.
-        """
+        """Log in by the bot password, with new cookies. Raises CredentialsError where refused, ServiceError."""
         self._logged_in, self._token = False, ""
         self._http.forget_cookies()
         token = self._query(meta="tokens", type="login")["tokens"]["logintoken"]

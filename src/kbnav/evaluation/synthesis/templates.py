@@ -46,10 +46,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Branch:
-    """From a node of the type ``start`` along legs to the answer; ``slot`` numbers the node within the template.
-
-    A negated branch has one leg and no slot: no node of the type ``start`` may lead to the answer.
-    """
+    """From a node of type ``start`` (``slot``) along legs to the answer; negated: no such node leads to it."""
 
     start: str
     legs: tuple[Leg, ...]
