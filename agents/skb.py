@@ -80,7 +80,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         settings=settings,
         policy=policy,
         toolbox=toolbox,
-        ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.entities),
+        ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),
         prompts=("skb",),
         shown=SHOWN,
@@ -100,7 +100,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         settings=settings,
         policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
         toolbox=toolbox,
-        ending=RankingEnding(write_plainly, kb.entities),
+        ending=RankingEnding(write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),
         shown=Shown(rows=ROWS, whole_rows=LISTED, whole_bytes=LISTED * 200),
     )

@@ -43,6 +43,7 @@ _ENOUGH = 0.35
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
+_SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -191,7 +192,7 @@ class Reading:
         named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
         unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
         names = sorted(unique.values(), key=lambda segment: -segment.score)
-        last = history[-1] if history else None
+        last = next((turn for turn in reversed(history) if turn.outcome.query), None)
         if last and question.pronoun and (before := _referents(last, question.pronoun, words)):
             names.insert(0, Segment(before[0].label, named=True, items=before))
             cut.append(names[0])
@@ -288,7 +289,8 @@ class Reading:
                 if wanted:
                     score += 0.4 if wanted in relation.kinds else -0.4
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
-                answers = wanted != "time" or question.kind == "yes-no" or not edges or dated
+                fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
+                answers = fitting or question.kind == "yes-no" or not edges
                 if score >= _ENOUGH and answers:
                     yield replace(relation, score=score)
 
@@ -491,7 +493,8 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words, self.note = words, why_unread(state["question"], self.language)
+        several = _SEVERAL if state["history"] and self.question.pronoun == "many" else ""
+        self.words, self.note = words, why_unread(state["question"], self.language) or several
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""

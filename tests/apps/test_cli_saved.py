@@ -81,13 +81,14 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
-    lines = ["/sparql", "/nonsense", "/help", QUESTION, "/sparql"]
+    lines = ["/sparql", "/nonsense", "/help", QUESTION, "What is xyzzy?", "/sparql", "/quit", "/left"]
     out = kbnav.out("chat", "--quiet", typed="\n".join(lines) + "\n")
     before, after = out.split("polonium, radium", 1)
     assert "there is no /nonsense; /help lists the commands" in before
     assert "/sparql  the query of the last answer" in before
     assert "no answer here has a query yet" in before
     assert "→" not in before
+    assert "/left" not in after
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -19,14 +19,17 @@ from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.tables import AnswerTable, Ranking
-from kbnav.apps.evidence import absence_text
+from kbnav.apps.evidence import absence_text, answer_table, evidence_data
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.runs.trajectory import Call, Run, Step, Understood
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.show import cell_text
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.evidence import Provenance
 
 LONGEST_OBSERVATION = 20_000
 """Characters of an observation that a program, or the page, is sent."""
@@ -335,6 +338,13 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     }
 
 
-def answer_json(run: Run, query_page: str, **more: object) -> str:
-    """That record as text, with ``more`` behind it."""
+def answer_json(run: Run, query_page: str, evidence: Provenance | None = None) -> str:
+    """That record as text, with the evidence behind it where that was looked up."""
+    more = {"evidence": evidence_data(evidence, answer_table(run.outcome))} if evidence else {}
     return json.dumps({**answer_record(run, query_page), **more}, ensure_ascii=False, indent=1)
+
+
+def answer_csv(outcome: Outcome) -> str:
+    """The whole table or ranking as CSV; empty where there is none."""
+    found = outcome.table if outcome.table is not None else outcome.ranking
+    return found.to_csv() if found is not None else ""

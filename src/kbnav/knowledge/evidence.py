@@ -17,11 +17,14 @@ from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
+from kbnav.knowledge.wikidata.entities import date_text
 
 MOST_ROWS = 20
 """Rows that evidence is looked for at once."""
 _MOST_SOLUTIONS = 400
 _MOST_TRIPLES = 5000
+_DAY = 11
+"""The precision of a date that says the day."""
 _MOST_BESIDE = 5
 """Values of one property whose labels are fetched."""
 _WIKIBASE = "http://wikiba.se/ontology#"
@@ -152,6 +155,7 @@ class _Details:
         self._references: dict[str, dict[str, list[Link]]] = {}
         self._values: dict[tuple[str, str], list[tuple[Rank, str, Term]]] = {}
         self._ranks: dict[str, Rank] = {}
+        self._precisions: dict[Term, set[int]] = {}
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
@@ -177,11 +181,20 @@ class _Details:
         return replace(
             one,
             rank=rank,
-            qualifiers=tuple(self._links.get(one.statement, ())),
-            references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
-            others=tuple(dict.fromkeys(other for other in others if other != value)),
-            value=value,
+            qualifiers=self._dated(self._links.get(one.statement, ())),
+            references=tuple(map(self._dated, self._references.get(one.statement, {}).values())),
+            others=tuple(dict.fromkeys(self._date(other) for other in others if other != value)),
+            value=self._date(value),
         )
+
+    def _dated(self, links: Iterable[Link]) -> tuple[Link, ...]:
+        return tuple(Link(link.property, self._date(link.value)) for link in links)
+
+    def _date(self, value: Term) -> Term:
+        """A date as precise as it is stated, such as a year, where that is less than a day."""
+        precisions = self._precisions.get(value, set())
+        precision = min(precisions) if len(precisions) == 1 else _DAY
+        return Term("literal", date_text(value, precision)) if precision < _DAY else value
 
     def _query(self, known: Sequence[Evidence]) -> str:
         nodes = " ".join(dict.fromkeys(f"<{one.statement}>" for one in known))
@@ -193,6 +206,8 @@ class _Details:
         branches = [
             f"{{ VALUES ?statement {{ {nodes} }} ?statement ?link ?value }}",
             f"{{ VALUES ?statement {{ {nodes} }} ?statement <{_DERIVED}> ?node . ?node ?link ?value }}",
+            f"{{ VALUES ?statement {{ {nodes} }} ?statement <{_DERIVED}>? ?of . ?of ?link ?node . "
+            f"?node <{_WIKIBASE}timeValue> ?bearer ; <{_WIKIBASE}timePrecision> ?value }}",
         ]
         for name, subjects in bearers.items():
             branches.append(
@@ -207,7 +222,9 @@ class _Details:
         for bearer, statement, node, link, value in found.rows:
             if statement is None or link is None or value is None:
                 continue
-            if bearer is not None and node is not None:
+            if bearer is not None and bearer.type == "literal":
+                self._precisions.setdefault(bearer, set()).add(int(value.value))
+            elif bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))
             elif link.value == f"{_WIKIBASE}rank":

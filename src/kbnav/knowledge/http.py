@@ -240,6 +240,8 @@ class HttpClient:
             silent = any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
             if is_query and silent and not isinstance(error, requests.ConnectTimeout):
                 raise QueryTimeout(TIMED_OUT) from error
+            if is_loopback(request.url) and any(isinstance(one, ConnectionRefusedError) for one in _causes(error)):
+                raise ServiceError(f"nothing answers at {host}: is the server running?") from error
             raise Again(ServiceError(f"{host} cannot be reached: {_reason(error)}")) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, body, headers, request.url)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 NO_ENCODER = "none"
 _LONGEST_LIST = 40
 """Kinds of edges that ``info`` lists."""
+_EXAMPLE = 60
+"""Characters of a field's example."""
 
 Nodes = Annotated[
     list[str] | None,
@@ -237,15 +240,19 @@ def copy(
 def info(
     skb: AnySkb,
     check: Annotated[bool, flag("--check", "Read all of it, and compare it with its checksums.")] = False,
+    node: Annotated[str, option("--node", "ID", "Print one node: its document and edges.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Print what an SKB holds: types, relations, indexes, sizes, and what its build left out.
+    """Print what an SKB holds: types and their fields, relations, indexes, sizes, and what its build left out.
 
     For example: kbnav skb info demo
     """
     from kbnav.knowledge.skb.maintenance import check as find_faults
     from kbnav.knowledge.skb.maintenance import info as describe
 
+    if node:
+        _print_node(skb, node, as_json)
+        return
     if not check:
         found = describe(_place(skb), _home())
         print_json(found.record()) if as_json else _print_info(found)
@@ -258,6 +265,20 @@ def info(
     if faults:
         raise DataError("\n".join([f"{skb} is damaged; build it again, or take it from a copy:", *faults]))
     print(f"{skb} is whole")
+
+
+def _print_node(skb: str, node: str, as_json: bool) -> None:
+    from kbnav.apps.console import printable
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.tools.context import Shown
+    from kbnav.tools.show import entry_text
+
+    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+        number = kb.skb.number(node)
+        value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
+        entry = kb.get_entry(node)
+        emit(as_json, value, printable(entry_text(entry, entry, Shown(), joined=True)))
 
 
 def update(
@@ -373,6 +394,11 @@ def _size(nodes: int, edges: int) -> str:
     return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
 
 
+def _kind_lines(kind: str, count: int, fields: Mapping[str, str]) -> Iterator[str]:
+    yield f"  {kind}: {count:,}"
+    yield from (f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in fields.items())
+
+
 def _print_info(found: Info) -> None:
     from rich.filesize import decimal
 
@@ -398,7 +424,7 @@ def _print_info(found: Info) -> None:
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",
         "node types",
-        *(f"  {kind.name}: {kind.count:,}" for kind in meta.types),
+        *(line for kind in meta.types for line in _kind_lines(kind.name, kind.count, found.fields[kind.name])),
         "",
         "relations",
         *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -65,31 +66,17 @@ def stark_table(folder: Path, *, human: bool) -> Path:
 
 
 def read_stark(file: File) -> Iterator[Question]:
-    """STaRK's questions from the published CSV, or from JSON lines, told apart by the file's name."""
-    if ".csv" in file.path.suffixes:
-        yield from read_stark_csv(file)
-    else:
-        for record in file.json_lines():
-            yield _stark_question(record, record.get("answer_ids", list))
-
-
-def read_stark_csv(file: File) -> Iterator[Question]:
-    """``stark_qa.csv`` or ``stark_qa_human_generated_eval.csv``: ``id``, ``query``, ``answer_ids`` as a list's text."""
-    for record in table_records(file):
-        try:
-            answers = json.loads(record.text("answer_ids"))
-        except ValueError as error:
-            raise record.error("'answer_ids' is not a list of node ids") from error
-        yield _stark_question(record, answers)
-
-
-def _stark_question(record: Record, answers: object) -> Question:
-    if not isinstance(answers, list) or not all(type(answer) is int for answer in answers):
-        raise record.error("'answer_ids' is not a list of node ids")
-    if not answers:
-        raise record.error("a question without an answer")
-    texts, nodes = {"en": record.text("query")}, tuple(map(str, answers))
-    return Question(record.identifier("id"), texts, nodes=nodes, meta=record.meta("mor_plan"))
+    """STaRK's questions: ``id``, ``query``, ``answer_ids``, from JSON lines or, as a list's text, the published CSV."""
+    for record in table_records(file) if ".csv" in file.path.suffixes else file.json_lines():
+        answers: Any = record.get("answer_ids", list, str)
+        with suppress(ValueError):
+            answers = json.loads(answers) if isinstance(answers, str) else answers
+        if not isinstance(answers, list) or not all(type(answer) is int for answer in answers):
+            raise record.error("'answer_ids' is not a list of node ids")
+        if not answers:
+            raise record.error("a question without an answer")
+        texts, nodes = {"en": record.text("query")}, tuple(map(str, answers))
+        yield Question(record.identifier("id"), texts, nodes=nodes, meta=record.meta("mor_plan"))
 
 
 def read_split(file: File) -> tuple[str, ...]:

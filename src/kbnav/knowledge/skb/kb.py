@@ -435,6 +435,13 @@ class SkbKB:
         return {node_id: self._entity(number) for node_id, number in self._numbers(ids).items()}
 
     @_read
+    def named(self, ids: Sequence[str]) -> Mapping[str, Entity]:
+        """As ``entities``; nodes without a name are called by how their texts begin."""
+        found = self.entities(ids)
+        unnamed = self.excerpts([one.id for one in found.values() if one.label == one.id])
+        return {one: replace(entity, label=unnamed.get(one, entity.label)) for one, entity in found.items()}
+
+    @_read
     def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:
         """A line of what each node's document says, of ``about`` where it speaks of that; ids without one left out."""
         lines = {node_id: self._excerpt(number, about) for node_id, number in self._numbers(ids).items()}

@@ -20,6 +20,7 @@ from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, 
 from kbnav.knowledge.skb.store import SKB, open_store
 
 _BARE = Options(text=False, vectors=False, sparql=False)
+_SAMPLED = 50
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Info:
     its loader makes them undirected; elsewhere the edges as saved."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
+    fields: dict[str, dict[str, str]]
+    """By type the fields of its first nodes' documents, each with its first value."""
 
     def record(self) -> dict[str, Any]:
         """As plain JSON data: the description without its files, and what is worked out from it (STaRK, Table 2)."""
@@ -52,6 +55,7 @@ class Info:
             "largest_degree": self.largest_degree,
             "largest_degree_node": self.largest_degree_node,
             "bytes": self.bytes,
+            "fields": self.fields,
         }
 
 
@@ -68,7 +72,20 @@ def info(place: Path | str, home: Path | None = None) -> Info:
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             published_relations=_published_relations(skb),
             approximate=skb.store.approximate,
+            fields=_fields(skb),
         )
+
+
+def _fields(skb: SKB) -> dict[str, dict[str, str]]:
+    found, start = dict[str, dict[str, str]](), 0
+    for kind in skb.meta.types:
+        fields = found.setdefault(kind.name, {})
+        for node in range(start, start + min(kind.count, _SAMPLED)):
+            for name, value in skb.documents[node].items():
+                if not fields.get(name):
+                    fields[name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
+        start += kind.count
+    return found
 
 
 def _published_relations(skb: SKB) -> int:

@@ -20,6 +20,7 @@ from kbnav.knowledge.skb.store import SKB
 _TOKEN = re.compile(r"[^\s\"“”„«»]+")
 _EDGES = ".,;:!?()[]{}'’‘<>"
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
+_DIGITS = re.compile(r"\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _LONGEST_NAME = 20
@@ -195,8 +196,10 @@ def _mention(
     if skb.names is None or all(token.low in function | _ASKING for token in span):
         return None
     bare = not {span[0].low, span[-1].low} & function
-    for until in dict.fromkeys((span[-1].end, span[-1].bare_end)):
-        text = question[span[0].start : until]
+    texts = [question[span[0].start : until] for until in (span[-1].end, span[-1].bare_end)]
+    if edits == 0 and texts[0].islower():
+        texts += [singular(texts[1]), f"{texts[1]}s"]  # a value of a table: "lamp" for Lamps
+    for text in dict.fromkeys(texts):
         if edits is None and (not bare or len(normalise(text)) < _FUZZY):
             continue
         matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
@@ -217,9 +220,9 @@ def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
     """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
     if not bare:
         return match.how == "exact"
-    if " " in text:
-        return True
     name = str(skb.nodes.names[match.number])
+    if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
+        return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)
     if text.islower():  # one plain word: the name itself, and that not an abbreviation
         return not name.isupper() and (match.how == "fuzzy" or normalise(name) == normalise(text))
     return match.how == "exact" or not name.isupper()
