@@ -104,10 +104,7 @@ def without_way_back(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]
 def best_of_each(
     facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
 ) -> list[tuple[int, float]]:
-    """Places of the ``width`` best of every source, best first; those scored 0 are none.
-
-    Of equal scores those come first that ``fit`` the question better, by place; then those of earlier ids.
-    """
+    """Places of every source's ``width`` best above 0, best first; of equal scores those that ``fit``, then earlier."""
     taken: dict[str, int] = {}
     chosen = []
 

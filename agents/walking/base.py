@@ -51,10 +51,7 @@ class Models(NamedTuple):
 
 
 def open_walking_models(settings: Settings, system: str) -> Models:
-    """The models of the settings; the policy's temperature is 0 unless one is set, so that runs can be repeated.
-
-    Raises UsageError where there is no model, CredentialsError where its key is missing.
-    """
+    """The settings' models; the policy's temperature is 0 unless set. Raises UsageError, CredentialsError."""
     from kbnav.models.calls import open_calls
     from kbnav.models.chat import open_chat_model, open_models
 

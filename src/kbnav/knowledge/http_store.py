@@ -49,10 +49,7 @@ class HttpCache:
         self._clock = clock or self._tables.now
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Content type and body, or None where there is none young enough; what is dated ahead has no known age.
-
-        What somebody else has changed such that it cannot be unpacked is as if it were not there.
-        """
+        """Content type and body; None for none, for one too old or dated ahead, or that cannot be unpacked."""
         rows = []
         with best_effort(self._warned):
             now = self._clock()
@@ -66,10 +63,7 @@ class HttpCache:
         return str(rows[0][0]), body
 
     def put(self, key: str, content_type: str, body: bytes) -> None:
-        """Store a body; now and then the expired ones go, and the oldest until the size is kept.
-
-        Where it cannot be stored, the answer is there all the same: the first time it is told in the log.
-        """
+        """Store a body, dropping expired and then oldest ones; a failure is logged once, and ends nothing."""
         packed = zlib.compress(body, 3)
         with best_effort(self._warned):
             now = self._clock()

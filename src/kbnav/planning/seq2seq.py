@@ -111,10 +111,7 @@ def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
 
 
 def add_marks(model: Any, tokenizer: Any) -> list[int]:
-    """Make ``<PATH>``, ``<SEP>`` and ``</PATH>`` special tokens, and the model's embeddings as many as the tokens.
-
-    Gives back the ids of those that are new (PASemiQA, section 4.1.2).
-    """
+    """Make the marks of paths special tokens with embeddings; ids of the new ones (PASemiQA, 4.1.2)."""
     before = set(tokenizer.get_vocab())
     marks = [OPEN, BETWEEN, CLOSE]
     tokenizer.add_tokens(marks, special_tokens=True)
@@ -456,10 +453,7 @@ class Seq2Seq:
         return cls(skb, model.to(device), tokenizer, notes, found.get("beams", BEAMS))
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
-        """The best paths, one a beam, by the probabilities of their tokens; only ``text`` where no node was matched.
-
-        A question that is longer than the model can read loses its end, which a note says.
-        """
+        """The best paths, one a beam; only ``text`` without a node. A note says where a question was cut."""
         starts = frozenset(self._skb.type(self._skb.number(node)) for node in nodes)
         kept = _read(self._tokenizer, question, starts, self._most)
         plan = checked(self.beams(kept, starts), self._schema, starts)

@@ -128,10 +128,7 @@ class FairQueue:
 
 
 def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
-    """A queue for work on so many knowledge bases: ``of_kb`` at once on each, and half as much of one user in all.
-
-    Each has places of its own, so that those that hang, however many they are, hold up no other.
-    """
+    """A queue with ``of_kb`` places of its own for each knowledge base, and half as many for one user in all."""
     return FairQueue(of_kb * kbs, of_owner=max(1, of_kb // 2), of_kb=of_kb)
 
 

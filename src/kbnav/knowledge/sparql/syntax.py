@@ -61,10 +61,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A triple pattern: texts of subject and object, and a path, or the text of a variable, between them.
-
-    A blank node is ``_:label``; what stands for ``[ … ]`` has a label that no query can write.
-    """
+    """A triple pattern by its texts; a blank node is ``_:label``, for ``[ … ]`` one that no query can write."""
 
     subject: str
     verb: Path | str

@@ -150,11 +150,7 @@ def wikibase_prefixes(concept_base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one knowledge base.
-
-    ``prefixes`` need not be declared in a query. ``ids`` has this knowledge base's id for each of ``CONCEPTS`` that it
-    has; None: the ids are Wikidata's.
-    """
+    """A knowledge base's ``prefixes``, which need no declaring, and its ``ids`` of ``CONCEPTS``; None: Wikidata's."""
 
     concept_base: str = WIKIDATA
     prefixes: Mapping[str, str] = field(default_factory=lambda: STANDARD_PREFIXES)
