@@ -188,10 +188,7 @@ _SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d
 
 
 def read_scores(text: str, count: int) -> dict[int, float]:
-    """``number: score`` pairs of a model's reply, by number from 1 to ``count``; what is not from 0 to 1 is no score.
-
-    Lines, a JSON object and prose around either are read; of a number that is scored twice the first counts.
-    """
+    """``number: score`` pairs of a reply, in lines or JSON, from 0 to 1, the first of each number up to ``count``."""
     found: dict[int, float] = {}
     for number, score in _SCORED.findall(text):
         if 0 < int(number) <= count and 0 <= float(score) <= 1:

@@ -134,10 +134,7 @@ class QueryEnding:
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
-
-        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
-        """
+        """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is."""
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
         if table is None and outcome.status == "no answer":

@@ -293,10 +293,7 @@ def _speaks_of(step: Step, names: Iterable[str]) -> bool:
 
 
 def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:
-    """What a reader must know where a model's word was on the way; nothing where there is no answer.
-
-    ``own`` are the facts generated for this question; those of earlier ones matter where the answer rests on them.
-    """
+    """What to know where a model's word, ``own`` facts or earlier ones the answer rests on, was on the way."""
     rests = outcome.ranking is not None and any(node.basis == "generated" for node in outcome.ranking.chosen)
     facts = word.facts if rests and not own else own
     if not facts or outcome.ranking is None:

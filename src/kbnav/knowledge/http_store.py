@@ -28,10 +28,7 @@ _TABLES = (
 
 
 class HttpCache:
-    """Bodies of good answers by request key, each used for ``age`` seconds; at most ``max_bytes`` (compressed).
-
-    ``place`` is a file, or the URL of a PostgreSQL database. Raises UsageError where nothing can be kept there.
-    """
+    """Good bodies by key, for ``age`` seconds, in ``max_bytes``, in a file or PostgreSQL. Raises UsageError."""
 
     def __init__(
         self,
@@ -141,10 +138,7 @@ class Throttle:
 
     @contextmanager
     def slot(self, service: str, rules: Rules, *, longest: float = LONGEST) -> Iterator[Slot]:
-        """Wait until ``rules`` allow a request to ``service``, then count what happens inside as that request.
-
-        After ``longest`` seconds it counts as ended, so that one whose process was killed does not hold up all others.
-        """
+        """Wait until ``rules`` allow a request, and count what is inside as it, for ``longest`` seconds at most."""
         while (number := self._start(service, rules, longest)) is None:
             self._sleep(POLL)
         slot = Slot()

@@ -87,10 +87,7 @@ def new_model(examples: Sequence[Example]) -> tuple[Any, Any]:
 
 
 def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
-    """A pretrained model that has the marks of paths as tokens, with LoRA of this rank on it (Hu et al., 2022).
-
-    Of the embeddings only those of the new tokens are trained. Raises UsageError where ``base`` cannot be had.
-    """
+    """A pretrained model with LoRA (Hu et al., 2022); of the embeddings the marks' are trained. Raises UsageError."""
     from peft import LoraConfig, get_peft_model
 
     model, tokenizer = pretrained(base, dtype)
@@ -244,10 +241,7 @@ def path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
 
 
 def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
-    """The paths of a label that are trained on, with their shares, at most 50: those of a share of 2 % or more.
-
-    Where no path has that, as among many that count the same, the best 50, whose shares are made to sum to 1.
-    """
+    """The paths of a label that are trained on: shares of 2 % or more, else the best 50, made to sum to 1."""
     large = {path: share for path, share in label.items() if share >= _LEAST}
     if large:
         return large

@@ -69,10 +69,7 @@ def split(
     held_out: float = 0.1,
     seed: int = 0,
 ) -> Split:
-    """What is learned from and validated on; without validation questions a share of the training ones is held out.
-
-    A question of both is validated on and not learned from. Raises UsageError where a part would be empty.
-    """
+    """What is learned from, and validated on (else a share held out), never both. Raises UsageError."""
     if not validation:
         count = max(1, round(held_out * len(training)))
         chosen = set(random.Random(seed).sample(range(len(training)), min(count, len(training))))
@@ -111,10 +108,7 @@ def has_texts(skb: SKB) -> bool:
 
 
 def draw_pool(split: Split, hard: Mapping[str, Sequence[int]], nodes: int, size: int, seed: int) -> list[int]:
-    """The nodes among which validation questions look for their answers, ascending: at most ``size``, 0 for all.
-
-    They are the answers, what an untrained system finds for each question (``hard``, by id), and random ones.
-    """
+    """At most ``size`` nodes (0: all) to validate among, ascending: answers, ``hard`` ones by id, random ones."""
     if size <= 0 or size >= nodes:
         return list(range(nodes))
     chosen = {node for one in split.validation for node in one.answers}

@@ -147,10 +147,7 @@ def _allow() -> None:
 
 
 class Limiter:
-    """Runs calls in threads, of which there are never more than the queue lets in. Used from the server's loop.
-
-    The place of a call that is given up is taken until its thread is over: a thread cannot be ended from outside.
-    """
+    """Runs calls, from the server's loop, in as many threads as the queue lets in; each keeps its place till over."""
 
     def __init__(self, queue: FairQueue, wait: float = WAIT) -> None:
         """Nobody waits longer than ``wait`` seconds for their turn."""

@@ -176,10 +176,7 @@ def read_text2sparql(file: File) -> Iterator[Question]:
 
 
 def own_question(record: Record) -> Question:
-    """A question of one's own: ``id`` and ``question`` (a text, or texts by language). Raises DataError.
-
-    Optional: ``sparql``, and what ``own_answer`` reads. Other fields and columns, and those of ``meta``, are kept.
-    """
+    """A question of one's own by ``id``, ``question``, ``sparql`` and what ``own_answer`` reads. Raises DataError."""
     question = record.get("question", str, dict)
     texts = {"en": record.text("question")} if isinstance(question, str) else question
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):

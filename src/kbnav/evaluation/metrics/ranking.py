@@ -27,10 +27,7 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
 
 @dataclass(frozen=True)
 class AnswerRanks:
-    """Where the answers of each question came: the rising ranks of those that were ranked, counted from 1.
-
-    ``answers`` is the number of answers that a question is scored on, ``outside`` how many are no candidates.
-    """
+    """Rising ranks, from 1, of each question's answers; ``answers``: how many count, ``outside``: no candidates."""
 
     ranks: Sequence[Sequence[int]]
     answers: Sequence[int]

@@ -282,10 +282,7 @@ def synthesize(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> tuple[list[Synthesized], SynthesisReport]:
-    """Questions on an SKB, in the order they were found, with the report; the same for the same SKB, wording and seed.
-
-    Raises UsageError where the SKB has no index of texts and names, or a template does not fit its schema.
-    """
+    """Questions on an SKB with the report, the same by SKB, wording and seed. Raises UsageError as ``Sampler``."""
     wording = wording or Wording()
     sampler = Sampler(skb, wanted, wording)
     checker = _TextChecker(sampler, wording)

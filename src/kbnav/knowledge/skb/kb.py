@@ -271,10 +271,7 @@ class SkbKB:
         limit: int = 8,
         kind: SearchKind = "any",
     ) -> SearchResult:
-        """Nodes by name (but for case and accents, or spelled nearly so), then by text and meaning; relations by name.
-
-        The rung is ``exact`` where a name is the phrase, ``fulltext`` where only words match.
-        """
+        """Nodes by name, spelled alike too, then by text and meaning; relations by name. The rung says which."""
         if not query.strip():
             raise BadArguments("search_entities: the query is empty")
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
@@ -361,10 +358,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``. Ranked by names of relation and neighbour and by documents, their ranks summed.
-
-        ``^relation`` is the relation followed backwards. Without a query the relations take turns.
-        """
+        """See ``KnowledgeBase``; by ranks of names and documents, or relations in turns. ``^relation``: backwards."""
         node = self.skb.number(entity_id)
         number = None
         if relation:

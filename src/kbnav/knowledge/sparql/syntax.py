@@ -21,11 +21,7 @@ from kbnav.knowledge.sparql.tokens import Token, check_nesting, join, syntax_err
 
 @dataclass(frozen=True)
 class Path:
-    """A property path (SPARQL 1.1, section 9).
-
-    ``kind`` is ``iri`` (its text in ``name``), ``negated`` (``!`` before a path of IRIs, ``^`` and ``|``), ``^``,
-    ``/``, ``|``, or one of ``*``, ``+`` and ``?``.
-    """
+    """A property path: ``iri`` (its text in ``name``), ``negated``, or ``^``, ``/``, ``|``, ``*``, ``+``, ``?``."""
 
     kind: Literal["iri", "negated", "^", "/", "|", "*", "+", "?"]
     name: str = ""
