@@ -63,10 +63,7 @@ class _Probe:
         return self._otherwise(found.part, found.text)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
-        """Whether things of the subject's kind are known to have such statements, as people have mothers and are some.
-
-        Then that the other way round has matches does not say that the query is wrong.
-        """
+        """Whether things of the subject's kind may have such statements, as people both have and are mothers."""
         step = found.pattern
         if step is None or not isinstance(step.verb, Path):
             return False

@@ -316,6 +316,14 @@ class AskOptions(TypedDict, total=False):
     settings: Settings | None
 
 
+class QuestionOptions(AskOptions, total=False):
+    """The other options of ``ask``."""
+
+    kb: AnyKB | None
+    after: Answer | None
+    config: RunnableConfig | None
+
+
 class AgentSource:
     """The options of ``ask``, and the agent that they make."""
 
@@ -326,19 +334,6 @@ class AgentSource:
                 raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
         self.kb, self._options, self._settings = kb, options, options.get("settings")
         self.system = options.get("system", "")
-
-    @contextmanager
-    def agent(self) -> Iterator[Agent]:
-        """What answers, its knowledge base open meanwhile."""
-        with self.opening() as kb:
-            yield self.answering(kb)
-
-    def answering(self, kb: KB) -> Agent:
-        """As ``built``. Raises UsageError for tools that would never be called."""
-        agent = self.built(kb)
-        if agent.model == OFFLINE and self._options.get("tools"):
-            raise UsageError("rules answer here, which call no tools of yours: name a language model by model=")
-        return agent
 
     @contextmanager
     def opening(self) -> Iterator[KB]:
@@ -361,9 +356,15 @@ class AgentSource:
         settings = self._settings or load_settings()
         return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
-    def built(self, kb: KB) -> Agent:
-        """What answers questions of an open knowledge base."""
-        return build_agent(kb.base, self.settings(kb), self.system)
+    def built(self, kb: KB, *, calls: bool) -> Agent:
+        """What answers questions of an open knowledge base, and ``calls`` tools for that, or has them called.
+
+        Raises UsageError for tools that it would never call.
+        """
+        agent = build_agent(kb.base, self.settings(kb), self.system)
+        if calls and agent.model == OFFLINE and self._options.get("tools"):
+            raise UsageError("rules answer here, which call no tools of yours: name a language model by model=")
+        return agent
 
     def settings(self, kb: KB) -> Settings:
         """Those of the knowledge base, or those given, with the other options in them."""
@@ -412,20 +413,14 @@ def ask(
         ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    return _run_of(AgentSource(kb, **how), question, after, config, _steps_to(on_step))
+    return _run_of(question, _steps_to(on_step), kb=kb, after=after, config=config, **how)
 
 
 async def aask(
-    question: str,
-    *,
-    kb: AnyKB | None = None,
-    on_step: Callable[[Step], None] | None = None,
-    after: Answer | None = None,
-    config: RunnableConfig | None = None,
-    **how: Unpack[AskOptions],
+    question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
-    return await _awaited(partial(_run_of, AgentSource(kb, **how), question, after, config, _steps_to(on_step)))
+    return await _awaited(partial(_run_of, question, _steps_to(on_step), **how))
 
 
 async def _awaited(call: Callable[[Cancellation], Answer]) -> Answer:
@@ -453,28 +448,19 @@ async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: 
 
 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
-    from kbnav.retrieval.attempt import attempt
-    from kbnav.retrieval.base import build_retriever
+    from kbnav.retrieval.attempt import retrieved
 
     with how.opening() as kb:
         settings = how.settings(kb)
-        retriever = build_retriever(how.system or "bm25", kb.base, settings)
-        found = attempt(retriever, kb.base, settings, query, k=k, cancellation=cancellation)
+        found = retrieved(how.system or "bm25", kb.base, settings, query, k=k, cancellation=cancellation)
         return Answer(session.saved(found, settings), look=how.evidence)
 
 
-def stream(
-    question: str,
-    *,
-    kb: AnyKB | None = None,
-    after: Answer | None = None,
-    config: RunnableConfig | None = None,
-    **how: Unpack[AskOptions],
-) -> Iterator[Event]:
+def stream(question: str, **how: Unpack[QuestionOptions]) -> Iterator[Event]:
     """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
     cancellation = Cancellation()
-    thread = _telling(told.put, partial(_run_of, AgentSource(kb, **how), question, after, config), cancellation)
+    thread = _telling(told.put, partial(_run_of, question, **how), cancellation)
     try:
         while (event := _event(told.get())).kind != "answer":
             yield event
@@ -484,14 +470,7 @@ def stream(
         thread.join()
 
 
-async def astream(
-    question: str,
-    *,
-    kb: AnyKB | None = None,
-    after: Answer | None = None,
-    config: RunnableConfig | None = None,
-    **how: Unpack[AskOptions],
-) -> AsyncIterator[Event]:
+async def astream(question: str, **how: Unpack[QuestionOptions]) -> AsyncIterator[Event]:
     """As ``stream``, for ``async for``; cancelling the task ends the run too."""
     loop, told = asyncio.get_running_loop(), asyncio.Queue[Event | BaseException]()
     cancellation = Cancellation(loop)
@@ -500,7 +479,7 @@ async def astream(
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             loop.call_soon_threadsafe(told.put_nowait, event)
 
-    _telling(tell, partial(_run_of, AgentSource(kb, **how), question, after, config), cancellation)
+    _telling(tell, partial(_run_of, question, **how), cancellation)
     try:
         while (event := _event(await told.get())).kind != "answer":
             yield event
@@ -540,17 +519,20 @@ def _telling(
 
 
 def _run_of(
-    how: AgentSource,
     question: str,
-    after: Answer | None,
-    config: RunnableConfig | None,
     on_event: Callable[[MachineEvent], None] | None,
     cancellation: Cancellation | None = None,
+    *,
+    kb: AnyKB | None = None,
+    after: Answer | None = None,
+    config: RunnableConfig | None = None,
+    **how: Unpack[AskOptions],
 ) -> Answer:
-    history = after.history if after else ()
-    with how.agent() as agent:
+    source, history = AgentSource(kb, **how), after.history if after else ()
+    with source.opening() as opened:
+        agent = source.built(opened, calls=True)
         run = session.ask(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
-        return Answer(run, agent.settings.endpoints.query_page, how.evidence)
+        return Answer(run, agent.settings.endpoints.query_page, source.evidence)
 
 
 def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent], None] | None:

@@ -76,8 +76,7 @@ def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(
     menu(page, "Numbers")
     page.click("#sessions .delete:visible")
     page.wait_for_selector(".welcome")
-    page.goto(f"{server.url}/api")
-    page.goto(server.url)
+    page.reload()
     page.wait_for_selector("#sessions li a:has-text('ASK')")
     assert page.locator("#sessions li a:has-text('Numbers')").count() == 0
 

@@ -13,7 +13,7 @@ from kbnav.apps.web.examples import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
-
-
-def test_that_no_language_model_answers_is_always_said(page: Page, server: Server):
-    page.goto(server.url)
-    badge = "Simple rules, no AI"
-    assert page.inner_text("#badge") == badge
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    address = share(page)
-    other = page.context.browser.new_context().new_page()
-    other.goto(address)
-    assert other.inner_text(".run .badge") == badge
-    other.context.close()
 
 
 def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):

@@ -71,17 +71,6 @@ def written_facts(path: Path) -> Path:
     return path
 
 
-def fits(page: Page) -> bool:
-    """Whether every text of a drawing is inside of it."""
-    return page.evaluate("""() => [...document.querySelectorAll(".sparql figure svg[role=img]")].every((drawing) => {
-      const room = drawing.getBoundingClientRect();
-      return [...drawing.querySelectorAll("text")].every((text) => {
-        const box = text.getBoundingClientRect();
-        return box.left >= room.left - 1 && box.right <= room.right + 1 && box.bottom <= room.bottom + 1;
-      });
-    })""")
-
-
 def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
     run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
         f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip

@@ -53,10 +53,12 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", near)
     page.click("[data-view=map]")
     page.wait_for_selector(".map .pin >> nth=1")
-    names = page.locator(".map .name")
-    assert sorted(names.all_inner_texts()) == ["Here", "There"]
-    here, there = names.first.bounding_box(), names.last.bounding_box()
-    assert abs(here["x"] - there["x"]) + abs(here["y"] - there["y"]) > 30
+    assert sorted(page.locator(".map .name:visible").all_inner_texts()) == ["Here", "There"]
+    here, there = (page.locator(f".map .pin[title={name}]").bounding_box() for name in ("Here", "There"))
+    assert here["x"] < there["x"]
+    assert here["y"] > there["y"]
+    page.click("[data-view=table]")
+    assert page.locator(".typed td.point").all_inner_texts() == ["1, 1", "9, 9"]
 
 
 def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, server):
@@ -184,6 +186,15 @@ def test_a_query_tab_offers_examples_which_have_rows(page, server):
         page.click(f".typed .example >> nth={place}")
         page.wait_for_selector(".typed .rows tbody tr >> nth=1", state="attached")
         assert page.get_attribute(f".typed [data-view={kind.lower()}]", "aria-pressed") == "true", kind
+
+
+def test_a_query_of_any_statements_is_offered_where_no_example_is_known(page, server):
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    page.click("#write")
+    page.click(".typed .example")
+    page.wait_for_selector(".typed .rows td >> text=/^made of$/")
+    assert "urn:kbnav" not in page.inner_text(".typed .rows")
 
 
 def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page, server):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, load
+from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 
@@ -35,12 +35,10 @@ By = Annotated[
     typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
 ]
 Elsewhere = Annotated[
-    str | None,
-    typer.Option("--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."),
+    str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
 ]
 Metrics = Annotated[
-    list[str] | None,
-    typer.Option("--metric", metavar="NAME", help="Of rankings also ndcg@10, map, recall@100, …; repeatable."),
+    list[str] | None, option("--metric", "NAME", "Of rankings also ndcg@10, map, recall@100, …; repeatable.")
 ]
 
 
@@ -51,8 +49,7 @@ def score(
     kb: Elsewhere = None,
     metrics: Metrics = None,
     trec: Annotated[
-        Path | None,
-        typer.Option("--trec", metavar="FILE", help="Write the rankings as a TREC run, and FILE.qrels beside it."),
+        Path | None, option("--trec", "FILE", "Write the rankings as a TREC run, and FILE.qrels beside it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -92,15 +89,12 @@ def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = 
 
 
 def compare(
-    a: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Folder of a run.")] = None,
+    a: Annotated[Path | None, argument("[RUN]", "Folder of a run.")] = None,
     b: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[OTHER]", help="Without it, or without both: which difference so many questions can show."
-        ),
+        Path | None, argument("[OTHER]", "Without it, or without both: which difference so many questions can show.")
     ] = None,
     questions: Annotated[
-        int | None, typer.Option("--questions", metavar="N", min=1, help="Instead of the run's number of questions.")
+        int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
     ] = None,
     by: By = "ids",
     kb: Elsewhere = None,
@@ -121,13 +115,15 @@ def compare(
     if a is None or b is None:
         size = questions or len(score_run(_read(a or Path(), by, kb=kb)).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
-    elif as_json:
-        print(to_json(compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))))
-    else:
-        found = show_comparison(a, b, by, kb)
-        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
-        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.disagreement], as_json)
+        return
+    found = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    if as_json:
+        print(to_json(found))
+        return
+    show_comparison(a, b, found)
+    metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+    print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+    _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -146,10 +142,8 @@ def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
-    ],
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
+    folders: Annotated[list[Path], argument("RUN", "Folders of runs; the others are compared with the first.")],
+    html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"],
         typer.Option(
@@ -161,10 +155,7 @@ def report(
     compat: StarkCompat = False,
     kb: Elsewhere = None,
     errors: Annotated[
-        int | None,
-        typer.Option(
-            "--errors", metavar="N", min=1, help="Only draw N wrong answers of one run onto a sheet to label."
-        ),
+        int | None, option("--errors", "N", "Only draw N wrong answers of one run onto a sheet to label.", min=1)
     ] = None,
     seed: Seed = 1,
     as_json: Json = False,
@@ -205,26 +196,19 @@ def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
 def import_(
     predictions: Annotated[
         Path,
-        typer.Argument(
-            metavar="PREDICTIONS",
-            help="A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; a "
+        argument(
+            "PREDICTIONS",
+            "A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; a "
             "TREC run (.run); or the published predictions of SPINACH.",
         ),
     ],
     dataset: Dataset,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run.")],
-    system: Annotated[
-        str, typer.Option("--system", metavar="NAME", help="What the system is called; default: the file's name.")
-    ] = "",
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", metavar="KB", help="Where the queries of a table, and the gold's, are run."),
-    ] = None,
-    gold: Annotated[Path | None, typer.Option("--gold", metavar="PATH", help="Frozen gold answers.")] = None,
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the run.")],
+    system: Annotated[str, option("--system", "NAME", "What the system is called; default: the file's name.")] = "",
+    kb: Annotated[str | None, option("--kb", "KB", "Where the queries of a table, and the gold's, are run.")] = None,
+    gold: Annotated[Path | None, option("--gold", "PATH", "Frozen gold answers.")] = None,
     jobs: Jobs = 1,
-    trajectories: Annotated[
-        Path | None, typer.Option("--trajectories", metavar="FILE", help="SPINACH's published trajectories.")
-    ] = None,
+    trajectories: Annotated[Path | None, option("--trajectories", "FILE", "SPINACH's published trajectories.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a run of what another program answered, to be scored and compared.
@@ -302,11 +286,11 @@ def _print_spent(run: SavedRun) -> None:
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path, by: str = "ids", kb: str | None = None) -> Comparison:
+def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.scoring import compare_runs
 
-    comparison: Comparison = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    comparison: Comparison = found or compare_runs(_read(a), _read(b))
     print(f"{b} against {a}, {comparison.questions} questions of both")
     if comparison.only_a or comparison.only_b:
         print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")
@@ -320,7 +304,6 @@ def show_comparison(a: Path, b: Path, by: str = "ids", kb: str | None = None) ->
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
-    return comparison
 
 
 def _percent(value: float) -> str:

@@ -192,10 +192,7 @@ class SparqlStore:
         self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
 
     def query(self, text: str) -> AnswerTable:
-        """Run a query; the prefixes of ``SKB_PREFIXES`` need not be declared, and no SERVICE is allowed.
-
-        Raises QuerySyntaxError, QueryRefused, QueryTimeout, and UnknownId for a node, type or relation that is none.
-        """
+        """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
         refuse_oversized(text)
         guard(text, ())
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written

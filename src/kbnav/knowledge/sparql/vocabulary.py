@@ -102,10 +102,7 @@ def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
 
 
 def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
-    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
-
-    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
-    """
+    """IRIs that a query names, each once, in order, ``prefixes`` undeclared. Raises QuerySyntaxError."""
     tokens = tokenize(query)
     known = {**prefixes, **declared_prefixes(tokens)}
     declaring = {place + 2 for place, token in enumerate(tokens) if token.is_word("PREFIX")}
@@ -137,11 +134,7 @@ _ENTITY_PREFIXES = ("wd", "wdt", "wdtn", "p", "ps", "psv", "psn", "pq", "pqv", "
 
 
 def wikibase_prefixes(concept_base: str) -> dict[str, str]:
-    """The standard prefixes with those of Wikidata's own IRIs hung on another concept base.
-
-    Wikibase makes all of them of that one (``https://kb.example/entity/``: ``wdt:`` is
-    ``https://kb.example/prop/direct/``).
-    """
+    """The standard prefixes, those of Wikidata's IRIs hung on another concept base, as Wikibase makes them."""
     old, new = (base.removesuffix("entity/") for base in (WIKIDATA, concept_base))
     return {
         name: new + iri.removeprefix(old) if iri.startswith(old) else iri for name, iri in STANDARD_PREFIXES.items()
@@ -150,11 +143,7 @@ def wikibase_prefixes(concept_base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one knowledge base.
-
-    ``prefixes`` need not be declared in a query. ``ids`` has this knowledge base's id for each of ``CONCEPTS`` that it
-    has; None: the ids are Wikidata's.
-    """
+    """A knowledge base's ``prefixes``, which need no declaring, and its ``ids`` of ``CONCEPTS``; None: Wikidata's."""
 
     concept_base: str = WIKIDATA
     prefixes: Mapping[str, str] = field(default_factory=lambda: STANDARD_PREFIXES)

@@ -16,6 +16,7 @@ import { language, t } from "./text.js";
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const TYPES = 10; // of things that are named
+const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
 const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
 const say = (text) => { document.getElementById("status").textContent = text; };
 
@@ -199,9 +200,11 @@ class Chat {
     const base = offered.kbs.find((one) => one.key === kb);
     const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: of })) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
     if (!query && base) examplesOf(base).then((known) => {
-      const some = known.filter((one) => one.query);
-      if (some.length) view.offer(h("p", { class: "soft" }, t("welcome.try")), h("ul", { class: "kinds" }, shownExamples(some, (one) => {
+      const own = known.filter((one) => one.query);
+      const some = own.length ? own : [{ query: ANY, text: t("query.any") }];
+      view.offer(h("p", { class: "soft" }, t("welcome.try")), h("ul", { class: "kinds" }, shownExamples(some, (one) => {
         view.editor.value = one.query;
+        view.name = one.text;
         view.ask();
       })));
     });

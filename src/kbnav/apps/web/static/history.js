@@ -42,10 +42,10 @@ export class History {
     }
   }
 
-  /** Keep a query of a knowledge base, with the `title` that it has or the question that it is a change `of`. */
-  ran({ query, kb, title, of }) {
+  /** Keep a query of a knowledge base, with its `title`, the question that it is a change `of`, or the `name` of the example that it is. */
+  ran({ query, kb, title, of, name }) {
     const before = this.queries.find((one) => one.query === query && one.kb === kb);
-    this.queries = [{ title, of, ...before, query, kb, id: `query ${Date.now()}`, made: Date.now() / 1000 }, ...this.queries.filter((one) => one.id !== before?.id)];
+    this.queries = [{ title, of, name, ...before, query, kb, id: `query ${Date.now()}`, made: Date.now() / 1000 }, ...this.queries.filter((one) => one.id !== before?.id)];
     this.current = "";
     this.show();
   }
@@ -60,7 +60,7 @@ export class History {
 
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
-    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? one.of ?? brief(one.query) }));
+    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? one.of ?? one.name ?? brief(one.query) }));
     const all = [...this.found, ...queries].sort((one, other) => other.made - one.made);
     this.place.closest("aside").hidden = !all.length;
     this.find.hidden = all.length < SEARCHED;

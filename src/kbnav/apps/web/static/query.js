@@ -83,7 +83,8 @@ export class QueryView {
     const { result } = found;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
-    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of } }));
+    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, name: this.name } }));
+    this.name = undefined;
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();

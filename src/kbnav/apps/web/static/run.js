@@ -44,12 +44,12 @@ export class RunView {
     for (const event of run.events) this.apply(event);
   }
 
-  /** By what it is answered, where that can be chosen or is not said above; of a shared answer also when. */
+  /** By what it is answered, where that is not the usual or not said above; of a shared answer also when. */
   by() {
     const { run, offered } = this;
     const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
     const date = offered.share && new Date(run.made * 1000).toLocaleDateString(language, { dateStyle: "long" });
-    const told = [date, base?.systems.length > 1 && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const told = [date, base && run.system !== base.systems[0] && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
     const badge = (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge();
     return (told || badge) && h("p", { class: "soft" }, told, " ", badge);
   }

@@ -1,6 +1,6 @@
 // Pictures of a result: a map, a timeline, a chart, a graph, its images. Each is drawn by a library that is loaded when it is first shown.
 
-import { dated, fileName, isPicture } from "./cells.js";
+import { dated, fileName, isPicture, located, pointOf } from "./cells.js";
 import { call } from "./client.js";
 import { h, link } from "./dom.js";
 import { t } from "./text.js";
@@ -73,11 +73,11 @@ async function drawMap({ rows, kinds }, box) {
   const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 18,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
   for (const row of rows) {
-    const [, lon, lat] = (row[at]?.kind === "point" && /\(\s*(\S+)\s+([^\s)]+)/.exec(row[at].text)) || [];
-    if (lon === undefined) continue;
+    const point = row[at]?.kind === "point" && pointOf(row[at]);
+    if (!point) continue;
     const name = named(row, kinds);
-    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, `${lat}, ${lon}`));
-    marks.addLayer(L.marker([Number(lat), Number(lon)], { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
+    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, located(row[at])));
+    marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
   }
   map.addLayer(marks);
   const uncrowded = () => uncrowd(box, marks);
