@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "images"
 QUESTION = "Which elements were discovered by Humphry Davy?"
-SIZE, PHONE = {"width": 1000, "height": 720}, {"width": 390, "height": 780}
+SIZE, PHONE = {"width": 1000, "height": 800}, {"width": 390, "height": 780}
 COLOURS = 48
 
 

@@ -109,13 +109,13 @@ def gog_with(
     first = (find_relations,) if skb else (search_entities,)
     read = (read_document,) if skb and options.documents == "shown" else ()
     tools = (*first, walking.search_neighbors, *read, generating.generate, finish)
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
+    model_tools = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools)
     demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = ChatPolicy(
         model,
-        offered,
+        model_tools,
         "gog/policy.md",
         settings.budget,
         notice="gog/notice.md",
@@ -139,9 +139,9 @@ def gog_with(
             ModelWriter(writer) if writer else write_plainly,
             describer(kb),
             tabled=skb is None,
-            tried=TRIED if GENERATE in offered.names else (),
+            tried=TRIED if GENERATE in model_tools.names else (),
         ),
         prompts=(NAME, PROMPTS, "skb"),
-        offered=offered,
+        model_tools=model_tools,
         demonstrations=demonstrations,
     )

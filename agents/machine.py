@@ -56,17 +56,22 @@ class Event:
     steps: tuple[Step, ...] = ()
 
 
+def _into_stream(event: Event) -> None:
+    """Stands for the stream of the graph, which is known where a node begins."""
+
+
 @dataclass
 class RunContext:
     """What one run's nodes are given beside the state. ``failure`` holds the exception that stopped the run.
 
-    A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens.
+    A ``cancellation`` ends the run from outside, also in the middle of a node. ``tell`` is given what happens, in the
+    thread where it does; by default that is the graph's own stream, for which LangGraph takes two threads a node.
     """
 
     tool_context: Context
     failure: list[StopRun] = field(default_factory=list)
     cancellation: Cancellation | None = None
-    tell: Callable[[Event], None] = lambda event: None  # noqa: ARG005
+    tell: Callable[[Event], None] = _into_stream
     until: float | None = None
     """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
 
@@ -80,15 +85,11 @@ class RunContext:
 
         ``used`` is what the run has used so far, where ``call`` asks a model and the run's limit counts.
         """
-
-        def stoppable() -> T:
-            if self.cancellation is None:
-                return call()
-            self.cancellation.check(used)
-            return self.cancellation.run(call)
-
         left = self.seconds_left
-        return stoppable() if left is None else in_time(stoppable, left)
+        if self.cancellation is None:
+            return call() if left is None else in_time(call, left)
+        self.cancellation.check(used)
+        return self.cancellation.run(call, left)
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,8 @@ class Machine:
 
         def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
             def node(state: State, runtime: Runtime[Any]) -> Update:
-                # Events go into the graph's own stream.
-                return work(state, replace(context(state, runtime), tell=runtime.stream_writer))
+                run = context(state, runtime)
+                return work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
 
             return node
 
@@ -154,7 +155,7 @@ class Machine:
         if reply.refusal:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
         known = {"usage": usage, **({"understood": reply.understood} if reply.understood else {})}
-        calls = list(reply.calls if self.budget.parallel else reply.calls[:1])
+        calls = list(reply.calls if self.budget.holds("parallel") else reply.calls[:1])
         if not within_budget(calls, state, self.ending, self.budget):
             stop = "gave up" if turns_left(state, self.budget) > 0 else used_up(state, self.budget)
             return {**known, "stop": stop, "failure": reply.note}
@@ -195,7 +196,7 @@ class Machine:
 
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
-        keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.rollback)
+        keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.holds("rollback"))
         refused = _as_steps(triage_calls(state, self.ending, self.budget).dropped, len(all_steps(state)) + 1)
         if self.budget.published and any(step.dropped == "premature finish" for step in refused):
             keep = 0
@@ -205,7 +206,7 @@ class Machine:
             "path": state["path"][:keep],
             "discarded": [*state["discarded"], *cut, *refused],
             "pending": [],
-            "depth": state["depth"] * (2 if self.budget.escalate else 1),
+            "depth": state["depth"] * (2 if self.budget.holds("escalate") else 1),
         }
 
     def report(self, state: State, run: RunContext) -> Update:
@@ -271,7 +272,7 @@ def triage_calls(state: State, ending: Ending, budget: Budget) -> Triage:
     """
     path = state["path"]
     compared = path[-_COMPARED:] if budget.published else path
-    known = {step.call.key for step in without_retryable(compared)} if budget.rollback else set()
+    known = {step.call.key for step in without_retryable(compared)} if budget.holds("rollback") else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[tuple[Call, Dropped]] = []
@@ -304,14 +305,11 @@ def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]
 
 
 def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: Budget) -> list[Call]:
-    """The calls of a turn that the budget has room for; a finish needs none, but must be accepted where there is none.
-
-    None are left where the budget is used up.
-    """
+    """The calls that the budget has room for; a finish needs none, but must be accepted where there is none."""
     kept: list[Call] = []
     turns, actions = turns_left(state, budget), budget.actions - actions_used(state)
     for call in calls:
-        free = budget.free_finish and call.tool == FINISH and not call.problem
+        free = budget.holds("free_finish") and call.tool == FINISH and not call.problem
         if turns > 0 and (free or actions > 0):
             kept.append(call)
             actions -= not free
@@ -326,7 +324,7 @@ def why_stopped(state: State, budget: Budget) -> Stop | None:
     if path and path[-1].call.tool == FINISH and path[-1].ok:
         return "finish"
     left = turns_left(state, budget)
-    return used_up(state, budget) if left < 0 or (left == 0 and not budget.free_finish) else None
+    return used_up(state, budget) if left < 0 or (left == 0 and not budget.holds("free_finish")) else None
 
 
 def used_up(state: State, budget: Budget) -> Stop:
@@ -336,7 +334,7 @@ def used_up(state: State, budget: Budget) -> Stop:
 
 def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
     """Whether a finish must be dropped."""
-    return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
+    return budget.holds("premature_finish") and ending.premature(finish, state["path"], state["history"])
 
 
 # Running a turn's calls
@@ -351,7 +349,7 @@ def run_calls(
     """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end."""
     for call in calls:
         run.tell(Event("call", call=call))
-    contexts = _contexts(calls, state, run.tool_context)
+    contexts = _contexts(calls, toolbox, state, run.tool_context)
     work = [
         partial(_run_one, number, call, toolbox, context)
         for number, (call, context) in enumerate(zip(calls, contexts, strict=True), first)
@@ -369,20 +367,17 @@ def run_calls(
     return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 
 
-def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Context]:
-    """What each call of a turn is given; the queries before it count as seen, so that no id is named twice a turn.
-
-    Each query has a number for its result. Where one beside others has none, its number is left out.
-    """
+def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Context) -> list[Context]:
+    """What each call of a turn is given: queries before it count as seen, and each has a number for its result."""
     seen = [seen_text(state)]
     steps = all_steps(state)
-    ran = {step.result or step.number: step for step in steps if step.rows is not None}
+    results = {step.result or step.number: step for step in steps if step.rows is not None}
     result = max((step.result for step in steps), default=0)
     earlier = tuple(turn.question for turn in state["history"])
     contexts = []
     for call in calls:
-        result += call.tool in RUN_QUERIES
-        contexts.append(replace(tools, seen="\n".join(seen), number=result, ran=ran, earlier=earlier))
+        result += call.tool in RUN_QUERIES or toolbox.owns(call.tool)
+        contexts.append(replace(tools, seen="\n".join(seen), number=result, results=results, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.spinach import execute_query, finish
 from kbnav.agents.walking.base import CallSpec, call_for, fixed_agent, open_walking_models, question_in_chat
 from kbnav.agents.walking.options import OneQueryOptions
 from kbnav.knowledge.base import KnowledgeBase
@@ -20,6 +19,7 @@ from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
+from kbnav.tools.spinach_paper import execute_query, finish
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask
 

@@ -9,7 +9,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
 from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.schema import Schema, offered
+from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
 from kbnav.agents.walking.base import PROMPTS, WalkEnding, open_walking_models
 from kbnav.agents.walking.options import PasemiqaOptions
@@ -18,7 +18,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.paths import Planner
-from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import read_options
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
@@ -33,10 +33,7 @@ _PATHS = 5
 
 
 def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """PASemiQA with the settings' model and options; ``offline`` is the SKB's offline policy, which needs no plan.
-
-    Raises UsageError where there is no SKB, for a planner that cannot be had, and for any planner offline.
-    """
+    """PASemiQA by the settings' model and options, or offline by rules without a plan. Raises UsageError."""
     skb = as_skb(kb, f"the system {NAME}")
     if settings.model == OFFLINE:
         if read_options(PasemiqaOptions, settings.options, NAME).planner != "none":
@@ -54,12 +51,10 @@ def pasemiqa_with(
     settings: Settings,
     planner: Planner | None = None,
 ) -> Agent:
-    """PASemiQA on any chat model that can call tools; without a ``writer`` answers are plain.
-
-    ``planner`` is used in place of the options'.
-    """
+    """PASemiQA on a chat model that calls tools; plain answers without a ``writer``; ``planner`` goes first."""
     options = read_options(PasemiqaOptions, settings.options, NAME)
-    budget = rounds_budget(settings.budget, options.rounds)
+    # T rounds and the plan before them, where the budget allows as many steps.
+    budget = settings.budget.model_copy(update={"steps": min(settings.budget.steps, options.rounds + 1)})
     if options.preset == "paper":  # one call a round, finish among them
         budget = budget.model_copy(update={"without": (*budget.without, "parallel", "free_finish")})
     settings = settings.model_copy(update={"budget": budget})
@@ -68,14 +63,14 @@ def pasemiqa_with(
     read = () if options.preset == "paper" else (read_document,)
     tools = (walking.search_neighbors, find_relations, query.vector_query, *read, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
-    told = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools, also=also)
-    told = offered(told, kb)
+    model_tools = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools, also=also)
+    model_tools = hide_single_type(model_tools, kb)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
     demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
         model,
-        told,
+        model_tools,
         "pasemiqa/policy.md",
         budget,
         notice="pasemiqa/notice.md",
@@ -85,7 +80,7 @@ def pasemiqa_with(
         keep=options.k,
         answers=ANSWERS,
         steps=budget.steps - 1,
-        free_finish=budget.free_finish,
+        free_finish=budget.holds("free_finish"),
     )
     return Agent(
         name=NAME,
@@ -96,11 +91,6 @@ def pasemiqa_with(
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
         prompts=(NAME, PROMPTS, "skb", "planner"),
-        offered=told,
+        model_tools=model_tools,
         demonstrations=demonstrations,
     )
-
-
-def rounds_budget(budget: Budget, rounds: int) -> Budget:
-    """T rounds and the plan before them, where the budget allows as many steps."""
-    return budget.model_copy(update={"steps": min(budget.steps, rounds + 1)})

@@ -166,5 +166,5 @@ def rog_with(
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
         prompts=(NAME, PROMPTS, "skb", "planner"),
-        offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
+        model_tools=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.schema import Schema, offered
+from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
@@ -52,10 +52,7 @@ LISTED = 1_000
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The SKB agent with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name.
-
-    Raises UsageError where the KB is no SKB.
-    """
+    """The SKB agent with the settings' model: ``offline``, ``replay:RUN`` or a chat model. Raises UsageError."""
     skb = as_skb(kb, "the system skb")
     if settings.model == OFFLINE:
         return skb_offline(skb, settings)
@@ -69,7 +66,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     policy = ChatPolicy(
         policy_model,
-        offered(toolbox, kb),
+        hide_single_type(toolbox, kb),
         "skb/policy.md",
         settings.budget,
         notice="skb/notice.md",
@@ -83,7 +80,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         settings=settings,
         policy=policy,
         toolbox=toolbox,
-        ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.entities),
+        ending=RankingEnding(ModelWriter(writer_model) if writer_model else write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),
         prompts=("skb",),
         shown=SHOWN,
@@ -103,7 +100,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         settings=settings,
         policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
         toolbox=toolbox,
-        ending=RankingEnding(write_plainly, kb.entities),
+        ending=RankingEnding(write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),
         shown=Shown(rows=ROWS, whole_rows=LISTED, whole_bytes=LISTED * 200),
     )

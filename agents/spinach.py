@@ -14,17 +14,16 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainly
 from kbnav.agents.common.state import Policy
 from kbnav.answers.language import chosen_language
-from kbnav.errors import BadArguments, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase, Named, is_mirror
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
-from kbnav.tools import wikidata
-from kbnav.tools.context import Context, Observation, Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.prune import pruner
 from kbnav.tools.several import about_several, several_tools, tools_of
-from kbnav.tools.show import search_text
+from kbnav.tools.spinach_paper import PAPER_TOOLS
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
@@ -33,76 +32,6 @@ if TYPE_CHECKING:
 
 _ENDED = ("P576", "P582")
 """Ends of things and of statements, by their ids on Wikidata."""
-
-
-def search_entities(context: Context, thought: str, query: str) -> Observation:  # noqa: D417 - a tool
-    """Find entities and properties whose label or alias matches a text.
-
-    Args:
-        thought: Why this step comes next, in one or two sentences.
-        query: The text.
-    """
-    _need(thought)
-    kb, shown = context.kb, context.shown
-    if not isinstance(kb, Named):
-        raise BadArguments("This knowledge base cannot be searched by name.")
-    found = kb.named(query, language=context.language, items=shown.entities, properties=shown.properties)
-    return Observation(search_text(found, query, shown))
-
-
-def get_entry(context: Context, thought: str, entity_id: str) -> Observation:  # noqa: D417 - a tool
-    """Read the page of an entity: its statements with their qualifiers, cut to what matters for the question.
-
-    Args:
-        thought: Why this step comes next, in one or two sentences.
-        entity_id: Its id, such as Q42.
-    """
-    _need(thought)
-    return wikidata.get_entry(context, thought, entity_id)
-
-
-def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:  # noqa: D417 - a tool
-    """See a few statements that use a property.
-
-    Args:
-        thought: Why this step comes next, in one or two sentences.
-        property_id: Its id, such as P31.
-    """
-    _need(thought)
-    return wikidata.get_property_examples(context, thought, property_id)
-
-
-def _need(thought: str) -> None:
-    """Raise BadArguments where there is no thought: in the paper each step has one."""
-    if not thought.strip():
-        raise BadArguments(
-            "The call was not run: say in `thought` what the last result showed, and why this comes next."
-        )
-
-
-def execute_query(context: Context, thought: str, query: str) -> Observation:  # noqa: D417 - a tool
-    """Run a SPARQL query and see its rows; of a large result, the first and the last five.
-
-    Args:
-        thought: Why this step comes next, in one or two sentences.
-        query: The whole SPARQL query.
-    """
-    _need(thought)
-    return wikidata.run_query(context, query, diagnose=False)
-
-
-def finish(context: Context, thought: str) -> Observation:  # noqa: ARG001, D417 - a tool
-    """End the work: the result of the query that was executed last is the answer.
-
-    Args:
-        thought: Why it answers the question.
-    """
-    _need(thought)
-    return Observation("Finished.")
-
-
-PAPER_TOOLS = (search_entities, get_entry, get_property_examples, execute_query, finish)
-"""The five actions of section 4.1, under kbnav's names."""
 
 
 class SpinachOptions(Options):
@@ -190,16 +119,6 @@ def refuse_skbs(kb: Joint) -> None:
         )
 
 
-def paper_settings(settings: Settings, *, published: bool = False) -> Settings:
-    """The settings of the paper's own agent: one call a turn, fixed rollback, pruning by the model, nothing told.
-
-    ``published``: going back as its published program does.
-    """
-    without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
-    budget = settings.budget.model_copy(update={"without": without, "published": published})
-    return settings.model_copy(update={"budget": budget, "pruning": "model"})
-
-
 @dataclass(frozen=True)
 class _Parts:
     """What an agent is put together from, by preset and kind of knowledge base."""
@@ -225,7 +144,11 @@ class _Parts:
         toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
         shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
         if paper:
-            settings = paper_settings(settings, published=options.going_back == "published")
+            # One call a turn, fixed rollback, pruning by the model, nothing told.
+            without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
+            back = {"without": without, "published": options.going_back == "published"}
+            budget = settings.budget.model_copy(update=back)
+            settings = settings.model_copy(update={"budget": budget, "pruning": "model"})
         elif options.going_back != "paper":
             raise UsageError("going_back is an option of the preset paper: add preset=paper")
         return cls(settings, options, toolbox, shown, f"spinach/{prompt}.md")
@@ -233,7 +156,7 @@ class _Parts:
     def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:
         ending = QueryEnding(
             ModelWriter(writer, self.shown) if writer else write_plainly,
-            last_executed=self.options.preset == "paper" or not self.settings.budget.premature_finish,
+            last_executed=self.options.preset == "paper" or not self.settings.budget.holds("premature_finish"),
             sentence=self.options.wording == "finish",
         )
         return Agent(

@@ -40,7 +40,7 @@ from kbnav.agents.walking.base import (
 )
 from kbnav.agents.walking.options import TogOptions
 from kbnav.agents.walking.planned import PLAN, Planned, open_match
-from kbnav.answers.relevance import relevance, words
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import INVERSE, KnowledgeBase
@@ -95,7 +95,7 @@ def kept_facts(path: Sequence[Step]) -> list[Fact]:
     return fresh(known, ())
 
 
-def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+def without_way_back(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
     """The relations of the nodes reached, without those by which they were reached, backwards."""
     back = {(fact.target, inverse(fact.relation)) for fact in known}
     return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
@@ -104,10 +104,7 @@ def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
 def best_of_each(
     facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
 ) -> list[tuple[int, float]]:
-    """Places of the ``width`` best of every source, best first; those scored 0 are none.
-
-    Of equal scores those come first that ``fit`` the question better, by place; then those of earlier ids.
-    """
+    """Places of every source's ``width`` best above 0, best first; of equal scores those that ``fit``, then earlier."""
     taken: dict[str, int] = {}
     chosen = []
 
@@ -191,10 +188,7 @@ _SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d
 
 
 def read_scores(text: str, count: int) -> dict[int, float]:
-    """``number: score`` pairs of a model's reply, by number from 1 to ``count``; what is not from 0 to 1 is no score.
-
-    Lines, a JSON object and prose around either are read; of a number that is scored twice the first counts.
-    """
+    """``number: score`` pairs of a reply, in lines or JSON, from 0 to 1, the first of each number up to ``count``."""
     found: dict[int, float] = {}
     for number, score in _SCORED.findall(text):
         if 0 < int(number) <= count and 0 <= float(score) <= 1:
@@ -204,12 +198,12 @@ def read_scores(text: str, count: int) -> dict[int, float]:
 
 def bm25_scores(question: str, texts: Sequence[str]) -> list[float]:
     """The BM25 score of each text for the question, among ``texts``; the question's function words are left out."""
-    bags = [Counter(words(text)) for text in texts]
+    bags = [Counter(content_words(text)) for text in texts]
     lengths = [sum(bag.values()) for bag in bags]
     mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
     spread = Counter(word for bag in bags for word in bag)
     scores = [0.0] * len(texts)
-    for word in dict.fromkeys(words(question)):
+    for word in dict.fromkeys(content_words(question)):
         rarity = math.log(1 + (len(texts) - spread[word] + 0.5) / (spread[word] + 0.5))
         for place, bag in enumerate(bags):
             if bag[word]:
@@ -288,7 +282,9 @@ class TogPolicy:
                 else "Neither the links found nor the model gave an answer."
             )
             return call_for(state, self.toolbox, [self._finish(said, last[0].nodes)])
-        return self._explore(state, self._starts(last), "Beginning at the nodes of the question.", Usage())
+        looked_up = last[0].call.tool == "search_entities"
+        starts = dict.fromkeys(step.nodes[0] for step in last if step.nodes) if looked_up else last[0].nodes
+        return self._explore(state, list(starts), "Beginning at the nodes of the question.", Usage())
 
     def _topics(self, state: State, why: str = "", usage: Usage = FREE) -> Reply:
         """The model says what the question names: where no names are indexed, or what was linked led nowhere."""
@@ -315,11 +311,6 @@ class TogPolicy:
             return self._recall(state, usage, why)
         return self._topics(state, why, usage)
 
-    def _starts(self, last: Sequence[Step]) -> list[str]:
-        if last[0].call.tool == "search_entities":
-            return list(dict.fromkeys(step.nodes[0] for step in last if step.nodes))
-        return list(last[0].nodes)
-
     def _explore(
         self, state: State, nodes: Sequence[str], thought: str, usage: Usage, most: int | None = None
     ) -> Reply:
@@ -338,7 +329,7 @@ class TogPolicy:
         """Score relations, and follow the best of each node."""
         known = kept_facts(state["path"])
         found = list(dict.fromkeys(fact for step in last for fact in step.facts))
-        found = offered(found, known)
+        found = without_way_back(found, known)
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
@@ -512,7 +503,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
         toolbox=toolbox,
         ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, describer(kb), tabled=skb is None),
         prompts=(NAME, PROMPTS, "skb"),
-        offered=Toolbox.for_kb(kb, tools),
+        model_tools=Toolbox.for_kb(kb, tools),
         demonstrations=demonstrations,
     )
 

@@ -1,10 +1,10 @@
 """Many readers of the page in one light process, the load of ``serve_load.py``: each does something, then thinks.
 
-    python -m benchmarks._readers ADDRESS HANGING READERS THINK
+    python -m benchmarks._readers ADDRESS HANGING READERS THINK [ask]
 
 ``HANGING`` is the key of a knowledge base that never answers, ``THINK`` the mean seconds between two things that a
-reader does. The first line of the input has questions and their answers as JSON. Reads until the input ends, and then
-prints as JSON what was done, what was lost, and what it took.
+reader does; ``ask``: all that they do is ask. The first line of the input has questions and their answers as JSON.
+Reads until the input ends, and then prints as JSON what was done, what was lost, and what it took.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from urllib.parse import urlsplit
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
-MIX = {"browse": 60, "ask": 25, "download": 10, "heavy": 2, "hanging": 3}
+MIX: dict[str, float] = {"browse": 60, "ask": 25, "download": 10, "heavy": 2, "hanging": 3}
 """What a reader does next, of a hundred times."""
 TOLD = {"heavy": {200, 422, 429, 504}, "hanging": {429, 502, 503, 504}}
 """Answers that are as they should be where 200 is not the only one: stopped at a limit, too busy, out of service."""
@@ -71,7 +71,10 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 class Reader:
     """Opens the page, and then does one thing after another."""
 
-    def __init__(self, url: str, hanging: str, number: int, answers: dict[str, str], told: Told) -> None:
+    def __init__(
+        self, url: str, hanging: str, number: int, answers: dict[str, str], told: Told, mix: dict[str, float]
+    ) -> None:
+        self._mix = mix
         self._browser, self._hanging, self._answers, self._told = Browser(url), hanging, answers, told
         self._chance = random.Random(number)
         self._result = ""
@@ -82,7 +85,7 @@ class Reader:
         await self._do("open")
         while True:
             await asyncio.sleep(self._chance.expovariate(1 / think))
-            (what,) = self._chance.choices(list(MIX), list(MIX.values()))
+            (what,) = self._chance.choices(list(self._mix), list(self._mix.values()))
             await self._do("ask" if what == "download" and not self._result else what)
 
     async def _do(self, what: str) -> None:
@@ -143,11 +146,12 @@ class Told:
 
 async def main() -> None:
     """Read until the input ends."""
-    url, hanging, many, think = sys.argv[1:]
+    url, hanging, many, think, *only = sys.argv[1:]
+    mix = dict.fromkeys(only, 1.0) or MIX
     answers = json.loads(sys.stdin.readline())
     told, began, cpu = Told(), time.perf_counter(), time.process_time()
     readers = [
-        asyncio.create_task(Reader(url, hanging, number, answers, told).read(float(think)))
+        asyncio.create_task(Reader(url, hanging, number, answers, told, mix).read(float(think)))
         for number in range(int(many))
     ]
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

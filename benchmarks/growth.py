@@ -1,13 +1,16 @@
 """How a mirror grows: build, disk, queries and search at sizes from 3.4 to 100 million triples.
 
     python -m benchmarks.growth --size 3.4 10 [30 100] [--seed 1] [--work FOLDER] [--keep]
+    python -m benchmarks.growth --part --size 3.4 10
     python -m benchmarks.growth --tables
 
 The triples are the slice of Wikidata in the shared data, grown by ``benchmarks/_grown.py``. A build runs in a process
 of its own; its phases (triples, names, values) are measured one by one, the peak of memory too. Queries go to a served
 mirror: idioms, the gold queries of ``benchmarks/mirror.py`` about the slice's own items, whose rows must be those of
 the slice alone, and eight readers at once. Each size is saved as it ends, in ``benchmarks/results/growth.json``.
-``--tables`` makes docs/images/growth.svg and the tables of docs/scale.md and benchmarks/results/growth.md from that.
+``--part`` measures only the build of a part, as ``kbnav mirror build --keep 'P31/P279*=Q5'`` cuts it from the same
+triples, and adds it to what is saved of a size. ``--tables`` makes docs/images/growth.svg and the tables of
+docs/scale.md and benchmarks/results/growth.md from that.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from typing import Any
 
 import requests
 from benchmarks._grown import Grown
-from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries
+from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries, rows_of
 
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
@@ -45,6 +48,7 @@ from kbnav.knowledge.wikidata.mirror.store import NAMES
 SAVED = Path(__file__).parent / "results" / "growth.json"
 MILLION = 1_000_000
 SLICE = 3_400_000
+PART = "P31/P279*=Q5"
 UP = "SELECT ?x {{ wd:{} wdt:P19/wdt:P131* ?x }}"
 PEOPLE = ("Q937", "Q7186", "Q1339", "Q254", "Q5879", "Q41688")
 _ALONE = re.compile(r"\b(?:COUNT|SUM|AVG|MIN|MAX|SAMPLE|GROUP_CONCAT|LIMIT|OFFSET|MINUS|EXISTS|ASK)\b", re.IGNORECASE)
@@ -55,6 +59,7 @@ BUILD = """
 import json, re, resource, sys, time
 from pathlib import Path
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.knowledge.wikidata.mirror.chosen import parse_chosen
 phases, state = {}, {"name": "triples"}
 def begin(name):
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory is measured from here on
@@ -71,7 +76,8 @@ def say(line):
         if line.endswith("indexing " + name):
             end(); begin(name)
 begin("triples")
-info = build_mirror([Path(name) for name in sys.argv[2:]], Path(sys.argv[1]), progress=say)
+chosen = parse_chosen(sys.argv[3:], [], [])
+info = build_mirror([Path(sys.argv[2])], Path(sys.argv[1]), chosen=chosen, progress=say)
 end()
 print(json.dumps({"triples": info.triples, "entities": info.entities, "names": info.names, "phases": phases}))
 """
@@ -84,6 +90,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", type=Path, help="folder for what is built; default: a temporary one")
     parser.add_argument("--keep", action="store_true", help="leave the mirrors there, and use those that are")
+    parser.add_argument("--part", action="store_true", help="build a part alone")
     parser.add_argument("--tables", action="store_true", help="make the tables from what was saved")
     options = parser.parse_args()
     if options.tables:
@@ -95,7 +102,13 @@ def main() -> None:
         work = options.work or Path(temporary)
         grown = cache(lambda: Grown(sorted((DATA / "wikidata-slice").glob("*.nt.gz")), options.seed))
         for size in sorted(options.size):
-            measure(grown, round(size * MILLION), work, options.keep, options.seed)
+            triples = round(size * MILLION)
+            if options.part:
+                found = build(grown(), triples, work / f"part-{triples}", PART)
+                save(next(one for one in json.loads(SAVED.read_text()) if one["asked"] == triples) | {"part": found})
+                shutil.rmtree(work / f"part-{triples}")
+            else:
+                measure(grown, triples, work, options.keep, options.seed)
 
 
 def measure(grown: Callable[[], Grown], triples: int, work: Path, keep: bool, seed: int) -> None:
@@ -121,8 +134,8 @@ def measure(grown: Callable[[], Grown], triples: int, work: Path, keep: bool, se
         built.unlink()
 
 
-def build(grown: Grown, triples: int, path: Path) -> dict[str, Any]:
-    """Build in a process of its own."""
+def build(grown: Grown, triples: int, path: Path, *keep: str) -> dict[str, Any]:
+    """Build in a process of its own, all or the items with a link of ``keep``."""
     source = path.with_suffix(".nt")
     begin = time.process_time()
     with source.open("wb") as file:
@@ -131,7 +144,7 @@ def build(grown: Grown, triples: int, path: Path) -> dict[str, Any]:
     generated = time.process_time() - begin
     try:
         done = subprocess.run(
-            [sys.executable, "-c", BUILD, str(path), str(source)], check=True, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", BUILD, str(path), str(source), *keep], check=True, stdout=subprocess.PIPE, text=True
         )
     finally:
         size = source.stat().st_size
@@ -171,14 +184,15 @@ def asked(
 ) -> tuple[float, float]:
     """Milliseconds of a query, and of processors, the better of two; its rows are put into ``rows``.
 
-    The server, its child with the store, and the reading of the rows are counted. Where other work shares the
-    processors, their time says what a query costs.
+    The server, its child with the store, and a client that takes the whole reply are counted, not the reading of the
+    rows. Where other work shares the processors, their time says what a query costs.
     """
     best = (float("inf"), float("inf"))
     for _ in range(2):
         begin, used = time.perf_counter(), processors()
-        rows[query] = ask(address, query, session)
+        reply = ask(address, query, session)
         best = min(best, ((time.perf_counter() - begin) * 1000, (processors() - used) * 1000), key=lambda one: one[1])
+        rows[query] = rows_of(reply)
         if best[0] > SLOW_MS:  # its second time says the same
             break
     return best

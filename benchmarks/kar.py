@@ -93,7 +93,7 @@ def measure(kb: SkbKB) -> None:
         "three hubs": random.choice(np.argsort(-degrees)[:HUBS], (QUERIES, NAMED)),
     }
     for without in ((), ("kg",)):
-        options = KAROptions(without=without, with_neighbours=False)
+        options = KAROptions(without=without, paths="plain", with_neighbours=False)
         retriever = ExpandedRetriever(KAR(skb, vss, calls, similarity_for(skb, "vss"), options), vss, options)
         for what, queries in drawn.items():
             took: dict[str, list[float]] = {}

@@ -1,13 +1,14 @@
 """Whether one reader, a knowledge base that hangs, or many readers take the page down: memory, and latency of the rest.
 
     python -m benchmarks.serve_load [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
-        [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied]
+        [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied] [--ask]
 
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
 is looked at; then many pages of a knowledge base that never answers are asked for, and beside them what must answer.
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
 seconds on average between two things that they do. ``--varied``: not seven questions again and again, but some 270
-different ones (``_varied.py``); of those that are timed each is new to the server.
+different ones (``_varied.py``); of those that are timed each is new to the server. ``--ask``: readers do
+nothing but ask.
 """
 
 from __future__ import annotations
@@ -139,7 +140,14 @@ ALONE = 30.0
 
 
 def mixed(
-    url: str, process: int, key: str, readers: int, seconds: float, think: float, questions: dict[str, str]
+    url: str,
+    process: int,
+    key: str,
+    readers: int,
+    seconds: float,
+    think: float,
+    questions: dict[str, str],
+    only: list[str],
 ) -> None:
     """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute.
 
@@ -154,7 +162,7 @@ def mixed(
         timed = list(asked.items())
     probes = cycle(timed)
     alone = simple(url, probes, ALONE)
-    command = [sys.executable, "-m", "benchmarks._readers", url, key, str(readers), str(think)]
+    command = [sys.executable, "-m", "benchmarks._readers", url, key, str(readers), str(think), *only]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     used, began, memory = Used(process), time.perf_counter(), list[str]()
     with subprocess.Popen(command, **pipes) as load:
@@ -213,6 +221,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--think", type=float, default=60.0)
     parser.add_argument("--varied", action="store_true")
+    parser.add_argument("--ask", action="store_const", const=["ask"], default=[])
     parser.add_argument("--forms", nargs="+", default=["json", "csv"])
     given = parser.parse_args()
     questions = varied() if given.varied else {}
@@ -226,7 +235,7 @@ def main() -> None:
             if given.pages:
                 hanging(url, stuck.key, given.pages)
             for readers in given.readers:
-                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think, questions)
+                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think, questions, given.ask)
 
 
 if __name__ == "__main__":

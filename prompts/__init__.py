@@ -44,10 +44,7 @@ def _bounds(mark: str) -> re.Pattern[str]:
 
 
 def render(name: str | Path, **values: Any) -> str:
-    """The prompt ``name`` (as in ``spinach/policy.md``, or a ``Path``) with its variables filled in.
-
-    Raises jinja2.UndefinedError where the file uses a variable that is not given.
-    """
+    """The prompt ``name`` (a path below this folder, or a ``Path``), filled in. Raises jinja2.UndefinedError."""
     environment = _environment()
     own = name.read_text(encoding="utf-8") if isinstance(name, Path) else None
     template = environment.get_template(name) if own is None else environment.from_string(own)
@@ -56,10 +53,7 @@ def render(name: str | Path, **values: Any) -> str:
 
 
 def prompt_hashes(*folders: str) -> dict[str, str]:
-    """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
-
-    One of them may be a file itself. Saved with a run.
-    """
+    """SHA-256 of the prompt files of folders (``.``: shared ones), or of a file, and of what they include."""
     places = [FOLDER / one for one in folders]
     paths = [path for one in places for path in ([one] if one.is_file() else one.glob("*.md"))]
     files = {path: path.read_bytes() for path in paths}

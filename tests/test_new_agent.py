@@ -15,6 +15,7 @@ import pytest
 
 import kbnav
 from kbnav.apps.cli import main
+from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.models.scripted import ScriptedModel, says
@@ -126,12 +127,14 @@ def test_a_model_may_choose_and_a_tool_may_be_added(folder, command, monkeypatch
         with pytest.raises(SystemExit) as ended:
             main()
     assert ended.value.code == 0
-    sys.modules.pop("my_agent")
     offered = {tool["function"]["name"] for tool in stub.requests[0]["tools"]}
     assert {"find_property", "execute_query", "finish"} <= offered
     if "build_with_model" in command:
+        with pytest.raises(UsageError, match="needs a language model, and none is set"):
+            kbnav.ask("How often is it used?", kb="mini", system="my_agent:build_with_model")
         prompt = stub.requests[0]["messages"][0]["content"]
         assert "You have 15 steps. Your tools are find_property, search_entities, execute_query, finish." in prompt
+    sys.modules.pop("my_agent")
     (run,) = saved_runs(Path(os.environ["KBNAV_HOME"]) / "runs")
     assert "P1086" in run.read_text()
     own = hashlib.sha256((folder / "my_prompt.md").read_bytes()).hexdigest()

@@ -60,8 +60,7 @@ def way() -> tuple[list[str], list[str]]:
     def seen(frame: FrameType, event: str, arg: object) -> None:
         name = _name(frame.f_code) if event == "call" else ""
         if name == THINK and not to_turn:
-            # LangGraph runs a node in a thread of its own, for which the main thread waits.
-            to_turn[:] = [*_stack(sys._current_frames()[threading.main_thread().ident or 0]), *_stack(frame.f_back)]
+            to_turn[:] = _stack(frame.f_back)
         if AFTER.fullmatch(name):
             after[name] = None
 

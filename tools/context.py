@@ -131,7 +131,7 @@ class Context:
     tables: dict[str, AnswerTable] = field(default_factory=dict)
     number: int = 0
     """What the result of a query is numbered by, so that it can be named; 0 outside a run."""
-    ran: Mapping[int, Step] = field(default_factory=dict)
+    results: Mapping[int, Step] = field(default_factory=dict)
     """Steps of the run whose queries ran, by the number of their result, those taken back too."""
     earlier: tuple[str, ...] = ()
     """The conversation's earlier questions, oldest first."""

@@ -23,17 +23,13 @@ _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 
 
-def no_pruning(entry: Entry, question: str) -> tuple[Entry, Usage]:
-    """The entry as it is, however long."""
-    return entry, Usage()
-
-
 def prune_by_ranking(shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY) -> Pruner:
     """Keep the statements that share most with the question, up to ``shown.statements``, and what the entity is.
 
     Properties are ranked by their best statement, so that the values of one property stay together. No model is asked.
     """
-    always = what_it_is(words)
+    # What the entity is matters for every question.
+    always = (*words.each((INSTANCE_OF, SUBCLASS_OF)), "rdf:type", "rdfs:subClassOf")
 
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= shown.statements:
@@ -64,7 +60,7 @@ def pruner(
 ) -> Pruner:
     """The way the settings choose; without a model entries are ranked."""
     if settings.pruning == "none":
-        return no_pruning
+        return lambda entry, _: (entry, Usage())
     if model is not None and settings.pruning == "model":
         return prune_whole(model, shown, words)
     return prune_by_ranking(shown, words)
@@ -116,8 +112,3 @@ def prune_whole(model: BaseChatModel, shown: Shown, words: Vocabulary = WIKIDATA
 def _with_qualifiers(one: Statement) -> str:
     told = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
     return one.value.text + (f" [{told}]" if told else "")
-
-
-def what_it_is(words: Vocabulary) -> tuple[str, ...]:
-    """Instance of, subclass of: what the entity is matters for every question."""
-    return (*words.each((INSTANCE_OF, SUBCLASS_OF)), "rdf:type", "rdfs:subClassOf")

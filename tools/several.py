@@ -96,8 +96,10 @@ def within(context: Context, name: str) -> Context:
     """What a tool of one of them is given: that knowledge base, the results that are of it, the run's steps on it."""
     kb = context.kb.part(name) if isinstance(context.kb, Joint) else context.kb
     tables = {text: table for query, table in context.tables.items() for of, text in [kb_of(query)] if of == name}
-    ran = {number: alone(step, name) for number, step in context.ran.items() if step.call.arguments.get("kb") == name}
-    return replace(context, kb=kb, tables=tables, ran=ran)
+    results = {
+        number: alone(step, name) for number, step in context.results.items() if step.call.arguments.get("kb") == name
+    }
+    return replace(context, kb=kb, tables=tables, results=results)
 
 
 def alone(step: Step, name: str) -> Step:
@@ -144,7 +146,7 @@ def join_results(context: Context, thought: str, query: str, result: int, kb: st
         result: Its number.
         kb: The knowledge base that runs the query.
     """
-    step = context.ran.get(result)
+    step = context.results.get(result)
     if step is None or not step.rows:
         raise BadArguments(f"There is no result {result} with rows.")
     table, origin = context.tables.get(step.query), kb_of(step.query)[0]

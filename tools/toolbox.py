@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import BaseModel, ValidationError, create_model
 
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, KbnavError, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
 from kbnav.runs.trajectory import QUERY
 from kbnav.settings.plugins import did_you_mean, name_of, named, points
 from kbnav.tools import endpoint
 from kbnav.tools.context import Context, Observation
+from kbnav.tools.show import table_text
 from kbnav.tools.wikidata import (
     execute_query,
     finish,
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 SHOW_ROWS = show_rows.__name__
-ToolFunction = Callable[..., Observation | str]
-"""A tool; where it returns text, that is the observation."""
+ToolFunction = Callable[..., Any]
+"""A tool; where it returns no Observation, its text is one. Rows of a tool of one's own are a numbered result."""
 GROUP = "kbnav.tools"
 """The group of entry points by which other packages add tools."""
 _NOT_GIVEN = ("self", "context")
@@ -174,6 +177,10 @@ class Toolbox:
                 schema["function"]["parameters"]["properties"].pop(name, None)
         return schemas
 
+    def owns(self, name: str) -> bool:
+        """Whether a tool is none that kbnav comes with."""
+        return name in self._own
+
     def takes(self, name: str, argument: str) -> bool:
         """Whether there is a tool of this name that takes such an argument."""
         return name in self._tools and argument in self._tools[name].arguments.model_fields
@@ -209,7 +216,19 @@ class Toolbox:
             if name not in self._own or isinstance(error, KbnavError):
                 raise
             return Observation(f"{name} failed: {type(error).__name__}: {error}", ok=False)
+        if name in self._own and (table := _as_table(seen)):
+            ran = f"# {name} {json.dumps(arguments, ensure_ascii=False, default=str)}"
+            context.tables[ran] = table
+            text = table_text(table, context.shown, name=f"Result {context.number}" if context.number else "")
+            return Observation(text, rows=len(table), result=context.number, ran=ran)
         return seen if isinstance(seen, Observation) else Observation(str(seen))
+
+
+def _as_table(seen: object) -> AnswerTable | None:
+    """Rows that a tool gave, at least one: a table, or a list of dictionaries; None of anything else."""
+    if isinstance(seen, list) and seen and all(isinstance(one, Mapping) for one in seen):
+        return AnswerTable.from_records(seen)
+    return seen if isinstance(seen, AnswerTable) and len(seen) else None
 
 
 def own_tool(given: Any) -> ToolFunction:
@@ -247,9 +266,9 @@ def _of_langchain(tool: BaseTool) -> ToolFunction:
     """A LangChain tool as ours; where it raises ToolException, the model is told so."""
     from langchain_core.tools import ToolException
 
-    def called(context: Context, thought: str, **arguments: Any) -> str:
+    def called(context: Context, thought: str, **arguments: Any) -> Any:
         try:
-            return str(tool.invoke(arguments) if has_sync else asyncio.run(tool.ainvoke(arguments)))
+            return tool.invoke(arguments) if has_sync else asyncio.run(tool.ainvoke(arguments))
         except ToolException as error:
             raise TellModel(str(error)) from error
 

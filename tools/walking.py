@@ -45,7 +45,6 @@ class Ask(Protocol):
         self, prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0
     ) -> tuple[str, Usage]:
         """One call; ``sample`` tells several replies to one prompt apart. Raises StopRun."""
-        ...
 
 
 @dataclass(frozen=True)

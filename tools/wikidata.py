@@ -14,7 +14,7 @@ from functools import partial
 from threading import Timer
 
 from kbnav.answers.question import kb_of
-from kbnav.answers.relevance import relevance, words
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
@@ -86,7 +86,7 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
     if wanted:
         return of_properties(entry, wanted, context.shown)
     kept, usage = context.prune(entry, context.asked)
-    labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in entry.identifiers]
+    labels = [" ".join(set(content_words(one.property.label)) - _OF_ANY) for one in entry.identifiers]
     scored = zip(relevance(f"{context.asked} {thought}", labels), entry.identifiers, strict=True)
     named = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])[:_IDENTIFIERS]
     kept = replace(kept, identifiers=tuple(one for _, one in named))
@@ -216,7 +216,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
 def again(context: Context, query: str) -> Observation | None:
     """What is said where this query ran already and had rows: its result, kept under the new text too, is the last."""
     key = Call(QUERY, {"query": query}).key
-    for number, step in context.ran.items():
+    for number, step in context.results.items():
         if step.rows and step.call.key == key and (table := context.tables.get(str(step.call.arguments["query"]))):
             context.tables[query] = table
             said = f"This is result {number} again. It is the answer now, unless finish names another."
@@ -272,17 +272,14 @@ def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTab
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
-    """Names the ids that the model has not been shown, so that an invented one is noticed.
-
-    An id whose label is what the model or the question speaks of is no invention.
-    """
+    """Names the ids that the model was not shown, unless it or the question speaks of what they are called."""
     ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
     known = vocabulary_of(context.kb).each((*_KNOWN, *_COMMON_QUALIFIERS))
     ids = [used for used in ids if used not in known][:_NAMED]
     if not ids:
         return ""
     names = context.kb.labels(ids, language=context.language)
-    spoken = words(f"{context.asked} {thought} {_NOT_IDS.sub(' ', query)}")
+    spoken = content_words(f"{context.asked} {thought} {_NOT_IDS.sub(' ', query)}")
     doubtful = [one for one in ids if one in names and not any(relevance(names[one], [word])[0] for word in spoken)]
     told = [f'{one} is "{names[one]}"' for one in doubtful]
     told += [f"{one} is unknown here" for one in ids if one not in names]
@@ -302,7 +299,7 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
         start: The first row to see, from 1.
         contains: Only rows with this text.
     """
-    with_rows = {number: step for number, step in context.ran.items() if step.rows}
+    with_rows = {number: step for number, step in context.results.items() if step.rows}
     number = result or max(with_rows, default=0)
     step = with_rows.get(number)
     if step is None:
@@ -396,7 +393,7 @@ def finish(
             Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer.
     """
-    with_rows = {number: step for number, step in sorted(context.ran.items()) if step.rows}
+    with_rows = {number: step for number, step in sorted(context.results.items()) if step.rows}
     if no_answer or not (result or with_rows):
         return Observation("Finished.")
     if result and result not in with_rows:
@@ -417,10 +414,7 @@ def named_columns(columns: str) -> list[str]:
 
 
 def _not_asked_for(context: Context, table: AnswerTable) -> list[str]:
-    """A hint at columns behind the first of which the question does not speak, where it speaks of another.
-
-    A name of one letter says nothing.
-    """
+    """A hint at columns behind the first of which the question does not speak, where it speaks of another."""
     if len(table.columns) < 2:
         return []
     spoken = relevance(context.asked, [" ".join(_WORDS.findall(one)) for one in table.columns])
@@ -436,7 +430,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 def described(step: Step) -> str:
     """What a result is known by: its number of rows and the beginning of its query."""
-    query = str(step.call.arguments.get("query", ""))
+    query = str(step.call.arguments.get("query", step.ran))
     while prologue := _PROLOGUE.match(query):
         query = query[prologue.end() :]
     return f"{step.rows} row{'s' if step.rows != 1 else ''} of `{cut(query, _QUERY)}`"

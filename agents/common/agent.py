@@ -49,8 +49,8 @@ class Agent:
     prompts: tuple[str, ...] = ()
     """Folders under ``prompts/``, or one's own by their whole paths, whose files' hashes are saved with every run."""
     shown: Shown = Shown()
-    offered: Toolbox | None = None
-    """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
+    model_tools: Toolbox | None = None
+    """What a model chooses from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
     notes: Sequence[Note] = ()
     """Notes that come with results."""
@@ -59,14 +59,9 @@ class Agent:
     _graphs: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
-    def tools(self) -> Toolbox:
-        """What a model may choose from."""
-        return self.offered or self.toolbox
-
-    @property
     def lookups(self) -> Toolbox:
         """Tools for callers outside of a run (MCP, LangChain): all but ``finish`` and ``show_rows``."""
-        return self.tools.less(FINISH, SHOW_ROWS)
+        return (self.model_tools or self.toolbox).less(FINISH, SHOW_ROWS)
 
     @property
     def machine(self) -> Machine:

@@ -108,7 +108,7 @@ class QueryEnding:
 
         That there is no answer may be said once a query has run. Whether a result that is named exists says the tool.
         """
-        queries = [step for step in path if step.call.tool in RUN_QUERIES]
+        queries = [step for step in path if step.queried]
         if finish.arguments.get("no_answer"):
             return all(step.rows is None for step in queries)
         if finish.arguments.get("result"):
@@ -130,16 +130,11 @@ class QueryEnding:
                     (step for step in (*path, *state["discarded"]) if step.result == number and step.rows), None
                 )
             if self.last_executed:
-                return next(
-                    (step for step in reversed(path) if step.call.tool in RUN_QUERIES and step.rows is not None), None
-                )
+                return next((step for step in reversed(path) if step.queried and step.rows is not None), None)
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
-
-        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
-        """
+        """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is."""
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
         if table is None and outcome.status == "no answer":
@@ -160,8 +155,11 @@ class QueryEnding:
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
             return (replace(outcome, status="no answer") if given_up else outcome), Usage()
-        query = step.query
-        known = context.tables.get(query)
+        own = step.call.tool not in RUN_QUERIES  # a tool of somebody's own gave a table, and no query did
+        query, known = "" if own else step.query, context.tables.get(step.query)
+        if own and not known:
+            lost = f"The table of {step.call.tool} was lost when the run was stopped."
+            return replace(outcome, status="no answer").noted(lost), Usage()
         if outcome.stop in LIMITS and known:
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
         if not step.rows:
@@ -171,19 +169,21 @@ class QueryEnding:
         if outcome.status == "failed":
             return replace(outcome, query=query, table=known), Usage()
         try:
-            final, table, note = _final_table(query, state["question"], context)
+            found = _final_table(query, state["question"], context) if not own else None
+            final, table, note = found or (query, known or AnswerTable(), ("", ""))
         except TellModel as error:  # it ran before; only a session that was killed asks again
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         if outcome.stop == "finish":
             table = table.projected(named_columns(str(path[-1].call.arguments.get("columns", ""))))
-        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
+        runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:
-            base = asked_by(context.kb, final)
-            names = base.labels(ids_in(base, final), language=context.language)
-            outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
+            if not own:
+                base = asked_by(context.kb, final)
+                names = base.labels(ids_in(base, final), language=context.language)
+                outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             finished = self.sentence and outcome.stop == "finish" and final == query
             sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
             text, usage = (sentence, Usage()) if sentence else self.write(outcome, state, context)
@@ -203,7 +203,7 @@ def _explores(query: str) -> bool:
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:
     """The last query with rows; one that only looks at the triples of things (CONSTRUCT) where there is no other."""
-    queries = [step for step in steps if step.call.tool in RUN_QUERIES and step.rows]
+    queries = [step for step in steps if step.queried and step.rows]
     tables = [step for step in queries if not _LOOKS.search(str(step.call.arguments.get("query", "")))]
     return max(tables or queries, key=lambda step: step.number, default=None)
 
@@ -233,19 +233,13 @@ def _final_table(query: str, question: str, context: Context) -> tuple[str, Answ
 
 @dataclass(frozen=True)
 class RankingEnding:
-    """The nodes that finish names are the answer, with its sentence, which alone is one where a number is asked for.
-
-    Out of budget, the answer are the nodes that the observations support best.
-    """
+    """The nodes that finish names are the answer, with its sentence; out of budget those best supported are."""
 
     write: Writer
     describe: Describe
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
-        """A finish is premature if it names a node that no observation has shown, on the path or in an earlier turn.
-
-        That there is no answer (no nodes) may be said once anything was looked at.
-        """
+        """Whether a finish names a node never shown; with no nodes it may come once anything was looked at."""
         nodes = named_by(finish)
         shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
@@ -284,10 +278,7 @@ class RankingEnding:
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
-    """Nodes by how often and how far up the observations show them, best first: their reciprocal ranks summed.
-
-    Nodes that were looked at by their ids are left out, unless nothing else was seen.
-    """
+    """Nodes by their summed reciprocal ranks in observations; those looked at by id only if there are no others."""
     from kbnav.knowledge.skb.search import reciprocal_rank_fusion  # SKBs alone need it
 
     taken = list(steps)
@@ -313,10 +304,7 @@ def named_by(finish: Call) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelWriter:
-    """Asks a model, at temperature 0, for one to three sentences in the language of the question.
-
-    Nothing is asked where there is neither a table nor a ranking.
-    """
+    """Asks a model at temperature 0 for one to three sentences, where there is a table or a ranking."""
 
     model: BaseChatModel
     shown: Shown = Shown()

@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
-from kbnav.answers.parsing import Kind as QuestionKind
-from kbnav.answers.parsing import read_question
+from kbnav.answers.parsing import QuestionKind, read_question
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
@@ -24,7 +23,7 @@ from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
-from kbnav.runs.trajectory import Doubt, Kind, Outcome
+from kbnav.runs.trajectory import Doubt, DoubtKind, Outcome
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context
 
@@ -139,7 +138,7 @@ class _Checker:
         return any(token.text.upper() in words for token in self.tokens)
 
 
-Found = Iterator[tuple[Kind, str]]
+Found = Iterator[tuple[DoubtKind, str]]
 
 
 def _of_form(one: _Checker) -> Found:
@@ -190,10 +189,7 @@ def _of_query(one: _Checker) -> Found:
 
 
 def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ...]:
-    """Doubts where what the query compares is in several units, or each thing has several of it.
-
-    None where that cannot be found out.
-    """
+    """Doubts where what is compared is in several units, or there are several of it; None where unknown."""
     if kb_kind(kb) != "wikibase":
         return ()
     words, doubts = vocabulary_of(kb), list[Doubt]()

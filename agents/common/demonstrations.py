@@ -75,10 +75,7 @@ class Demonstrations:
 
 
 def read_demonstrations(file: str) -> Demonstrations:
-    """A JSON list, or a JSON or TOML file whose ``demonstrations`` are one; none where no file is named.
-
-    Raises UsageError.
-    """
+    """A JSON list, or the ``demonstrations`` of a JSON or TOML file; none without a file. Raises UsageError."""
     if not file:
         return Demonstrations()
     path = Path(file)

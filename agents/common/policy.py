@@ -87,7 +87,7 @@ class ChatPolicy:
         try:
             self._model = (
                 model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
-                if budget.parallel
+                if budget.holds("parallel")
                 else model.bind_tools(toolbox.schemas, parallel_tool_calls=False)
             )
         except NotImplementedError as error:
@@ -98,7 +98,7 @@ class ChatPolicy:
             "steps": budget.steps,
             "partial": False,
             "date": "",
-            "parallel": budget.parallel,
+            "parallel": budget.holds("parallel"),
         }
         self._system = lru_cache(_PROMPTS)(
             lambda question: "\n\n".join(
@@ -112,11 +112,9 @@ class ChatPolicy:
         self._notice_file = notice
 
     def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
-        """One model call; where the path is too long for the model, the call is made again with less of it.
-
-        Raises as ``kbnav.models.chat.invoke``, PromptTooLong only where cutting observations does not help.
-        """
-        if _calls_no_tools(state):
+        """One model call; again with less of the path where that is too long. Raises as ``invoke``, PromptTooLong."""
+        last = all_steps(state)[-_SILENT:]
+        if len(last) == _SILENT and all(step.call.tool == NO_TOOL for step in last):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
         with reply_purpose("step"):
             reply = self._invoke(state)
@@ -154,10 +152,7 @@ class ChatPolicy:
         return invoke(self._model, self.messages(state, width=narrowest))
 
     def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
-        """What a model sees: earlier questions, this one, the path, and a hint where something was dropped.
-
-        Observations are cut to ``width`` characters, if it is given, and say so.
-        """
+        """What a model sees: earlier questions, this one, the path (cut to ``width``), and what was dropped."""
         from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
         messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]
@@ -179,7 +174,7 @@ class ChatPolicy:
     def _dropped(self, state: State) -> dict[str, list[Step]]:
         """What was dropped lately, by the reason, each action once."""
         since = len(all_steps(state)) - _RECENT
-        recent = [step for step in state["discarded"] if step.number > since and self._budget.hint]
+        recent = [step for step in state["discarded"] if step.number > since and self._budget.holds("hint")]
         # That finish came too early is said at once and no more: later it would read as a reply to what came since.
         done = max((step.number for step in state["path"]), default=0)
         recent = [step for step in recent if step.dropped != "premature finish" or step.number > done]
@@ -197,7 +192,7 @@ class ChatPolicy:
         dropped = self._dropped(state)
         left = turns_left(state, self._budget)
         own = (*self._toolbox.names, NO_TOOL)  # what the agent's program did before is not the model's to count
-        told = self._budget.told and any(step.call.tool in own for step in all_steps(state))
+        told = self._budget.holds("told") and any(step.call.tool in own for step in all_steps(state))
         if not dropped and not told:
             return ""
         programmed = {step.call.turn for step in state["path"] if step.call.tool not in own}
@@ -205,22 +200,17 @@ class ChatPolicy:
         return render(
             self._notice_file,
             dropped=defaultdict(list, dropped),
-            arguments=_arguments,
+            arguments=lambda call: json.dumps(call.arguments, ensure_ascii=False),
             used=turns_used(state) - len(programmed) if told else None,
             steps=self._budget.steps - len(programmed),
-            unit="turns" if self._budget.parallel else "actions",
+            unit="turns" if self._budget.holds("parallel") else "actions",
             spent=actions_used(state),
             actions=self._budget.actions,
-            left=left if self._budget.told and left <= _WARN_LEFT else None,
+            left=left if self._budget.holds("told") and left <= _WARN_LEFT else None,
             last=last.result if last else None,
             about=described(last) if last else "",
             was=was.result if was else None,
         )
-
-
-def _calls_no_tools(state: State) -> bool:
-    steps = all_steps(state)[-_SILENT:]
-    return len(steps) == _SILENT and all(step.call.tool == NO_TOOL for step in steps)
 
 
 def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
@@ -381,10 +371,6 @@ def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessa
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
     return [HumanMessage(turn.question), *path_messages(turn.steps, width=width, offered=offered), AIMessage(answer)]
-
-
-def _arguments(call: Call) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def _unless_quoted(call: Call, state: State) -> Call:

@@ -26,7 +26,7 @@ _NAME = 40
 """Characters of each."""
 
 
-def offered(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
+def hide_single_type(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
     """The tools as a model is told of them: in a graph of one type, nothing of types."""
     return toolbox.hiding("node_type") if len(kb.skb.type_names) == 1 else toolbox
 
@@ -38,10 +38,7 @@ class Schema:
     kb: SkbKB
 
     def __call__(self, question: str) -> dict[str, Any]:
-        """The variables of ``walking/schema.md``; ``example``: a SPARQL query that has an answer in this graph.
-
-        ``starts``: the nodes that the question names.
-        """
+        """The variables of ``walking/schema.md``; ``example`` is a query with an answer, ``starts`` the nodes named."""
         meta = self.kb.skb.meta
         ranked = [one for one, _ in self.kb.relations.ranked(question)]
         every = list(dict.fromkeys(one.relation for one in ranked))

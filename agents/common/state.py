@@ -35,10 +35,7 @@ class State(TypedDict):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy says: at least one call, or a refusal; neither where it gives up, with ``note`` on why.
-
-    ``understood`` says how the question was read, where that is worth saying.
-    """
+    """What a policy says: calls, a refusal, or why it gives up (``note``); ``understood``: the question's reading."""
 
     calls: Sequence[Call] = ()
     usage: Usage = Usage()
@@ -52,7 +49,6 @@ class Policy(Protocol):
 
     def __call__(self, state: State, context: Context) -> Reply:
         """One turn."""
-        ...
 
 
 class Ending(Protocol):
@@ -60,15 +56,12 @@ class Ending(Protocol):
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """Whether this finish must be dropped, after the path's steps and the chat's earlier turns."""
-        ...
 
     def chosen(self, call: Call, path: Sequence[Step]) -> bool:
         """Whether a call that repeats a step of the path does so to name its result as the answer."""
-        ...
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The outcome of a run that stopped; the best so far where it did not finish."""
-        ...
 
 
 def start(question: str, history: Sequence[Turn], budget: Budget) -> State:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import Phrase, Question, beyond, read_question, titles
@@ -198,7 +198,8 @@ class EndpointAgenda(Agenda):
             if left:
                 why = f"“{left[0].text}” is not linked to {reading.label or 'a thing asked for'} by one property or two"
             if final and seen.rows.get(final):
-                self.understood, shown = Understood(unused=reading.unused), seen.cells[final]
+                meant = told_words(self.question, reading.unused, self.language, final)
+                self.understood, shown = Understood(unused=meant), seen.cells[final]
                 counted = len(shown) == 1 and shown[0][0].isdigit()
                 rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused

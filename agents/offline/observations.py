@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
+from kbnav.answers.language import fold
 from kbnav.runs.trajectory import Step
 
 _IDENTIFIER = r"(?:[QP]\d+|<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
@@ -64,7 +65,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Fact:
+class Claim:
     """A property with a value: a statement's own, or a qualifier's."""
 
     property_id: str
@@ -73,7 +74,7 @@ class Fact:
     id: str = ""
 
     @classmethod
-    def of(cls, property_id: str, label: str | None, value: str) -> Fact:
+    def of(cls, property_id: str, label: str | None, value: str) -> Claim:
         """Of what is shown: ``polonium (Q979)``, or a text."""
         found = _ID.search(value)
         text = value[: found.start()].rstrip() if found else value
@@ -90,20 +91,20 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Edge:
+class SeenEdge:
     """A statement that leaves ("out") or reaches ("in") the entity that was looked at; seen from there."""
 
     direction: Literal["out", "in"]
-    fact: Fact
-    qualifiers: tuple[Fact, ...] = ()
+    fact: Claim
+    qualifiers: tuple[Claim, ...] = ()
 
 
 @dataclass
-class Evidence:
+class Seen:
     """Everything seen so far; searches by their query, edges by the entity looked at."""
 
     searches: dict[str, Search] = field(default_factory=dict)
-    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    edges: dict[str, list[SeenEdge]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of every query that ran; 0 where it failed."""
     last_query: str = ""
@@ -113,7 +114,7 @@ class Evidence:
     """The shown rows of each query as texts."""
 
     @classmethod
-    def of(cls, steps: Iterable[Step]) -> Evidence:
+    def of(cls, steps: Iterable[Step]) -> Seen:
         """Read the observations of steps, in their order."""
         seen = cls()
         for step in steps:
@@ -150,10 +151,12 @@ def read_search(query: str, text: str) -> Search:
                 kind = "property"
             hits.append(SearchHit(id_, found["label"] or "", about, found["type"] or "", found["alias"] or "", kind))
     if not hits:
-        meant = _SUGGESTED.search(text)
-        return Search(query, "none", suggestion=meant[1] if meant else "")
-    if rung == "near" and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
-        return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
+        found = _SUGGESTED.search(text)
+        return Search(query, "none", suggestion=found[1] if found else "")
+    meant = hits[0].alias or hits[0].label
+    plural = fold(query).removeprefix(fold(meant)) in ("e", "en", "er", "es", "n", "s")
+    if rung == "near" and not plural and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling: people choose
+        return Search(query, "none", suggestion=meant)
     items = [hit for hit in hits if hit.kind != "property"]
     low = query.casefold()
     named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]
@@ -162,20 +165,20 @@ def read_search(query: str, text: str) -> Search:
     return Search(query, rung, matched, tuple(items), tuple(hit for hit in hits if hit.kind == "property"))
 
 
-def read_entry(text: str) -> list[Edge]:
+def read_entry(text: str) -> list[SeenEdge]:
     """The observation of get_entry; properties that are only named there have no value."""
     edges = []
     for line in text.splitlines():
         if statement := _STATEMENT.fullmatch(line):
             qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
-            facts = tuple(Fact.of(found[2], found[1], found[3]) for found in qualifiers if found)
-            edges.append(Edge("out", Fact.of(statement["id"], statement["label"], statement["value"]), facts))
+            facts = tuple(Claim.of(found[2], found[1], found[3]) for found in qualifiers if found)
+            edges.append(SeenEdge("out", Claim.of(statement["id"], statement["label"], statement["value"]), facts))
         elif line.startswith("Not shown: "):
-            edges += [Edge("out", Fact(found[1], found[0])) for found in _OTHERS.findall(line)]
+            edges += [SeenEdge("out", Claim(found[1], found[0])) for found in _OTHERS.findall(line)]
     return edges
 
 
-def read_neighbors(entity: str, text: str) -> list[Edge]:
+def read_neighbors(entity: str, text: str) -> list[SeenEdge]:
     """The observation of search_neighbors for ``entity``."""
     edges = []
     for line in text.splitlines():
@@ -183,7 +186,7 @@ def read_neighbors(entity: str, text: str) -> list[Edge]:
             left = _ID.search(found["left"])
             outgoing = bool(left and left[1] == entity)
             other = found["right"] if outgoing else found["left"]
-            edges.append(Edge("out" if outgoing else "in", Fact.of(found["id"], found["label"], other)))
+            edges.append(SeenEdge("out" if outgoing else "in", Claim.of(found["id"], found["label"], other)))
     return edges
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
-from kbnav.agents.offline.observations import Evidence
+from kbnav.agents.offline.observations import Seen
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import NEGATIONS, Question, read_question
-from kbnav.answers.relevance import words
+from kbnav.answers.relevance import content_words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
@@ -43,9 +43,9 @@ class Agenda(ABC):
         self.question = read_question(state["question"], self.language)
 
     @cached_property
-    def seen(self) -> Evidence:
+    def seen(self) -> Seen:
         """What the steps showed."""
-        return Evidence.of(self.steps)
+        return Seen.of(self.steps)
 
     @abstractmethod
     def calls(self) -> Iterator[Calls]:
@@ -77,7 +77,17 @@ def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
 def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str, ...]:
     """Words of the question's phrases, function words apart, that are not ``known``, in their order."""
     read = [word for phrase in question.phrases for word in phrase.text.split()]
-    return tuple(dict.fromkeys(word for word in read if words(fold(word)) and not known(word)))
+    return tuple(dict.fromkeys(word for word in read if content_words(fold(word)) and not known(word)))
+
+
+def told_words(question: Question, unused: Sequence[str], language: str, query: str) -> tuple[str, ...]:
+    """Those of the words that a query leaves out that mean something beside it.
+
+    Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that sorts.
+    """
+    words = lexicon(language)
+    sorting = words.measures.keys() if "ORDER BY" in query else ()
+    return tuple(one for one in unused if fold(one) not in {*words.light, *question.hint.split(), *sorting})
 
 
 def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:

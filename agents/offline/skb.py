@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from functools import lru_cache
-from itertools import combinations, product
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from itertools import chain, combinations, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
@@ -43,7 +44,7 @@ _STEM = 3
 """Letters of a word that a relation's may begin with."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
-_OPERATORS = NEGATIONS | {"under", "over", "above", "below", "fewer", *_SUMMED}
+_OPERATORS = NEGATIONS | {"under", "over", "above", "below", "fewer", "than", *_SUMMED}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
@@ -67,6 +68,10 @@ class SkbAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
         self._reading: Reading = schema.read(state["question"], self.language)
+        compared = {one.low for one in self._reading.tokens} & (_SUMMED.keys() | lexicon(self.language).measures.keys())
+        if compared and self._reading.types and not (self._reading.asked or self.question.asks):
+            first, *others = self._reading.types  # as in "mean age of ships"
+            self._reading = replace(self._reading, asked=first.name, types=tuple(others))
         self._told = set(_NOT_TELLING)
 
     def calls(self) -> Iterator[Calls]:
@@ -76,6 +81,11 @@ class SkbAgenda(Agenda):
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
         longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
         mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
+        if not mentions:
+            mentions = yield from self._begun()
+            reading = self._reading
+        if len(mentions) == 1 and not (reading.asked or reading.types):
+            yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
         if reading.asked and not (mentions or reading.types or reading.words):
@@ -88,6 +98,8 @@ class SkbAgenda(Agenda):
             used = {word for path in paths for word in path.used}
             found = yield from self._follow(paths)
             if found:
+                if not reading.asked:
+                    yield from self._field(found, paths)
                 text = leftover(reading, paths)
                 if not text:
                     yield from self._whole(paths, found)
@@ -101,7 +113,7 @@ class SkbAgenda(Agenda):
                 yield self._end(fits, found, mentions, paths)
             wanted |= used
         yield from self._by_text_alone()
-        nothing = "Neither the named nodes nor the question's words lead to anything here."
+        nothing = "Nothing here fits the names and the words of the question."
         why = why_unread(self.state["question"], self.language)
         yield [(FINISH, f"{nothing} {why}".strip(), {"nodes": []})]
 
@@ -113,14 +125,57 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[:1] if rankings else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
+    @cached_property
+    def _capitals(self) -> list[int]:
+        """The places of words that look like names but are in none."""
+        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
+            return []
+        tokens = self._reading.tokens
+        return [place for place in self._reading.words if place and tokens[place].text[:1].isupper()]
+
+    def _begun(self) -> Generator[Calls, None, tuple[Mention, ...]]:
+        """The one thing whose name begins with a word that looks like a name; where several do, the end is to ask."""
+        for place in self._capitals:
+            word, asked = self._reading.tokens[place], self._reading.asked
+            begun = f"Which names begin with “{word.text}”?"
+            nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
+            named = [one for one in nodes.values() if name_words(one.label)[:1] == [word.low] and one.kind != asked]
+            if len(named) == 1:
+                self._reading = replace(self._reading, words=tuple(one for one in self._reading.words if one != place))
+                return (Mention(word.text, place, place + 1, (self._skb.number(named[0].id),)),)
+            if named and len(named) <= _MENTIONS:
+                which = " or ".join(sorted(one.label for one in named))
+                yield [(FINISH, f"“{word.text}” may be {which}: say which.", {"nodes": []})]
+        return ()
+
+    def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
+        """The value of a field of a few nodes, where it is named by all words that are left over."""
+        known, number = lexicon(self.language), self._skb.number
+        words = [word for word in leftover(self._reading, paths).split() if word not in known.light]
+        documents = {node: self._skb.documents[number(node)] for node in nodes} if len(nodes) <= _MENTIONS else {}
+        for field in dict.fromkeys(chain.from_iterable(documents.values())) if words else ():
+            holders = [node for node, document in documents.items() if document.get(field) not in ("", None)]
+            fits = (relevance(known.adjectives.get(word, word), [field])[0] for word in words)
+            if holders and all(fits):
+                calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": holders, "fields": [field]})]
+                yield calls
+                shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
+                answer = "\n".join(shown)
+                answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
+                self._told |= {*words}
+                of = ", ".join(self._skb.name(number(node)) for node in holders)
+                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer)
+
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
         found: list[tuple[Path, ...]] = []
         proposed = [self._proposed(mention) for mention in mentions]
         if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
             # No word of the question is like a relation's name: look at all that is linked.
-            anything = (Step("", "both", self._reading.asked),)
-            found += [(Path(node, anything, 0.0),) for node in mentions[0].nodes[:1]]
+            for node in mentions[0].nodes[:1]:
+                kinds = {step.target for step in self._schema.paths.steps(self._skb.type(node))}
+                asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
+                found.append((Path(node, (Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
                 paths
@@ -151,23 +206,23 @@ class SkbAgenda(Agenda):
         rows = yield from self._rows(query, "How many are there in all?")
         total = int(rows[0][0].value) if rows and rows[0][0] else 0
         if counted and rows:
-            self.understood = self._understood((), paths, found[0] if found else "")
-            yield [(FINISH, "This is their number.", {"nodes": [], "answer": str(total)})]
+            yield self._finished("This is their number.", paths, (), str(total))
         if total <= len(found):
             return
         listed = self._query(paths, limit=self._schema.listed)
         nodes = (yield from self._nodes([(QUERY, "Listing them.", {"query": listed})])) or found
         if nodes:
             some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
-            self.understood = self._understood((), paths, nodes[0])
-            yield [(FINISH, some, {"nodes": list(nodes)})]
+            yield self._finished(some, paths, nodes)
 
     def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
 
         It is compared by the field, or by the number of links, whose name fits the words best.
         """
-        known, kind = lexicon(self.language), self._compared_kind()
+        known, kind = lexicon(self.language), self._reading.asked or (paths[0].target if paths else "")
+        if not kind and self.question.asks:
+            kind = next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
         used = set().union(*(path.used for path in paths))
         free = [token.low for place, token in enumerate(self._reading.tokens) if place not in used]
         total = next((_SUMMED[word] for word in free if word in _SUMMED), "")
@@ -192,7 +247,7 @@ class SkbAgenda(Agenda):
         elif not quantity and not total and (step := self._counted_links(kind, paths, free)):
             linked = f"{self._pattern('?x', step, '?y')} ?y a type:{self._schema.types[step.target]} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
-            number, name = "COUNT(DISTINCT ?y)", f"number of links ({step.relation.replace('_', ' ')})"
+            number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
             return
         query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
@@ -208,21 +263,20 @@ class SkbAgenda(Agenda):
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
         read = [word for word in free if relevance(known.adjectives.get(word, word), [name])[0]]
         self._told |= {*_SUMMED, *known.measures, *read}
-        self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if total:
-            said = f"This is their {'sum' if total == 'SUM' else 'mean'}."
-            yield [(FINISH, said, {"nodes": [], "answer": f"{float(value):.12g}"})]
+            amount = float(value)
+            answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
+            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
         labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} of {len(found):,} {kind.replace('_', ' ')}."
-        yield [(FINISH, fits, {"nodes": nodes, "answer": f"{labels}{more}: {value}"})]
+        among = f"{len(found):,}" if len(found) < self._schema.listed else "all"
+        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among} of type {kind}."
+        yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
 
-    def _compared_kind(self) -> str:
-        """The type whose nodes are compared: that asked for, as by "who"; else the first, as in "mean age of ships"."""
-        reading = self._reading
-        if not reading.asked and self.question.asks:
-            return next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
-        return reading.asked or next((one.name for one in reading.types), "")
+    def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
+        """The end, with how the question was read."""
+        self.understood = self._understood((), paths, nodes[0] if nodes else "")
+        return [(FINISH, said, {"nodes": list(nodes), "answer": answer})]
 
     def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
@@ -283,10 +337,14 @@ class SkbAgenda(Agenda):
     def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Calls:
         """The end: the nodes, or none where a name of the question is nowhere."""
         self.understood = read = self._understood(mentions, paths, found[0])
-        said, beyond = {word.lower() for word in read.unused}, _OPERATORS | lexicon(self.language).measures.keys()
-        if said & beyond or self.question.kind == "count" or any(one.low == "than" for one in self._reading.tokens):
-            words = " and ".join(f"“{word}”" for word in read.unused) or "a part of it"
-            return [(FINISH, f"This cannot be answered: {words} was not understood.", {"nodes": []})]
+        known, said = lexicon(self.language), {word.lower() for word in read.unused}
+        said |= {"than"} & {one.low for one in self._reading.tokens}
+        left = [f"“{word}”" for word in leftover(self._reading, paths).split() if word not in known.light]
+        guessed = left and any(not step.relation for path in paths for step in path.steps)
+        unsure = guessed and (self._reading.tokens[0].low == "what" or (said and len(found) > ANSWERS // 2))
+        if unsure or self.question.kind == "count" or said & (_OPERATORS | known.measures.keys()):
+            why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
+            return [(FINISH, f"This cannot be answered: {why}.", {"nodes": []})]
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
         return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
@@ -324,11 +382,8 @@ class SkbAgenda(Agenda):
 
     def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
         """Words left out that look like names, and that neither a name nor a document here has."""
-        text = self._skb.text
-        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS or text is None:
-            return []
-        names = [token.text for token in self._reading.tokens[1:] if token.text[:1].isupper() and token.text in unused]
-        return [name for name in names if not any(map(text.holders, text.words(name)))]
+        text, names = self._skb.text, [self._reading.tokens[place].text for place in self._capitals]
+        return [one for one in names if one in unused and text and not any(map(text.holders, text.words(one)))]
 
     def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
         known = self._kb.entities(nodes)

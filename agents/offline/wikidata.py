@@ -10,18 +10,18 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Edge, Evidence, Fact, Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, unused_words
+from kbnav.agents.offline.observations import Claim, Search, SearchHit, Seen, SeenEdge
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.parsing import Phrase, Question
-from kbnav.answers.relevance import fit, relevance, words
+from kbnav.answers.relevance import content_words, fit, relevance
 from kbnav.knowledge.sparql.vocabulary import (
     FEMALE,
     INSTANCE_OF,
@@ -43,6 +43,7 @@ _ENOUGH = 0.35
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
+_SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -89,7 +90,7 @@ class Relation:
     property_id: str
     label: str
     direction: str
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[SeenEdge, ...] = ()
     datatype: str = ""
     score: float = 0.0
 
@@ -136,7 +137,7 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
     return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
 
 
-def segments(phrases: Sequence[Phrase], seen: Evidence) -> list[Segment]:
+def segments(phrases: Sequence[Phrase], seen: Seen) -> list[Segment]:
     """Phrases cut to the parts that were found, in the order of the question; those not found are kept as they are."""
     cut: dict[str, Segment] = {}
     for phrase in phrases:
@@ -177,13 +178,13 @@ class Reading:
     question: Question
     segments: tuple[Segment, ...]
     names: tuple[Segment, ...]
-    seen: Evidence
+    seen: Seen
     last: Turn | None
     words: Vocabulary
 
     @classmethod
     def of(
-        cls, question: Question, phrases: Sequence[Phrase], seen: Evidence, history: Sequence[Turn], words: Vocabulary
+        cls, question: Question, phrases: Sequence[Phrase], seen: Seen, history: Sequence[Turn], words: Vocabulary
     ) -> Reading:
         """Link the phrases, and a pronoun to what the last turn was about."""
         cut = segments(phrases, seen)
@@ -191,7 +192,7 @@ class Reading:
         named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
         unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
         names = sorted(unique.values(), key=lambda segment: -segment.score)
-        last = history[-1] if history else None
+        last = next((turn for turn in reversed(history) if turn.outcome.query), None)
         if last and question.pronoun and (before := _referents(last, question.pronoun, words)):
             names.insert(0, Segment(before[0].label, named=True, items=before))
             cut.append(names[0])
@@ -271,7 +272,7 @@ class Reading:
         """
         question, cut = self.question, self.besides(focus)
         hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
-        groups: dict[tuple[str, str], list[Edge]] = {}
+        groups: dict[tuple[str, str], list[SeenEdge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
             groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
         for name, (hit, _) in hits.items():
@@ -288,7 +289,8 @@ class Reading:
                 if wanted:
                     score += 0.4 if wanted in relation.kinds else -0.4
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
-                answers = wanted != "time" or question.kind == "yes-no" or not edges or dated
+                fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
+                answers = fitting or question.kind == "yes-no" or not edges
                 if score >= _ENOUGH and answers:
                     yield replace(relation, score=score)
 
@@ -427,6 +429,10 @@ class Reading:
             for fact in (edge.fact, *edge.qualifiers):
                 labels |= {fact.label} if fact.property_id in ids else set()
                 labels |= {fact.text} if fact.id in ids else set()
+        stated = (edge.fact for one in ids for edge in self.seen.edges.get(one, ()))
+        kinds = [fold(fact.text) for fact in stated if fact.property_id == self.words.of(INSTANCE_OF)]
+        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
+        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
         vocabulary = list(map(fold, filter(None, labels)))
 
         def known(word: str) -> bool:
@@ -434,12 +440,12 @@ class Reading:
             if folded in named or reads(language):
                 return folded in named or any(relevance(folded, vocabulary))
             endings = (folded.startswith(name) and len(folded) - len(name) < 3 for name in named if len(name) > 3)
-            return any(folded in words(label) for label in vocabulary) or any(endings)
+            return any(folded in content_words(label) for label in vocabulary) or any(endings)
 
         return unused_words(self.question, known)
 
 
-def _statement(focus: Segment, edge: Edge) -> str:
+def _statement(focus: Segment, edge: SeenEdge) -> str:
     return f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
 
 
@@ -453,7 +459,7 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
 
     "She" and "he" are the one of them whose gender was seen, or the answer where the question was not about a person.
     """
-    seen = Evidence.of(last.steps)
+    seen = Seen.of(last.steps)
     about = _asked_about(last)[:2]
     answers = seen.results.get(seen.last_query, ())
     if pronoun == "many":  # one of several is not what "they" means
@@ -473,7 +479,7 @@ def _years(variable: str, question: Question) -> str:
     return "".join(f" FILTER(YEAR({variable}) {sign} {year})" for sign, year in question.years)
 
 
-def _wanted_qualifier(question: Question, edge: Edge, left: str) -> Fact | None:
+def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Claim | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
     if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
         return next((fact for fact in edge.qualifiers if fact.kind == wanted), None)
@@ -487,7 +493,8 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words, self.note = words, why_unread(state["question"], self.language)
+        several = _SEVERAL if state["history"] and self.question.pronoun == "many" else ""
+        self.words, self.note = words, why_unread(state["question"], self.language) or several
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -542,7 +549,8 @@ class WikidataAgenda(Agenda):
                 if self._leaves_too_much(probe, read.unused):
                     refused = refused or read
                     continue
-                self.understood, final = read, counted or probe
+                told = told_words(question, read.unused, self.language, probe)
+                self.understood, final = Understood(unused=told), counted or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if seen.last_query == final:
                     yield [(FINISH, FITS, {})]

@@ -102,10 +102,7 @@ def said_of(planner: Planner) -> str:
 
 
 def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
-    """Node matching in an SKB; where names have several nodes, the first of every name come before the second of any.
-
-    Raises UsageError as ``NodeMatcher`` does.
-    """
+    """Node matching in an SKB, the first node of every name before the second. Raises as ``NodeMatcher``."""
     matcher = NodeMatcher(kb.skb, variant, nearest=nearest)
     by_name = NodeMatcher(kb.skb, "exact") if variant == "embedding" and kb.skb.names is not None else matcher
 
@@ -147,10 +144,7 @@ def _in_turn(nodes: Sequence[MatchedNode]) -> list[str]:
 def open_planned(
     kb: SkbKB, settings: Settings, options: PlanOptions, planner: Planner | None = None
 ) -> tuple[Match, Planner]:
-    """The matcher and the planner of these options, or the planner given.
-
-    Raises UsageError for a planner that is not there or not for this SKB, DataError for a damaged one.
-    """
+    """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
     from kbnav.models.calls import open_calls
 
     match = open_match(kb, options.matching, options.nearest)

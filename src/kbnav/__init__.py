@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from kbnav.library.asking import Answer as Answer
     from kbnav.library.asking import Event as Event
     from kbnav.library.asking import aask as aask
+    from kbnav.library.asking import aretrieve as aretrieve
     from kbnav.library.asking import ask as ask
+    from kbnav.library.asking import astream as astream
     from kbnav.library.asking import open as open
+    from kbnav.library.asking import retrieve as retrieve
     from kbnav.library.asking import stream as stream
     from kbnav.library.langchain import graph as graph
     from kbnav.library.langchain import langchain_tools as langchain_tools
@@ -28,15 +31,18 @@ __all__ = [
     "KbnavError",
     "Settings",
     "aask",
+    "aretrieve",
     "ask",
+    "astream",
     "graph",
     "langchain_tools",
     "open",
+    "retrieve",
     "stream",
 ]
 
 _WHERE = {
-    **dict.fromkeys(("KB", "Answer", "Event", "aask", "ask", "open", "stream"), "kbnav.library.asking"),
+    **dict.fromkeys(__all__, "kbnav.library.asking"),
     **dict.fromkeys(("graph", "langchain_tools"), "kbnav.library.langchain"),
     "KbnavError": "kbnav.errors",
     "Settings": "kbnav.settings.model",

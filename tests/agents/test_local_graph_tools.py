@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.near_verbatim import drawn, rank
 
-from kbnav.agents.common.schema import RELATIONS, Schema, offered
+from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.agents.walking.planned import open_match
 from kbnav.knowledge.skb.build import Options, build
@@ -264,7 +264,7 @@ def test_in_a_graph_of_one_type_nothing_is_said_of_types(tmp_path, village):
     nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
     kb = skb_of(tmp_path, nodes, [("n0", "leads_to", "n1")])
     for graph, typed in ((kb, False), (village, True)):
-        schemas = offered(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
+        schemas = hide_single_type(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
         assert ("node_type" in json.dumps(schemas)) is typed
         policy = render(
             "skb/policy.md", tools=["search_neighbors"], steps=9, parallel=True, answers=20, **Schema(graph)("?")

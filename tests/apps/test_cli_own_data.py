@@ -1,7 +1,6 @@
 """``kbnav eval`` with what people bring themselves: questions in a spreadsheet, and answers of other systems."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ gas;Which gas glows red?;;neon;names
 def kbnav(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-8")
-    return partial(Cli(monkeypatch, capsys), "eval")
+    return Cli(monkeypatch, capsys, "eval")
 
 
 def scores(folder: str) -> dict[str, float]:
@@ -30,8 +29,7 @@ def scores(folder: str) -> dict[str, float]:
 
 
 def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(kbnav, caplog):
-    code, out, error = kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
-    assert code == 0, error
+    out = kbnav.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
     assert "3 questions" in out
     assert scores("runs/a")["polonium"] == 1.0
     assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text
@@ -57,7 +55,15 @@ def test_queries_of_another_system_are_executed_and_scored(kbnav, tmp_path):
     assert "QuerySyntaxError" in saved.records["tungsten"].run.outcome.note
     assert kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
     code, out, _ = kbnav("compare", "runs/a", "runs/t")
-    assert code == 0
+    assert "runs/t against runs/a, 3 questions of both" in out
+    assert "runs/t has no prediction of 1 questions, which count as 0" in out
+    assert "f1         66.67 → 33.33" in out
+    (tmp_path / "names.csv").write_text("id,answers\ngas,Neon\n")
+    assert kbnav("import", "names.csv", "mine.csv", "--kb", "mini", "--out", "runs/n")[0] == 0
+    assert "f1         66.67 → 0.00" in kbnav("compare", "runs/a", "runs/n")[1]
+    assert "f1         66.67 → 33.33" in kbnav("compare", "runs/a", "runs/n", "--by", "labels", "--kb", "mini")[1]
+    told = json.loads(kbnav("report", "runs/a", "runs/n", "--by", "labels", "--json")[1])["runs"]
+    assert [one["means"]["em"]["mean"] for one in told] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
     code, _, error = kbnav("import", "theirs.csv", "mine.csv", "--kb", "mini", "--out", "runs/t")
     assert (code, "choose another folder" in error) == (2, True)
 

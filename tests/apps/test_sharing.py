@@ -96,5 +96,8 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(saved, tmp_path):
     name = saved.run.id
     assert "answer.html" in command("export", name, "answer.html", "--evidence")
     assert "discoverer or inventor" in (tmp_path / "answer.html").read_text()
-    assert json.loads(command("export", name, "answer.json", "--json"))["bytes"] > 100
+    assert json.loads(command("export", name, "answer.json", "--json", "--evidence"))["bytes"] > 100
+    assert json.loads((tmp_path / "answer.json").read_text())["evidence"]["rows"]
+    command("export", "last", "answer.csv")
+    assert (tmp_path / "answer.csv").read_bytes() == saved.run.outcome.table.to_csv().encode()
     assert saved.citation == citation(saved.run, saved.query_page)

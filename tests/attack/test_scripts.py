@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from tests.apps.web.parts import Explorer, Server, web_settings
-from tests.apps.web.test_page import ask, open_steps, wait_for_the_end
+from tests.apps.web.test_page import ask, open_steps, share, wait_for_the_end
 from tests.evaluation.parts import saved_folder
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
         assert page.locator(".rows tbody td").count() >= 4 * len(CORPUS)  # literals, plain and with a type, too
         page.reload()  # from what is kept
         wait_for_the_end(page)
-        page.click("text=Share")
-        address = page.get_attribute(".shared-link", "href")
+        address = share(page)
         page.goto(address)
         page.wait_for_selector(".rows td")
         for entity in ("Q7186", "Q1", "Q2"):

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import os
 import re
 import sqlite3
 import zipfile
@@ -90,14 +89,6 @@ def test_ask_chat_and_eval_leave_no_secret_in_files_or_on_the_terminal(left, mon
     assert not [form for form in FORMS for text in said if form in text]
     assert "[hidden]" in "".join(said)
     assert leaks(left) == []
-
-
-def test_no_cassette_holds_a_key(left):
-    keys = re.compile(rb"(sk-[A-Za-z0-9_-]{16,}|Bearer [A-Za-z0-9._-]{8,}|lgpassword=[^&\s]+)")
-    for path in (ROOT / "cassettes").rglob("*.yaml"):
-        assert not keys.search(path.read_bytes()), path
-    assert leaks(ROOT / "cassettes") == []
-    assert os.environ["OPENAI_API_KEY"] == SECRETS["OPENAI_API_KEY"]
 
 
 @pytest.mark.slow

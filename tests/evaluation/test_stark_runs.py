@@ -129,7 +129,7 @@ def test_the_commands_say_how_rankings_were_scored(demo_run, demo_home, monkeypa
     assert "mrr        25.45" in out
     assert "stark-compat: all candidates are ranked" in out
     assert json.loads((folder / "scores.json").read_text())["mode"] == "stark-compat"
-    assert "**25.5**" in kbnav("eval", "report", str(folder), "--stark-compat")[1]
+    assert "| 25.5 |" in kbnav("eval", "report", str(folder), "--stark-compat")[1]
     assert kbnav("eval", "score", str(folder), "--kb", "demo")[0] == 2
 
 

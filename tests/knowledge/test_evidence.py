@@ -14,6 +14,8 @@ DATA = """
 @prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
 @prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
 @prefix pq: <http://www.wikidata.org/prop/qualifier/> . @prefix pr: <http://www.wikidata.org/prop/reference/> .
+@prefix pqv: <http://www.wikidata.org/prop/qualifier/value/> . @prefix wdv: <http://www.wikidata.org/value/> .
+@prefix prv: <http://www.wikidata.org/prop/reference/value/> .
 @prefix wds: <http://www.wikidata.org/entity/statement/> . @prefix wdref: <http://www.wikidata.org/reference/> .
 @prefix wikibase: <http://wikiba.se/ontology#> . @prefix prov: <http://www.w3.org/ns/prov#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
@@ -25,8 +27,11 @@ wd:Q1 rdfs:label "Atlantis"@en ; wdt:P36 wd:Q2 ; p:P36 wds:Q1-a, wds:Q1-b ; wdt:
 wd:Q2 rdfs:label "Poseidonis"@en . wd:Q3 rdfs:label "Cerne"@en . wd:Q4 rdfs:label "Critias"@en .
 wd:Q5 rdfs:label "the Ocean"@en .
 wds:Q1-a a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:PreferredRank ; ps:P36 wd:Q2 ;
-  pq:P580 "0900-01-01T00:00:00Z"^^xsd:dateTime ; prov:wasDerivedFrom wdref:r1 .
-wdref:r1 pr:P248 wd:Q4 .
+  pq:P580 "0900-01-01T00:00:00Z"^^xsd:dateTime ; pqv:P580 wdv:y ; prov:wasDerivedFrom wdref:r1 .
+wdref:r1 pr:P248 wd:Q4 ; pr:P577 "1990-05-01T00:00:00Z"^^xsd:dateTime ; prv:P577 wdv:m .
+wdv:y wikibase:timeValue "0900-01-01T00:00:00Z"^^xsd:dateTime ; wikibase:timePrecision 9 .
+wdv:m wikibase:timeValue "1990-05-01T00:00:00Z"^^xsd:dateTime ; wikibase:timePrecision 10 .
+wd:P577 a wikibase:Property ; rdfs:label "publication date"@en .
 wds:Q1-b a wikibase:Statement ; wikibase:rank wikibase:DeprecatedRank ; ps:P36 wd:Q3 .
 wds:Q1-c a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:NormalRank ; ps:P30 wd:Q5 .
 wds:Q1-d a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:NormalRank ; ps:P1082 10 .
@@ -67,8 +72,9 @@ def test_a_row_has_the_statement_that_makes_it_true_with_rank_qualifiers_and_ref
     (one,) = row
     assert names(told) == {"Atlantis capital Poseidonis"}
     assert (one.statement.rpartition("/")[2], one.rank) == ("Q1-a", "preferred")
-    assert [(link.property, link.value.value) for link in one.qualifiers] == [("P580", "0900-01-01T00:00:00Z")]
-    assert [[(link.property, link.value.entity_id) for link in links] for links in one.references] == [[("P248", "Q4")]]
+    assert [(link.property, link.value.value) for link in one.qualifiers] == [("P580", "900")]  # a year
+    ((source, published),) = (sorted(links, key=lambda link: link.property) for links in one.references)
+    assert (source.value.entity_id, published.value.value) == ("Q4", "1990-05")
     assert one.others == ()
 
 

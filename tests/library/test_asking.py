@@ -162,6 +162,21 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     with pytest.raises(UsageError, match="the question is empty"):
         next(kbnav.stream(" ", kb=kb))
 
+    async def watched(question: str, **how: Any) -> list[kbnav.Event]:
+        return [event async for event in kbnav.astream(question, kb=kb, **how)]
+
+    async def awaited() -> None:
+        told = await watched("Who?", model=explorer(again, again))
+        assert [(event.kind, event.call) for event in told] == [(event.kind, event.call) for event in events]
+        with Explorer(held=1) as model:
+            leaving = asyncio.create_task(watched("Who?", model="stub", base_url=model.base_url))
+            assert await asyncio.to_thread(model.waiting.wait, 60)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+
+    asyncio.run(awaited())
+
 
 @pytest.mark.slow
 def test_what_strict_types_let_a_caller_write_works(monkeypatch, mini_home):
@@ -214,11 +229,40 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     assert (sent, sent.rows) == (answer, ROWS)
     with pytest.raises(UsageError, match="was pickled without"):
         _ = sent.evidence
+    assert sent.model_dump(mode="json") == {**answer.model_dump(mode="json"), "evidence": None}
     app = FastAPI()
     app.get("/bare")(lambda: answer)
     app.get("/typed", response_model=kbnav.Answer)(lambda: answer)
     for path in ("/bare", "/typed"):
-        assert TestClient(app).get(path).json()["run"]["question"] == MARIE
+        told = TestClient(app).get(path).json()
+        assert (told["text"], told["columns"], told["rows"]) == ("polonium, radium", ["answer"], ROWS)
+        assert (told["query"], told["run"]["question"]) == (answer.query, MARIE)
+        assert [one["property"] for one in told["evidence"]["rows"][0]] == ["P61", "P31"]
+    nan = Term("literal", "NaN", "http://www.w3.org/2001/XMLSchema#double")
+    table = AnswerTable(("n",), ((nan,),))
+    answer = kbnav.Answer(replace(answer.run, outcome=Outcome("answered", "finish", table=table)))
+    assert TestClient(app).get("/bare").json()["rows"] == [{"n": None}]
+
+
+def test_where_there_is_no_answer_the_note_says_why(kb):
+    reason = "No answer was found: the rules found nothing here that fits it."
+    answer = kbnav.ask("Why is the sky blue?", kb=kb)
+    assert (answer.status, answer.text, answer.note, str(answer)) == ("no answer", "", reason, reason)
+    limited = kbnav.Answer(replace(answer.run, outcome=Outcome("no answer", "step budget")))
+    assert limited.note == "No answer was found: the steps were used up."
+
+
+def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
+    settings = kbnav.Settings(home=demo_home)
+    with kbnav.open("demo", settings=settings) as demo:
+        found = kbnav.retrieve("spruce from a wreck", kb=demo, k=3)
+        assert [row["rank"] for row in found.rows] == [1, 2, 3]
+        assert found.rows[0]["id"] == "material:hartsworth-spruce"
+        assert load_run(demo_home / "runs" / f"{found.run.id}.json").system == "bm25"
+        only = asyncio.run(kbnav.aretrieve("spruce", kb=demo, system="graph-rank", options={"candidates": "ship"}))
+        assert {row["type"] for row in only.rows} == {"ship"}
+    with pytest.raises(UsageError, match="needs an SKB"):
+        kbnav.retrieve("spruce", kb=kb)
 
 
 def test_results_are_looped_over_and_become_data_frames(kb):
@@ -264,6 +308,33 @@ def test_objects_are_tools_methods_and_those_of_langchain(kb):
     assert answer.run.settings["with_tools"] == ["weekday", "double", "later"]
 
 
+STOCK = [{"article": "tin", "pieces": 3, "kilos": 0.5, "sold": True}, {"article": "lead", "pieces": 0}]
+
+
+def stock(context: Any, thought: str, shop: str) -> Any:
+    """Look up what a shop has.
+
+    Args:
+        thought: Why.
+        shop: Which.
+    """
+    return STOCK
+
+
+def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
+    def answered(*calls: tuple[str, dict[str, Any]]) -> kbnav.Answer:
+        model = ScriptedModel(replies=[*map(says, calls), AIMessage("In words.")])
+        return kbnav.ask("What is there?", kb=kb, model=model, tools=[stock])
+
+    looked, asked = ("stock", {"shop": "a"}), ("execute_query", {"query": POLONIUM})
+    alone = answered(looked, ("finish", {}))
+    whole = [STOCK[0], {**STOCK[1], "kilos": None, "sold": None}]
+    assert (alone.status, alone.text, alone.rows, alone.query) == ("answered", "In words.", whole, "")
+    named = answered(asked, looked, ("finish", {"result": 2, "columns": "article"}))
+    assert named.rows == [{"article": "tin"}, {"article": "lead"}]
+    assert answered(asked, looked, ("finish", {"result": 1})).query == POLONIUM
+
+
 def test_a_misspelled_argument_is_refused(kb: kbnav.KB):
     with pytest.raises(TypeError, match="model"):
         kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o")  # type: ignore[call-arg]
@@ -275,5 +346,8 @@ def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):
     assert answer.steps[0].observation == "Hello, Ann"
     with pytest.raises(UsageError, match="docstring"):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
+    with pytest.raises(UsageError, match="rules answer here, which call no tools"):
+        kbnav.ask("Who?", kb=kb, model="offline", tools=[greet])
+    assert "greet" in [tool.name for tool in kbnav.langchain_tools(kb, tools=[greet])]
     with pytest.raises(kbnav.KbnavError, match="FakeListChatModel cannot call tools"):
         kbnav.ask("Who?", kb=kb, model=FakeListChatModel(responses=["x"]))

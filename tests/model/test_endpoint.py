@@ -89,7 +89,7 @@ def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse):
 @pytest.mark.parametrize("name", [one.name for one in BUILT_IN if one.kind == "agent"])
 def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(name, mini_kb, demo_kb, small_model):
     kb = mini_kb if name == "spinach" else demo_kb
-    tools = build_agent(kb, small_model.settings(), name).tools
+    tools = build_agent(kb, small_model.settings(), name).toolbox
     model = open_chat_model(small_model.settings(), sampling=False).bind_tools(tools.schemas, tool_choice="required")
     reply = invoke(model, "What about silver?")
     calls = parse_calls(reply, 1, tools)

@@ -97,6 +97,11 @@ def test_arguments_are_measured_before_they_are_read(calls):
         calls.call("texts_of", (doubled,))
     with pytest.raises(BadArguments, match="256"):
         calls.call("embed", (["x"] * 257,))
+    with pytest.raises(BadArguments, match="too long"):  # nothing looks at the clock within one text
+        calls.call("fuzzy", ("ab" * 1_000, ["x", "ba" * 5_001]))
+    assert calls.call("fuzzy", ("ab" * 1_000, ["ba" * 5_000] * 3)) == [1.0] * 3
+    long = "twisting cable " * 2_000
+    assert calls.call("embed", ([long + "tar"],)) == calls.call("embed", ([long],))
 
 
 def test_calls_and_their_time_are_limited(demo_kb):

@@ -21,12 +21,12 @@ def numbered(context: Context, query: str) -> Context:
     context.number = 3
     seen = use(context, "execute_query", query=query)
     step = Step(3, Call("execute_query", {"query": query}), seen.text, rows=seen.rows)
-    return replace(context, number=4, ran={3: step})
+    return replace(context, number=4, results={3: step})
 
 
 def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
     again = numbered(context, "SELECT ?n ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x")
-    rows = again.tables[again.ran[3].call.arguments["query"]].rows
+    rows = again.tables[again.results[3].call.arguments["query"]].rows
     again = replace(again, kb=Labels(context.kb), shown=replace(again.shown, whole_rows=30))
     page = use(again, "show_rows", start=2).text.splitlines()
     assert page[:2] == ["Result 3:", "row\tn\tx"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained import MODEL, Card, Kind, digests, read_card
+from kbnav.encoders.trained import MODEL, Card, ModelKind, digests, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
@@ -114,7 +114,7 @@ def mrr(kb: SkbKB, system: str, forms: range, **options: object) -> float:
     return float(np.mean(found))
 
 
-def beats_chance(kind: Kind, shop: SkbKB, trained: Path) -> None:
+def beats_chance(kind: ModelKind, shop: SkbKB, trained: Path) -> None:
     """A dense retriever is better than before, and than ``vss``, in a form of question that is new to it."""
     card = read_card(trained, kind)
     assert card.before["mrr"] < 0.3

@@ -166,3 +166,9 @@ def fold(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text)
     plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
     return " ".join(re.sub(r"^ال(?=\w{3})", "", word) for word in plain.split())
+
+
+def language_code(language: str) -> str:
+    """A language code that can go into a request; English for anything else, ``auto`` among it."""
+    code = language.strip().lower().replace("_", "-")
+    return code if code != "auto" and re.fullmatch(r"[a-z]{2,12}(-[a-z0-9]{2,12})*", code) else "en"

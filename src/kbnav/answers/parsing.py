@@ -10,7 +10,7 @@ from typing import Literal
 
 from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
 
-Kind = Literal["values", "count", "yes-no"]
+QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,80})[\"”“»]")
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
@@ -52,7 +52,7 @@ class Question:
 
     text: str
     phrases: tuple[Phrase, ...]
-    kind: Kind = "values"
+    kind: QuestionKind = "values"
     asks: Asks = ""
     hint: str = ""
     measure: tuple[str, Order] | None = None
@@ -80,7 +80,7 @@ def read_question(text: str, language: str) -> Question:
     padded, asking = f"{edge}{lowered}{edge}", {part: f"{edge}{part}{edge}" for part in words.asks}
     places = [(padded.index(whole), -len(part), part) for part, whole in asking.items() if whole in padded]
     asks: Asks = words.asks[min(places)[2]] if places else ""
-    kind: Kind = "values"
+    kind: QuestionKind = "values"
     if any(lowered.startswith(opener + " ") for opener in words.openers) or (code == "zh" and "吗" in bare):
         kind = "yes-no"
     elif any(f"{edge}{start}{edge}" in padded for start in words.count):
@@ -123,10 +123,7 @@ def beyond(question: Question, named: Collection[str]) -> str:
 
 
 def titles(question: Question, language: str) -> list[str]:
-    """The two longest parts that may be names with small words inside: "Der Garten für Anfänger", "Haus am Fluss".
-
-    They begin with a capital, not behind a word such as "which", and end with the last capital before a mark.
-    """
+    """The two longest parts from capital to capital that may be names with small words, as "Haus am Fluss"."""
     words, found = lexicon(language), list[str]()
     for part in re.split(r"[,;:()?!\"“”„«»]+", question.text):
         tokens = part.split()

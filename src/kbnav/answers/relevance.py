@@ -19,7 +19,7 @@ _STOP = frozenset(_FUNCTION_WORDS.split())
 _SHORTEST_STEM = 4
 
 
-def words(text: str) -> list[str]:
+def content_words(text: str) -> list[str]:
     """Lower-case words of a text, function words of English left out."""
     return [word for word in _WORD.findall(text.casefold()) if word not in _STOP]
 
@@ -30,8 +30,8 @@ def relevance(question: str, texts: Sequence[str]) -> list[float]:
     Two words are the same where one is the other with a different ending ("discovered", "discoverer"): they share their
     first four letters or more and differ in at most the last four; such a match counts by the shared part.
     """
-    wanted = list(dict.fromkeys(words(question)))
-    bags = [set(words(text)) for text in texts]
+    wanted = list(dict.fromkeys(content_words(question)))
+    bags = [set(content_words(text)) for text in texts]
     vocabulary = set().union(*bags)
     near = {word: _near(word, vocabulary) for word in wanted}
     spread = Counter(word for bag in bags for word in wanted if not bag.isdisjoint(near[word]))

@@ -74,10 +74,7 @@ Cell = Term | None
 
 
 def short_name(iri: str, prefixes: Mapping[str, str]) -> str:
-    """``ex:Foo``, by the longest namespace that leaves a plain name; ``<IRI>`` where there is none.
-
-    Either may stand in a query as it is, where the prefix is declared.
-    """
+    """``ex:Foo``, by the longest namespace that leaves a plain name; else ``<IRI>``. A query may have either."""
     best, name = "", f"<{iri}>"
     for prefix, namespace in prefixes.items():
         if len(namespace) > len(best) and iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
@@ -153,6 +150,13 @@ class AnswerTable:
             raise BadResponse(f"not a SPARQL JSON result: {error!r}") from error
         return cls(columns, rows)
 
+    @classmethod
+    def from_records(cls, records: Sequence[Mapping[str, Any]]) -> AnswerTable:
+        """Of plain Python values by column: numbers and truth values keep their type, all else but None is text."""
+        columns = tuple(dict.fromkeys(name for record in records for name in record))
+        rows = (tuple(_plain_term(record.get(name)) for name in columns) for record in records)
+        return cls(tuple(map(str, columns)), tuple(rows))
+
     def to_sparql_json(self) -> dict[str, Any]:
         """The same table as a SPARQL 1.1 Query Results JSON document."""
         if self.boolean is not None:
@@ -209,6 +213,15 @@ class AnswerTable:
 _TYPES: Mapping[str, TermType] = {"uri": "uri", "literal": "literal", "typed-literal": "literal", "bnode": "bnode"}
 
 
+def _plain_term(value: object) -> Cell:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return Term("literal", str(value).lower(), f"{_XSD}boolean")
+    kind = "integer" if isinstance(value, int) else "double" if isinstance(value, float) else ""
+    return Term("literal", encodable(str(value)), f"{_XSD}{kind}" if kind else None)
+
+
 def _term(binding: Mapping[str, Any]) -> Term:
     if binding["type"] == "triple":
         return Term("literal", _notation(binding))
@@ -247,11 +260,7 @@ failed; the rows may be in the graph of scholarly articles, which is another; or
 
 @dataclass(frozen=True)
 class Absence:
-    """Which kind of nothing an answer is.
-
-    ``text`` says why, in a sentence or two. ``part`` is the part of the query that leaves no rows, ``instead`` what has
-    some in its place; both are empty where that is not known.
-    """
+    """Which kind of nothing an answer is, in ``text``; ``part`` leaves no rows, ``instead`` would, where known."""
 
     kind: AbsenceKind
     text: str = ""

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -19,14 +19,17 @@ from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.tables import AnswerTable, Ranking
-from kbnav.apps.evidence import absence_text
+from kbnav.apps.evidence import absence_text, answer_table, evidence_data
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.runs.trajectory import Call, Run, Step, Understood
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.show import cell_text
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.evidence import Provenance
 
 LONGEST_OBSERVATION = 20_000
 """Characters of an observation that a program, or the page, is sent."""
@@ -49,16 +52,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNRESTRICTED: Mapping[str, str] = MappingProxyType({"kind": "any", "direction": "both"})
 """What the tools' arguments are where a model gives none; to a reader they say nothing."""
-_ENDED: Mapping[str, str] = MappingProxyType(
-    {
-        "step budget": ": the steps were used up",
-        "action budget": ": the actions were used up",
-        "time limit": ": the time was over",
-        "cost limit": ": the money was used up",
-        "gave up": ": the rules found nothing here that fits it",
-    }
-)
-"""Why a run found no answer, where it was not its own finding."""
 _OBSERVED = 12
 _QUERY = "query"
 
@@ -84,10 +77,7 @@ def call_lines(call: Call) -> RenderableType:
 
 
 def query_lines(query: str) -> Text:
-    """A query in colours that can be read on a white and on a dark terminal, its lines as they are.
-
-    Names keep the terminal's own colour; whoever copies it from a terminal copies no line break that is not in it.
-    """
+    """A query in colours for white and dark terminals, its line breaks as they are, names in the terminal's own."""
     from pygments.token import Comment, Keyword, Name, String
     from rich.syntax import ANSISyntaxTheme
 
@@ -165,7 +155,7 @@ def _answer_lines(run: Run) -> RenderableType:
     head = {
         "answered": ("", ""),
         "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
-        "no answer": (f"No answer was found{_ENDED.get(outcome.stop, '')}. ", "bold red"),
+        "no answer": (f"{outcome.nothing} ", "bold red"),
         "refused": ("The model refused. ", "bold red"),
         "failed": ("The run failed. ", "bold red"),
     }[outcome.status]
@@ -345,6 +335,13 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     }
 
 
-def answer_json(run: Run, query_page: str, **more: object) -> str:
-    """That record as text, with ``more`` behind it."""
+def answer_json(run: Run, query_page: str, evidence: Provenance | None = None) -> str:
+    """That record as text, with the evidence behind it where that was looked up."""
+    more = {"evidence": evidence_data(evidence, answer_table(run.outcome))} if evidence else {}
     return json.dumps({**answer_record(run, query_page), **more}, ensure_ascii=False, indent=1)
+
+
+def answer_csv(outcome: Outcome) -> str:
+    """The whole table or ranking as CSV; empty where there is none."""
+    found = outcome.table if outcome.table is not None else outcome.ranking
+    return found.to_csv() if found is not None else ""

@@ -166,10 +166,7 @@ class SharedBackend:
             yield queue
 
     async def ask(self, context: Any, question: str, system: str = "") -> Run:
-        """Ask for the visitor of a request; one that is taken back stops the run.
-
-        Raises as ``RunQueue.ask``, and StopRun where the run failed or was stopped.
-        """
+        """Ask for a request's visitor; its withdrawal stops the run. Raises as ``RunQueue.ask``, and StopRun."""
         queue: RunQueue = context.lifespan_context
         owner: str = context.request.state.visitor.owner
         run = await asyncio.to_thread(queue.ask, owner, question, self._choice(system))
@@ -190,10 +187,7 @@ class SharedBackend:
         return saved
 
     async def call(self, context: Any, work: Callable[[], T]) -> T:
-        """What a tool brings; each model's call that it makes counts as a question of the visitor's.
-
-        Raises LimitReached where too many are at work or were asked, and as the tool.
-        """
+        """What a tool brings; a model's call in it counts as a question. Raises LimitReached, and as the tool."""
         owner: str = context.request.state.visitor.owner
         if self._at_work[owner] >= self._limits.runs_per_user:
             raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")
@@ -232,10 +226,7 @@ class _CountingCancellation(Cancellation):
 
 @contextmanager
 def open_shared(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[SharedBackend]:
-    """A backend for one agent and the retrievers, or for one of these alone.
-
-    Raises as ``build_system``, and UsageError where its database cannot be opened.
-    """
+    """A backend for one agent with retrievers, or one alone. Raises as ``build_system``, and UsageError."""
     from kbnav.apps.web.service import Service, served
     from kbnav.apps.web.store import Store, open_sqlite
 
@@ -247,10 +238,7 @@ def open_shared(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iter
 
 
 def offered_at(kb: KnowledgeBase, system: str = "") -> tuple[SystemEntry, ...]:
-    """An agent with the retrievers that rank nodes of the knowledge base; of a retriever nothing else.
-
-    Raises UsageError for an unknown system.
-    """
+    """An agent with the retrievers of the knowledge base, or a retriever alone. Raises UsageError."""
     entry = find(system or usual_agent(kb))
     return (entry,) if entry.kind == "retriever" else (entry, *retrievers_for(kb))
 

@@ -19,14 +19,9 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Names the model and all that changes its vectors; vectors of different names are never compared."""
-        ...
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
-
-        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
-        """
-        ...
+        """Vectors, [len(texts), d], of length 1; zeros, similar to nothing, where an encoder knows nothing of it."""
 
 
 @runtime_checkable
@@ -35,7 +30,6 @@ class TwoSided(Encoder, Protocol):
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of questions, of the shape and length that ``encode`` gives."""
-        ...
 
 
 def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:

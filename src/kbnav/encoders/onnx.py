@@ -30,10 +30,7 @@ class OnnxTexts:
     """
 
     def __init__(self, model: Path | bytes, tokenizer: Path, longest: int, threads: int | None = None) -> None:
-        """``longest`` tokens of a text are read, ``threads`` compute batches (None: one a processor).
-
-        Raises DataError.
-        """
+        """``longest`` tokens of a text are read, ``threads`` compute (None: one a processor). Raises DataError."""
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -52,10 +49,7 @@ class OnnxTexts:
         self.tokenizer.no_padding()
 
     def run(self, texts: Sequence[str]) -> Vectors:
-        """The output of each text, [len(texts), d].
-
-        Similar lengths are computed together, and such batches side by side, a thread each.
-        """
+        """The output of each text, [len(texts), d]; batches of similar lengths are computed side by side."""
         encodings = self.tokenizer.encode_batch(list(texts))
 
         def batch(rows: list[int]) -> Vectors:

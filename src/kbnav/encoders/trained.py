@@ -23,7 +23,7 @@ CARD = "card.json"
 MODEL = "model"
 """The folder beside the card that holds what was trained."""
 FORMAT = 1
-Kind = Literal["dense", "qagnn", "fuse"]
+ModelKind = Literal["dense", "qagnn", "fuse"]
 
 
 TOKENIZER = "tokenizer.json"
@@ -46,7 +46,7 @@ class Card(_Strict):
     """``card.json``."""
 
     format: int = FORMAT
-    kind: Kind
+    kind: ModelKind
     skb: str
     schema_sha256: str
     """Of the types and relations of the SKB: what the folder is bound to."""
@@ -81,7 +81,7 @@ class Card(_Strict):
         return hashlib.sha256("".join(f"{name} {sha}\n" for name, sha in self.files.items()).encode()).hexdigest()[:12]
 
 
-def read_card(folder: Path, *kinds: Kind) -> Card:
+def read_card(folder: Path, *kinds: ModelKind) -> Card:
     """The card of a trained folder, of one of these kinds where some are named. Raises UsageError, DataError."""
     path = folder / CARD
     try:

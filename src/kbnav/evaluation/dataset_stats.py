@@ -323,10 +323,7 @@ def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en")
 
 
 def word_statistics(name: str, words: Sequence[str], first: int | None = None) -> WordStatistics:
-    """Statistics of words, or of the first so many of them, without which texts of two lengths cannot be compared.
-
-    Raises UsageError where there are not so many, or none.
-    """
+    """Statistics of words, or of the first so many, so that lengths compare. Raises UsageError for fewer."""
     if not words or len(words) < (first or 0):
         raise UsageError(f"{name or 'the text'} has {len(words)} words, not {first or 1}")
     counts = Counter(words[:first])
@@ -445,10 +442,7 @@ def _word_cells(found: WordStatistics) -> tuple[object, ...]:
 
 
 def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
-    """Write how many questions of each group have how many words, and stored answers (STaRK, Figure 4).
-
-    As CSV. Raises UsageError where the folder cannot be written.
-    """
+    """Write words of questions and answers by group as CSV (STaRK, Figure 4). Raises UsageError."""
     words = {name: Counter(len(one.text(language).split()) for one in some) for name, some in groups.items()}
     answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, Dataset, Question, load_dataset, load_file
+from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.records import (
     GOLD,
@@ -100,10 +100,21 @@ def repeated(folder: Path, dataset: str = "") -> EvaluationPlan:
     or a setting is no longer known, DataError.
     """
     info = read_saved_run(folder).info
-    found = find_dataset(dataset or info.dataset)
+    if info.origin:
+        raise UsageError(f"{folder} was imported from {info.origin}: kbnav has no system to ask again")
+    try:
+        found = find_dataset(dataset or info.dataset)
+    except UsageError as error:
+        if dataset or info.dataset in NAMES:
+            raise
+        own = f"{folder} asked questions of your own ({info.dataset}): name their file by --dataset"
+        raise UsageError(own) from error
     if found.sha256 != info.dataset_sha256:
-        raise UsageError(f"the questions of {found.name} have changed since {folder} was made")
-    settings = load_settings(**{name: value for name, value in info.settings.items() if name not in _NOT_OF_RUNS})
+        raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
+    try:
+        settings = load_settings(**{name: value for name, value in info.settings.items() if name not in _NOT_OF_RUNS})
+    except UsageError as error:
+        raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
     seed = int(info.topics.get("seed", 0))
     return EvaluationPlan(info.system, found, settings, frozenset(info.questions), gold=folder / GOLD, seed=seed)
 
@@ -218,6 +229,12 @@ def evaluate(
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares names", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
+        unknown = [answers[name] for name in texts if not answers[name].known]
+        for one in unknown[:10]:
+            _log.warning("no gold answer of %s: %s", one.id, one.error.partition("\n")[0])
+        if unknown:
+            left = f"{len(unknown)} of {len(texts)} questions have no gold answer and cannot be scored"
+            _log.warning("%s; --answerable does not ask them", left)
         system.leave_out(texts.items())
         given = None
         if options.from_gold:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
@@ -28,7 +29,7 @@ TOPICS = 20
 def collect_gold(
     dataset: Dataset,
     questions: Sequence[Question],
-    kb: KnowledgeBase,
+    kb: KnowledgeBase | None,
     path: Path,
     *,
     stored: bool,
@@ -42,26 +43,27 @@ def collect_gold(
 
     With ``stored``, answers of the dataset are taken where it has them; node ids, and those without a query, always
     are. A query that fails leaves its reason. Fewer answers than questions come back where ``stopped()`` turned true.
-    Raises UsageError where the file belongs to another dataset or knowledge base, StopRun where the service is down.
+    Raises UsageError where the file belongs to another dataset or knowledge base, or there is none for a query, StopRun
+    where the service is down.
     """
-    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb), _now())
+    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb) if kb else {}, _now())
     known = _read_answers(path, head)
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
+    at_once = {one.id: answer for one in wanted if (answer := _without_asking(one, stored, language, kb))}
+    todo = [question for question in wanted if question.id not in at_once]
+    if kb is None and todo:
+        raise UsageError(f"the gold of {todo[0].id} is a query: give --gold, or --kb to run it on")
+    base = cast("KnowledgeBase", kb)
     patience = Patience()
     with open_journal(path) as journal:
         if not path.stat().st_size:
             journal.append(head)
-        todo = []
-        for question in wanted:
-            at_once = _without_asking(question, stored, language, kb)
-            if at_once:
-                known[question.id] = at_once
-                journal.append(at_once)
-            else:
-                todo.append(question)
+        for answer in at_once.values():
+            journal.append(answer)
+        known |= at_once
         done_before = len(questions) - len(todo)
-        work = side_by_side(todo, lambda one: _ask(one, kb, language), jobs=jobs, stopped=stopped)
+        work = side_by_side(todo, lambda one: _ask(one, base, language), jobs=jobs, stopped=stopped)
         for number, (question, future) in enumerate(work, 1):
             answer, down = future.result()
             known[question.id] = answer
@@ -107,10 +109,7 @@ def _read_answers(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
 
 
 def refuse_unfit(answers: Sequence[GoldAnswer], kind: KBKind, *, ranks_only: bool) -> None:
-    """Raise UsageError, DataError where no answer of a system on such a knowledge base could be scored against these.
-
-    Before anything is asked, for else all answers count as wrong, or the scoring fails at the end.
-    """
+    """Raise UsageError or DataError, before asking, where answers could not be scored against these."""
     known = [one for one in answers if one.known]
     nodes = next((one for one in known if one.nodes), None)
     table = next((one for one in known if not one.nodes), None)
@@ -146,10 +145,10 @@ def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase) -> GoldAnswer | None:
+def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase | None) -> GoldAnswer | None:
     text, query = question.text(language), question.query
     stored = stored or not query.strip()
-    if question.plain and stored and not question.nodes and kb_kind(kb) == "skb":
+    if question.plain and stored and not question.nodes and kb and kb_kind(kb) == "skb":
         return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))
     if question.nodes:
         return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes)
@@ -161,10 +160,7 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
 
 
 def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[AnswerTable | None, str, bool]:
-    """The result of a query, or None and why it failed; and whether the service, and not the query, was at fault.
-
-    Raises what makes going on useless.
-    """
+    """A query's result, or None, why, and whether the service is at fault. Raises what makes more useless."""
     try:
         return kb.execute_query(query, language=language), "", False
     except TellModel as error:

@@ -36,10 +36,7 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Collected:
-    """A question as ``kbnav.evaluation.datasets`` reads one's own; ``nodes`` are its answers.
-
-    ``meta`` says who wrote it and when, of which node of which SKB, and which candidates were looked at.
-    """
+    """A question as datasets have it; ``meta``: who, when, of which node and SKB, and what was looked at."""
 
     id: str
     question: str
@@ -257,10 +254,7 @@ class Pair:
 
 
 def compare_questions(human: Dataset, made: Dataset, count: int = 1) -> list[Pair]:
-    """Questions of people beside made ones (STaRK, Table 6).
-
-    ``count`` pairs of each kind, the most alike first; no question is in two. Raises UsageError for an empty set.
-    """
+    """``count`` pairs of human and made questions a kind, most alike first (STaRK, Table 6). Raises UsageError."""
     if not human.questions or not made.questions:
         raise UsageError("a set without questions has nothing to compare")
     people, machine = ([question.text() for question in dataset.questions] for dataset in (human, made))

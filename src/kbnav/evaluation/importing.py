@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
@@ -59,7 +60,8 @@ def import_table(
     if kb is None and queries:
         raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
     frozen = golden.gold_file(gold, dataset.name) if gold else None
-    info = _info(system, "", dataset, predictions, language, golden.file_sha256(frozen) if frozen else "", kb)
+    digest = golden.file_sha256(frozen) if frozen else ""
+    info = _info(system, "", dataset, predictions, language, gold_sha256=digest, kb=kb_state(kb) if kb else {})
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
@@ -95,26 +97,9 @@ def is_table(predictions: Path) -> bool:
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
 
 
-def _info(
-    system: str,
-    model: str,
-    dataset: Dataset,
-    predictions: Path,
-    language: str = "en",
-    gold_sha256: str = "",
-    kb: KnowledgeBase | None = None,
-) -> RunInfo:
-    return RunInfo(
-        system=system,
-        model=model,
-        dataset=dataset.name,
-        dataset_sha256=dataset.sha256,
-        questions=tuple(question.id for question in dataset.questions),
-        language=language,
-        gold_sha256=gold_sha256,
-        kb=kb_state(kb) if kb else {},
-        origin=predictions.name,
-    )
+def _info(system: str, model: str, dataset: Dataset, predictions: Path, language: str = "en", **more: Any) -> RunInfo:
+    ids = tuple(question.id for question in dataset.questions)
+    return RunInfo(system, model, dataset.name, dataset.sha256, ids, language, origin=predictions.name, **more)
 
 
 def _refuse_used(out: Path) -> None:
@@ -164,20 +149,10 @@ def _write_gold(
     dataset: Dataset, out: Path, frozen: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
 ) -> None:
     """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
-    if kb and not frozen:
+    if not frozen:
         golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
         return
-    if frozen:
-        head, answers = golden.take_gold(dataset, dataset.questions, frozen)
-    else:
-        head = GoldInfo(dataset.name, dataset.sha256)
-        answers = {
-            one.id: GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes)
-            for one in dataset.questions
-        }
-        asking = [one.id for one in answers.values() if not one.known and one.query.strip()]
-        if asking:
-            raise UsageError(f"the gold of {asking[0]} is a query: give --gold, or --kb to run it on")
+    head, answers = golden.take_gold(dataset, dataset.questions, frozen)
     with open_journal(out / GOLD) as journal:
         for line in (head, *answers.values()):
             journal.append(line)

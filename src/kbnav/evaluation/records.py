@@ -139,7 +139,7 @@ def read_saved_run(folder: Path) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
     info = read_info(folder)
     if info is None:
-        raise UsageError(f"no run in {folder}: there is no {INFO}")
+        raise UsageError(f"no run in {folder}: it is no folder with a {INFO}")
     gold_info, gold = read_gold(folder / GOLD)
     return SavedRun(info, gold_info, gold, read_records(folder))
 
@@ -149,7 +149,7 @@ def read_info(folder: Path) -> RunInfo | None:
     path = folder / INFO
     try:
         info: RunInfo = TypeAdapter(RunInfo).validate_json(read_file(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error

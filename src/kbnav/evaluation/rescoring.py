@@ -74,6 +74,8 @@ def _labels(path: Path, ids: list[str], settings: Settings, kb: str) -> Mapping[
     except ValueError as error:
         raise DataError(f"{path}: not JSON; remove it, and labels are fetched anew") from error
     missing = [id_ for id_ in ids if id_ not in known]
+    if missing and not kb:
+        raise UsageError(f"{path.parent} does not say where its ids have their labels: name that by --kb")
     if missing:
         with open_kb(settings.model_copy(update={"kb": kb})) as opened:
             found = opened.labels(missing, language="en")

@@ -235,6 +235,7 @@ class MetricComparison:
 class Comparison:
     """Two runs over the ``questions`` that both attempted; the others of either run are counted.
 
+    A question that an imported run has no prediction of scores 0: ``missing_a`` and ``missing_b`` of them.
     ``disagreement`` is the share of the questions that exactly one of the runs gets right, by EM or Hit@1.
     """
 
@@ -243,6 +244,8 @@ class Comparison:
     only_b: int
     metrics: tuple[MetricComparison, ...]
     disagreement: float
+    missing_a: int = 0
+    missing_b: int = 0
 
 
 def compare_runs(a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores] | None = None) -> Comparison:
@@ -260,7 +263,8 @@ def compare_runs(a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores] | None 
         if name in ("em", "hit@1"):
             disagreement = fmean((one == 1) != (other == 1) for one, other in zip(left, right, strict=True))
     only = len(of_a) - len(common), len(of_b) - len(common)
-    return Comparison(len(common), *only, tuple(metrics), disagreement)
+    missing = (sum(own[one].status == "missing" for one in common) for own in (of_a, of_b))
+    return Comparison(len(common), *only, tuple(metrics), disagreement, *missing)
 
 
 def _in_common(
@@ -269,7 +273,10 @@ def _in_common(
     """The scores of what each run attempted, and the questions that both did. Raises UsageError."""
     if a.info.dataset_sha256 != b.info.dataset_sha256:
         raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
-    of_a, of_b = ({one.id: one for one in scores.questions if one.status != "missing"} for scores in scored)
+    of_a, of_b = (
+        {one.id: one for one in scores.questions if run.info.origin or one.status != "missing"}
+        for run, scores in zip((a, b), scored, strict=True)
+    )
     common = [name for name in of_a if name in of_b]
     if not common:
         raise UsageError("the runs have no question in common")

@@ -31,10 +31,7 @@ _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
 def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en") -> Absence | None:
-    """Why a query's result says nothing; None where it says something.
-
-    Asks at most some twenty small queries. What fails ends nothing: then what is known so far is said.
-    """
+    """Why a query's result says nothing (else None), by some twenty small queries, whose failures end nothing."""
     if not is_empty_result(query, table):
         return None
     if LEFT_OUT in table.note:
@@ -66,10 +63,7 @@ class _Probe:
         return self._otherwise(found.part, found.text)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
-        """Whether things of the subject's kind are known to have such statements, as people have mothers and are some.
-
-        Then that the other way round has matches does not say that the query is wrong.
-        """
+        """Whether things of the subject's kind may have such statements, as people both have and are mothers."""
         step = found.pattern
         if step is None or not isinstance(step.verb, Path):
             return False
@@ -91,7 +85,9 @@ class _Probe:
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
             return Absence("asks wrongly", text, found.part)
-        return self._of_anchors(found, self._named_in(found.before))
+        firsts = dict.fromkeys(part.split(None, 1)[0] for part in found.before if part.strip())
+        named = [end for first in firsts if not is_variable(first) for end in self._ends(first, ())]
+        return self._of_anchors(found, named)
 
     def _of_part(self, found: Diagnosis) -> Absence:
         pattern = found.pattern
@@ -201,10 +197,7 @@ class _Probe:
         return (numbers[1], max(numbers[0], 1)) if len(numbers) == 2 else (0, 0)
 
     def _ends(self, term: str, before: Sequence[str]) -> list[str]:
-        """The IRIs of a term: its own, or of a variable those that it stands for, if they are few.
-
-        A statement stands for what it is made of.
-        """
+        """The IRIs of a term: its own, those of a variable if they are few, or of a statement what it is made of."""
         if not is_variable(term):
             entity = self._words.written_id(term)
             if entity:
@@ -220,10 +213,6 @@ class _Probe:
             self._words.concept_base + stated[1].upper() if (stated := _STATEMENT.search(iri)) else iri for iri in found
         )
         return list(dict.fromkeys(made_of))
-
-    def _named_in(self, parts: Sequence[str]) -> list[str]:
-        firsts = (part.split(None, 1)[0] for part in parts if part.strip())
-        return [end for first in dict.fromkeys(firsts) if not is_variable(first) for end in self._ends(first, ())]
 
     def _has(self, end: str) -> str:
         """What is stated of a thing instead: names of some properties."""

@@ -133,10 +133,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge between the entity asked about and a neighbour; ``direction`` is seen from the former.
-
-    ``indirect`` marks what is stated (``p:``, ``ps:``) and is no truthy edge (``wdt:``).
-    """
+    """An edge as seen from the entity asked about; ``indirect``: stated (``p:``, ``ps:``), and not ``wdt:``."""
 
     direction: Literal["out", "in"]
     relation: Entity
@@ -210,10 +207,7 @@ class PropertyProfile:
 
 @dataclass(frozen=True)
 class ClassProfile:
-    """The members of a class: its own, and with those of the classes below it, each counted up to ``limit``.
-
-    ``properties`` are those that most of the ``sampled`` members have, each with how many of them.
-    """
+    """Members of a class, direct and below, up to ``limit``; ``properties`` that most of ``sampled`` have."""
 
     direct: int
     below: int
@@ -340,10 +334,7 @@ def asked_by(kb: KnowledgeBase, query: str) -> KnowledgeBase:
 
 @runtime_checkable
 class KnowledgeBase(Protocol):
-    """What an agent navigates. Implementations raise ``TellModel`` and ``StopRun`` errors only.
-
-    Calls are made from several threads at once.
-    """
+    """What an agent navigates, from several threads at once. Raises only ``TellModel`` and ``StopRun`` errors."""
 
     @property
     def name(self) -> str:
@@ -359,10 +350,7 @@ class KnowledgeBase(Protocol):
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
-        """Entities and properties that match; at most ``limit`` entities and half as many properties.
-
-        With a ``kind``, only those, and as many as ``limit``.
-        """
+        """At most ``limit`` entities and half as many properties; with a ``kind`` up to ``limit`` of those."""
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """The statements and document of one entity. Raises UnknownId."""

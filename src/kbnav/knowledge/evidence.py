@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
@@ -17,11 +18,14 @@ from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
+from kbnav.knowledge.wikidata.entities import date_text
 
 MOST_ROWS = 20
 """Rows that evidence is looked for at once."""
 _MOST_SOLUTIONS = 400
 _MOST_TRIPLES = 5000
+_DAY = 11
+"""The precision of a date that says the day."""
 _MOST_BESIDE = 5
 """Values of one property whose labels are fetched."""
 _WIKIBASE = "http://wikiba.se/ontology#"
@@ -152,18 +156,19 @@ class _Details:
         self._references: dict[str, dict[str, list[Link]]] = {}
         self._values: dict[tuple[str, str], list[tuple[Rank, str, Term]]] = {}
         self._ranks: dict[str, Rank] = {}
+        self._dates: dict[Term, Term] = {}
+        """Those that are not stated to the day, as precise as they are."""
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
         if known:
             self._add_statements(kb.execute_query(self._query(known), language=language))
-            named |= {link.property for links in self._links.values() for link in links}
-            named |= {link.property for some in self._references.values() for links in some.values() for link in links}
-        ends = (self._words.entity_id(term.value) for one in told for term in (one.subject, one.value))
-        terms = (link.value for some in self._references.values() for links in some.values() for link in links)
-        quoted = (link.value for links in self._links.values() for link in links)
+        quoted = [*chain(*self._links.values(), *(chain(*some.values()) for some in self._references.values()))]
+        ends = (end for one in told for end in (one.subject, one.value))
         beside = (value for some in self._values.values() for _, _, value in some[:_MOST_BESIDE])
-        ids = {*named, *ends, *(self._words.entity_id(term.value) for term in (*terms, *quoted, *beside))} - {""}
+        terms = (*ends, *beside, *(link.value for link in quoted))
+        named |= {link.property for link in quoted} | {self._words.entity_id(term.value) for term in terms}
+        ids = named - {""}
         if ids and "execute_query" in kb.capabilities:
             self.labels = kb.labels(sorted(ids), language=language)
 
@@ -172,7 +177,8 @@ class _Details:
             return one
         rank = self._ranks.get(one.statement, "")
         beside = self._values.get((one.subject.value, one.property), [])
-        value = next((value for _, node, value in beside if node == one.statement == one.value.value), one.value)
+        own = (value for _, node, value in beside if node == one.statement == one.value.value)
+        value = next(own, self._dates.get(one.value, one.value))
         others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
         return replace(
             one,
@@ -193,6 +199,8 @@ class _Details:
         branches = [
             f"{{ VALUES ?statement {{ {nodes} }} ?statement ?link ?value }}",
             f"{{ VALUES ?statement {{ {nodes} }} ?statement <{_DERIVED}> ?node . ?node ?link ?value }}",
+            f"{{ VALUES ?statement {{ {nodes} }} ?statement <{_DERIVED}>? ?of . ?of ?link ?node . "
+            f"?node <{_WIKIBASE}timeValue> ?bearer ; <{_WIKIBASE}timePrecision> ?value }}",
         ]
         for name, subjects in bearers.items():
             branches.append(
@@ -204,9 +212,16 @@ class _Details:
         )
 
     def _add_statements(self, found: AnswerTable) -> None:
+        precisions: dict[Term, set[int]] = {}
+        for time, *_, value in found.rows:
+            if time is not None and value is not None and time.type == "literal":
+                precisions.setdefault(time, set()).add(int(value.value))
+        told = {time: min(some) for time, some in precisions.items() if len(some) == 1 and min(some) < _DAY}
+        self._dates = {time: Term("literal", date_text(time, precision)) for time, precision in told.items()}
         for bearer, statement, node, link, value in found.rows:
-            if statement is None or link is None or value is None:
+            if statement is None or link is None or value is None or (bearer and bearer.type == "literal"):
                 continue
+            value = self._dates.get(value, value)
             if bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))

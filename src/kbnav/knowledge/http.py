@@ -58,10 +58,7 @@ T = TypeVar("T")
 
 
 def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
-    """The User-Agent with the operator's contact. Raises CredentialsError where live use lacks one.
-
-    ``urls`` are the services that are talked to; those of the settings' endpoints unless given.
-    """
+    """The User-Agent with the operator's contact. Raises CredentialsError where live use of ``urls`` lacks one."""
     endpoints = settings.endpoints
     contact = settings.contact.strip()
     services = urls if urls is not None else (endpoints.sparql, endpoints.api, endpoints.vector)
@@ -243,6 +240,8 @@ class HttpClient:
             silent = any(isinstance(one, TimeoutError | urllib3.exceptions.ReadTimeoutError) for one in _causes(error))
             if is_query and silent and not isinstance(error, requests.ConnectTimeout):
                 raise QueryTimeout(TIMED_OUT) from error
+            if is_loopback(request.url) and any(isinstance(one, ConnectionRefusedError) for one in _causes(error)):
+                raise ServiceError(f"nothing answers at {host}: is the server running?") from error
             raise Again(ServiceError(f"{host} cannot be reached: {_reason(error)}")) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, body, headers, request.url)

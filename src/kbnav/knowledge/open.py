@@ -55,10 +55,7 @@ def bundled_skb(home: Path) -> Path:
 def _built_once(
     folder: Path, name: str, data: Sequence[str], make: Callable[[Sequence[Path], Path], None], last: str
 ) -> Path:
-    """What is made of files of the package, in a folder for each content they ever had; ``last`` is there when it is.
-
-    Processes that need it at the same time may each make it; the first to finish wins.
-    """
+    """What is made of files of the package, in a folder for each content; of several makers the first wins."""
     sources = [files("kbnav").joinpath("data", *one.split("/")) for one in data]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     path = folder / f"{name}-{digest}"
@@ -228,11 +225,7 @@ def _wikibase(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> 
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
-    """A SPARQL endpoint. Nothing is asked of it yet.
-
-    Raises UsageError for an address that is none or holds a password, CredentialsError where the contact, or a variable
-    that is to hold a credential, is missing.
-    """
+    """A SPARQL endpoint, not asked yet. Raises UsageError for its address, CredentialsError for a variable."""
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.probing import dialect_at

@@ -46,10 +46,7 @@ def connected(use: str) -> Iterator[Any]:
 
 
 def share_of(ray: Any, workers: int | None, most: int | None = None) -> tuple[int, float]:
-    """How many workers there are to be, and the processors of each, at most one.
-
-    As many as the cluster has processors, and not over ``most``, unless ``workers`` are asked for.
-    """
+    """How many workers, by processors up to ``most`` unless ``workers`` says, and processors of each (≤ 1)."""
     processors = ray.cluster_resources().get("CPU", 1.0)
     count = workers or max(1, int(processors))
     if most is not None:

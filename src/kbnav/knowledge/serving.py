@@ -66,10 +66,7 @@ class Listening:
     """An application served from a thread of this process until it is closed; a context manager."""
 
     def __init__(self, routes: Sequence[BaseRoute], host: str, port: int, names: Collection[str] = ()) -> None:
-        """Listen at once; port 0: one that is free. ``names`` are those that it may be asked under.
-
-        Raises UsageError where the address is taken.
-        """
+        """Listen at once, under ``names`` too; port 0: one that is free. Raises UsageError for a taken address."""
         self._socket = listening(host, port)
         self._address = self._socket.getsockname()[:2]
         config = uvicorn.Config(
@@ -215,10 +212,7 @@ def sparql_route(path: str, pool: QueryPool, prefixes: Mapping[str, str]) -> Rou
 def _answered(
     pool: QueryPool, query: str, prefixes: Mapping[str, str], accept: Sequence[str], graph: str, gone: Gone
 ) -> Response:
-    """The reply to a query, errors in the words of Wikidata's service.
-
-    As there, rows come as XML and triples as RDF/XML to clients that ask for nothing.
-    """
+    """The reply to a query, errors and default forms (XML, RDF/XML) as Wikidata's service has them."""
     form, graph_form = _choose(_ROW_FORMS, accept, "xml"), _choose(_GRAPH_FORMS, accept, "rdfxml")
     try:
         result = run_query(pool, query, prefixes, form=form, graph_form=graph_form, graph=graph, gone=gone)
@@ -272,11 +266,7 @@ class Loaded:
 
 
 def load(files: Sequence[Path], folder: Path) -> Loaded:
-    """Read files into a new store in a folder.
-
-    Raises UsageError for a file that is absent or of an unknown kind, or a disk that is full, DataError for one that
-    does not read, with its line where that is known.
-    """
+    """Read files into a new store in a folder. Raises UsageError, and DataError for one that does not read."""
     formats: dict[Path, RdfFormat] = {}
     for file in files:
         suffix = Path(file.name.lower().removesuffix(".gz")).suffix
@@ -320,10 +310,7 @@ class RdfServer(Listening):
         workers: int = 4,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen. ``workers`` queries run at once, each in so many seconds and bytes (0: any).
-
-        Raises as ``load``, and UsageError where the address is taken.
-        """
+        """Load the files and listen; ``workers`` queries at once, each so long and so large. Raises as ``load``."""
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
             store = self._folder / "store"

@@ -6,14 +6,15 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
-from dataclasses import InitVar, dataclass
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from pydantic import BaseModel, ConfigDict, model_serializer
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
@@ -25,10 +26,11 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation
+from kbnav.runs.journal import adapter
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
-from kbnav.settings.model import SEPARATOR, Settings, load_settings
+from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
 from kbnav.settings.plugins import did_you_mean, needs
 
 if TYPE_CHECKING:
@@ -108,9 +110,7 @@ class KB:
     def __enter__(self) -> KB:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -145,18 +145,23 @@ def open(
     return KB(stack.enter_context(open_kb(used)), used, stack)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved."""
+class Answer(BaseModel):
+    """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved.
+
+    It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: what this class names but ``steps`` and
+    ``history``, which are in ``run``.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     run: Run
     query_page: str = ""
     """Where a person can open the query."""
-    look: InitVar[Callable[[Run], Provenance] | None] = None
-    """Looks up what makes the rows true; ``evidence`` calls it."""
 
-    def __post_init__(self, look: Callable[[Run], Provenance] | None) -> None:
-        object.__setattr__(self, "_look", look)  # no field: a knowledge base that is open is no part of the record
+    def __init__(self, run: Run, query_page: str = "", look: Callable[[Run], Provenance] | None = None) -> None:
+        """``look`` looks up what makes the rows true; ``evidence`` calls it."""
+        super().__init__(run=run, query_page=query_page)
+        vars(self)["_look"] = look  # no field: a knowledge base that is open is no part of the record
 
     @property
     def text(self) -> str:
@@ -170,8 +175,10 @@ class Answer:
 
     @property
     def note(self) -> str:
-        """What a reader must know of the answer, such as why there is none."""
-        return self.run.outcome.note
+        """What a reader must know of the answer; where there is none, why."""
+        outcome = self.run.outcome
+        nothing = outcome.absence.text if outcome.absence else ""
+        return outcome.note or (nothing or outcome.nothing if outcome.status == "no answer" else "")
 
     @property
     def absence(self) -> Absence | None:
@@ -182,6 +189,11 @@ class Answer:
     def doubts(self) -> tuple[Doubt, ...]:
         """What speaks against the answer, found by rule; each has a ``kind`` and a ``text``."""
         return self.run.outcome.doubts
+
+    @property
+    def columns(self) -> list[str]:
+        """The variables of the query, in order; empty where it has none, or nodes of an SKB are the answer."""
+        return list(self.run.outcome.table.columns) if self.run.outcome.table is not None else []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -221,10 +233,25 @@ class Answer:
         look: Callable[[Run], Provenance] | None = vars(self)["_look"]
         return look(self.run) if look else Provenance()
 
+    @model_serializer
+    def _to_document(self) -> dict[str, Any]:
+        found = None
+        with suppress(UsageError):  # its knowledge base is closed, or it was pickled without
+            found = self.evidence
+        names = ("text", "status", "note", "columns", "rows", "query", "query_words", "link", "citation")
+        return {
+            "question": self.run.question,
+            **{name: getattr(self, name) for name in names},
+            "absence": self.absence,
+            "doubts": [doubt.to_document() for doubt in self.doubts],
+            "evidence": found,
+            "run": adapter(Run).dump_python(self.run, mode="json"),
+        }
+
     def __copy__(self) -> Answer:
         return self  # nothing of it changes
 
-    def __deepcopy__(self, memo: object) -> Answer:
+    def __deepcopy__(self, memo: object = None) -> Answer:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -249,9 +276,7 @@ class Answer:
         """The rows as a pandas data frame. Raises UsageError without pandas."""
         with needs("pandas", "a data frame"):
             import pandas
-        rows = self.rows
-        table = self.run.outcome.table
-        return pandas.DataFrame(rows, columns=None if rows or table is None else list(table.columns))
+        return pandas.DataFrame(self.rows, columns=None if self.rows else self.columns)
 
     def __str__(self) -> str:
         return self.text or self.note or self.status
@@ -291,6 +316,14 @@ class AskOptions(TypedDict, total=False):
     settings: Settings | None
 
 
+class QuestionOptions(AskOptions, total=False):
+    """The other options of ``ask``."""
+
+    kb: AnyKB | None
+    after: Answer | None
+    config: RunnableConfig | None
+
+
 class AgentSource:
     """The options of ``ask``, and the agent that they make."""
 
@@ -300,18 +333,18 @@ class AgentSource:
             if name not in AskOptions.__annotations__:
                 raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
         self.kb, self._options, self._settings = kb, options, options.get("settings")
+        self.system = options.get("system", "")
 
     @contextmanager
-    def agent(self) -> Iterator[Agent]:
-        """What answers, its knowledge base open meanwhile."""
+    def opening(self) -> Iterator[KB]:
+        """The knowledge base, which is closed again where it was opened for this."""
         kb = self.opened()
         with nullcontext() if kb is self.kb else kb:
-            yield self.built(kb)
+            yield kb
 
     def evidence(self, run: Run) -> Provenance:
         """What makes the rows of an answer true. Raises UsageError where its knowledge base is closed."""
-        kb = self.opened()
-        with nullcontext() if kb is self.kb else kb:
+        with self.opening() as kb:
             return run_evidence(kb.base, run) or Provenance()
 
     def opened(self) -> KB:
@@ -323,8 +356,18 @@ class AgentSource:
         settings = self._settings or load_settings()
         return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
-    def built(self, kb: KB) -> Agent:
-        """What answers questions of an open knowledge base."""
+    def built(self, kb: KB, *, calls: bool) -> Agent:
+        """What answers questions of an open knowledge base, and ``calls`` tools for that, or has them called.
+
+        Raises UsageError for tools that it would never call.
+        """
+        agent = build_agent(kb.base, self.settings(kb), self.system)
+        if calls and agent.model == OFFLINE and self._options.get("tools"):
+            raise UsageError("rules answer here, which call no tools of yours: name a language model by model=")
+        return agent
+
+    def settings(self, kb: KB) -> Settings:
+        """Those of the knowledge base, or those given, with the other options in them."""
         options = self._options
         given = {
             name: value
@@ -336,7 +379,7 @@ class AgentSource:
             settings = settings.offering(tools)
         if (model := options.get("model")) is not None:
             settings = settings.asking(model)
-        return build_agent(kb.base, settings, options.get("system", ""))
+        return settings
 
 
 def ask(
@@ -370,82 +413,126 @@ def ask(
         ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    return _run_of(AgentSource(kb, **how), question, after, config, _steps_to(on_step))
+    return _run_of(question, _steps_to(on_step), kb=kb, after=after, config=config, **how)
 
 
 async def aask(
-    question: str,
-    *,
-    kb: AnyKB | None = None,
-    on_step: Callable[[Step], None] | None = None,
-    after: Answer | None = None,
-    config: RunnableConfig | None = None,
-    **how: Unpack[AskOptions],
+    question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
+    return await _awaited(partial(_run_of, question, _steps_to(on_step), **how))
+
+
+async def _awaited(call: Callable[[Cancellation], Answer]) -> Answer:
+    """What ``call`` gives, made in a thread; the cancellation of the task is the run's."""
     cancellation = Cancellation(asyncio.get_running_loop())
     try:
-        return await asyncio.to_thread(
-            _run_of, AgentSource(kb, **how), question, after, config, _steps_to(on_step), cancellation
-        )
+        return await asyncio.to_thread(call, cancellation)
     except asyncio.CancelledError:
         cancellation.stop()
         raise
 
 
-def stream(
-    question: str,
-    *,
-    kb: AnyKB | None = None,
-    after: Answer | None = None,
-    config: RunnableConfig | None = None,
-    **how: Unpack[AskOptions],
-) -> Iterator[Event]:
+def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
+    """Rank the ``k`` best nodes of an SKB for a query: the answer's ``rows``, best first. The run is saved.
+
+    The other parameters are those of ``ask``, but ``language`` and ``tools``; ``system`` is a retriever, ``bm25`` where
+    none is named. Raises as ``ask``, and UsageError where the knowledge base is no SKB.
+    """
+    return _ranking_of(AgentSource(kb, **how), query, k)
+
+
+async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
+    """As ``retrieve``, awaited."""
+    return await _awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
+
+
+def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
+    from kbnav.retrieval.attempt import retrieved
+
+    with how.opening() as kb:
+        settings = how.settings(kb)
+        found = retrieved(how.system or "bm25", kb.base, settings, query, k=k, cancellation=cancellation)
+        return Answer(session.saved(found, settings), look=how.evidence)
+
+
+def stream(question: str, **how: Unpack[QuestionOptions]) -> Iterator[Event]:
     """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
     cancellation = Cancellation()
-
-    def tell(event: MachineEvent) -> None:
-        if event.kind == "call":
-            told.put(Event("call", call=event.call))
-        else:
-            for step in event.steps:
-                told.put(Event(event.kind, call=step.call, step=step))
-
-    def work() -> None:
-        try:
-            answer = _run_of(AgentSource(kb, **how), question, after, config, tell, cancellation)
-            told.put(Event("answer", answer=answer))
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that listens
-            told.put(error)
-
-    thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="kbnav-stream")
-    thread.start()
+    thread = _telling(told.put, partial(_run_of, question, **how), cancellation)
     try:
-        while True:
-            event = told.get()
-            if isinstance(event, BaseException):
-                raise event
+        while (event := _event(told.get())).kind != "answer":
             yield event
-            if event.kind == "answer":
-                return
+        yield event
     finally:
         cancellation.stop()
         thread.join()
 
 
+async def astream(question: str, **how: Unpack[QuestionOptions]) -> AsyncIterator[Event]:
+    """As ``stream``, for ``async for``; cancelling the task ends the run too."""
+    loop, told = asyncio.get_running_loop(), asyncio.Queue[Event | BaseException]()
+    cancellation = Cancellation(loop)
+
+    def tell(event: Event | BaseException) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            loop.call_soon_threadsafe(told.put_nowait, event)
+
+    _telling(tell, partial(_run_of, question, **how), cancellation)
+    try:
+        while (event := _event(await told.get())).kind != "answer":
+            yield event
+        yield event
+    finally:
+        cancellation.stop()
+
+
+def _event(told: Event | BaseException) -> Event:
+    """What was told of a run. Raises what ended it."""
+    if isinstance(told, BaseException):
+        raise told
+    return told
+
+
+def _telling(
+    tell: Callable[[Event | BaseException], None], run: Callable[..., Answer], cancellation: Cancellation
+) -> threading.Thread:
+    """A thread in which the run goes on, each event of it told, the answer last, or what ended it."""
+
+    def on_event(event: MachineEvent) -> None:
+        if event.kind == "call":
+            tell(Event("call", call=event.call))
+        else:
+            for step in event.steps:
+                tell(Event(event.kind, call=step.call, step=step))
+
+    def work() -> None:
+        try:
+            tell(Event("answer", answer=run(on_event, cancellation)))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is listened to
+            tell(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="kbnav-stream")
+    thread.start()
+    return thread
+
+
 def _run_of(
-    how: AgentSource,
     question: str,
-    after: Answer | None,
-    config: RunnableConfig | None,
     on_event: Callable[[MachineEvent], None] | None,
     cancellation: Cancellation | None = None,
+    *,
+    kb: AnyKB | None = None,
+    after: Answer | None = None,
+    config: RunnableConfig | None = None,
+    **how: Unpack[AskOptions],
 ) -> Answer:
-    history = after.history if after else ()
-    with how.agent() as agent:
+    source, history = AgentSource(kb, **how), after.history if after else ()
+    with source.opening() as opened:
+        agent = source.built(opened, calls=True)
         run = session.ask(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
-        return Answer(run, agent.settings.endpoints.query_page, how.evidence)
+        return Answer(run, agent.settings.endpoints.query_page, source.evidence)
 
 
 def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent], None] | None:

@@ -43,7 +43,7 @@ def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[
     """
     made = AgentSource(kb, **how)
     opened = made.opened()
-    agent = made.built(opened)
+    agent = made.built(opened, calls=False)
     return [_langchain_tool(tool, agent, opened) for tool in agent.lookups]
 
 
@@ -106,7 +106,7 @@ def graph(
     """
     made = AgentSource(kb, **how)
     opened = made.opened()
-    agent = made.built(opened)
+    agent = made.built(opened, calls=True)
     runs = _Runs(agent, opened)
     built: StateGraph[Conversation, None, Question, Conversation] = StateGraph(Conversation, input_schema=Question)
     agent.machine.build_into(built, runs.context)

@@ -36,10 +36,7 @@ class Blobs:
     """A SQLite file or PostgreSQL database, safe for threads and processes. What is stored first under a key stays."""
 
     def __init__(self, place: Path | str, holds: str) -> None:
-        """In a file, or the database of a URL; ``holds`` says what is kept, in the message of a failure.
-
-        Raises UsageError where it cannot be kept there.
-        """
+        """In a file, or the database of a URL; ``holds`` says what, in the message of a failure. Raises UsageError."""
         self._warned: list[str] = []
         self._tables = open_tables(place, holds, _TABLES)
 
@@ -54,10 +51,7 @@ class Blobs:
         return found
 
     def put(self, bodies: Mapping[str, bytes], *, replace: bool = False) -> None:
-        """Store bytes under keys that have none yet, or ``replace`` what they have.
-
-        That they cannot be stored is told in the log, the first time.
-        """
+        """Store bytes under keys that have none yet, or ``replace`` them; that it fails is logged once."""
         then = "UPDATE SET body = excluded.body" if replace else "NOTHING"
         with best_effort(self._warned), self._tables.transaction() as run:
             for key, body in bodies.items():
@@ -84,10 +78,7 @@ class Replies:
         self._spoilt: set[str] = set()
 
     def get(self, key: str, prompt: str) -> tuple[str, Usage] | None:
-        """The reply, and what it cost when it was made.
-
-        What somebody else has changed, such that it is no reply or that to another prompt, is as if it were not there.
-        """
+        """The reply and its cost when it was made; one that is damaged or another prompt's is as if not there."""
         body = self._blobs.get([key]).get(key)
         if body is None:
             return None

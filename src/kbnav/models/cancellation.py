@@ -65,10 +65,7 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` runs in another thread and makes the model's calls; without one they can only be left alone.
-
-        ``limit`` says from what was used so far why no model may be asked any more; nothing where it may.
-        """
+        """``loop`` (of another thread) makes the model's calls; ``limit`` says why no model may be asked any more."""
         self._loop = loop
         self._limit = limit
         self._lock = threading.Lock()
@@ -97,9 +94,9 @@ class Cancellation:
         if self._ended:
             raise self._error()
 
-    def run(self, call: Callable[[], T]) -> T:
-        """The result of ``call``, made in a thread of its own. Raises as ``check``, and what ``call`` raises."""
-        return self._wait(_in_thread(call, self))
+    def run(self, call: Callable[[], T], seconds: float | None = None) -> T:
+        """The result of ``call``, made in a thread of its own. Raises as ``check``, OutOfTime, what ``call`` raises."""
+        return self._wait(_in_thread(call, self), seconds)
 
     def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
@@ -137,12 +134,16 @@ class Cancellation:
             with self._lock:
                 self._waiting.discard(future)
 
-    def _wait(self, future: Future[T]) -> T:
+    def _wait(self, future: Future[T], seconds: float | None = None) -> T:
         try:
             with self._cancelling(future):
-                return future.result()
+                return future.result(None if seconds is None else max(0.0, seconds))
         except CancelledError as error:
             raise self._error() from error
+        except TimeoutError as error:
+            if future.done():  # an error of the call's own
+                raise
+            raise OutOfTime from error
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
@@ -150,10 +151,7 @@ class Cancellation:
 
 @contextmanager
 def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
-    """A cancellation that ``stop`` asks for, with a loop of its own for models' calls.
-
-    The event may be set by a signal's handler, which must not cancel by itself: it may come while a lock is held.
-    """
+    """A cancellation, with a loop for models' calls, that ``stop`` asks for, which a signal's handler may set."""
     loop, over = asyncio.new_event_loop(), threading.Event()
     cancellation = Cancellation(loop)
 

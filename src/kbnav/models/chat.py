@@ -17,7 +17,7 @@ from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
-from kbnav.settings.model import REPLAY, Settings
+from kbnav.settings.model import OFFLINE, REPLAY, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -51,10 +51,12 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
 
     One that was made elsewhere is taken as it is.
 
-    Raises CredentialsError where OpenAI's own endpoint is meant and no key is set.
+    Raises UsageError where no model is set, CredentialsError where OpenAI's own endpoint is meant and no key is set.
     """
     if settings.chat is not None:
         return settings.chat
+    if settings.model == OFFLINE:
+        raise UsageError("this system needs a language model, and none is set: name one by --model (model= in Python)")
     settings.check_key()
     from langchain_openai import ChatOpenAI
 

@@ -49,10 +49,7 @@ def needed_price(settings: Settings, limit: str) -> Price:
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """US dollars; None without a price.
-
-    Prompt tokens that an endpoint had cached cost the price for those; where none is known, the full one.
-    """
+    """US dollars; None without a price. Cached prompt tokens cost their own price, or else the full one."""
     if price is None:
         return None
     cached = min(usage.cached, usage.prompt) if price.cached is not None else 0

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.answers.relevance import relevance, words
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.runs.trajectory import NO_TOOL, Run, Step
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class StandIn(BaseChatModel):
 def answer(prompt: str) -> str:
     """The reply to one prompt; empty for a prompt of another form. Cues are those that files of prompts end with."""
     if judged := _JUDGED.search(prompt):
-        wanted = list(dict.fromkeys(words(judged[1])))
+        wanted = list(dict.fromkeys(content_words(judged[1])))
         shared = sum(relevance(word, [judged[2]])[0] > 0 for word in wanted)
         return f"{shared / len(wanted):.2f}" if wanted else "0"
     cue = prompt.rstrip().rpartition("\n")[2]
@@ -121,12 +121,12 @@ def answer(prompt: str) -> str:
     if not queries:
         return ""
     query, documents = queries[-1], _DOCUMENTS.findall(prompt)
-    keywords = ", ".join(dict.fromkeys(words(query)))
+    keywords = ", ".join(dict.fromkeys(content_words(query)))
     match cue:
         case "Entities:":
             return json.dumps([{"entity": {"name": name}} for name in names(query)], ensure_ascii=False)
         case "Document:":
-            return " ".join(sentences(query, documents[-1] if documents else "") or words(query))
+            return " ".join(sentences(query, documents[-1] if documents else "") or content_words(query))
         case "Keywords:":
             return keywords
         case "Analysis:":
@@ -139,9 +139,9 @@ def names(query: str) -> list[str]:
     found = [quoted or capitals for quoted, capitals in _NAMED.findall(query)]
     if found and query.lstrip().startswith(found[0]):  # what begins a sentence is in capitals whatever it is
         first, _, rest = found[0].partition(" ")
-        found[:1] = [found[0]] if words(first) and rest else [rest]
-    telling = " ".join(words(query))
-    return list(dict.fromkeys(name for name in found if words(name))) or ([telling] if telling else [])
+        found[:1] = [found[0]] if content_words(first) and rest else [rest]
+    telling = " ".join(content_words(query))
+    return list(dict.fromkeys(name for name in found if content_words(name))) or ([telling] if telling else [])
 
 
 def sentences(query: str, documents: str) -> list[str]:

@@ -174,10 +174,7 @@ def out_of_bounds(error: BaseException) -> str:
 
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of a call, left alone after so many seconds: a socket's own limit is one between two pieces.
-
-    Raises TooSlow, and what ``call`` raises.
-    """
+    """A call's result, left alone after so many seconds in all. Raises TooSlow, and what ``call`` raises."""
     try:
         return cancellation.in_time(call, seconds)
     except OutOfTime as error:

@@ -40,10 +40,7 @@ TEXT: tuple[Hop, ...] = ()
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """A path from a matched node (any of its type where ``start`` is empty) to the answer.
-
-    ``types`` are the node types met, one more than hops; empty where they are not known.
-    """
+    """A path from a matched node (of any type without ``start``); ``types`` met, one more than hops, or none."""
 
     hops: tuple[Hop, ...]
     probability: float
@@ -70,14 +67,9 @@ class Planner(Protocol):
     @property
     def name(self) -> str:
         """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
-        ...
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
-        """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``.
-
-        What a model was asked goes to ``trace``.
-        """
-        ...
+        """Paths for a question from the matched nodes; none for ``none``. Model calls go to ``trace``."""
 
 
 MOST_PATHS = 4_000
@@ -86,7 +78,7 @@ _SAMPLE = 50
 """Edges looked at to see whether a relation is stored both ways."""
 
 
-class Edge(NamedTuple):
+class SchemaEdge(NamedTuple):
     """A relation from one node type to another, and how many edges it has."""
 
     source: str
@@ -119,7 +111,7 @@ TEXT_PATH = RelationPath(TEXT, ())
 class PathSchema:
     """The edges there are between types. A relation stored both ways is followed ``out`` only: ``in`` is the same."""
 
-    def __init__(self, edges: Iterable[Edge], both_ways: Iterable[tuple[str, str, str]] = ()) -> None:
+    def __init__(self, edges: Iterable[SchemaEdge], both_ways: Iterable[tuple[str, str, str]] = ()) -> None:
         """``both_ways`` are the edges (source, relation, target) whose every edge is also stored the other way."""
         self.edges = tuple(sorted(edges))
         self._both_ways = frozenset(both_ways)
@@ -127,7 +119,7 @@ class PathSchema:
     @classmethod
     def of(cls, skb: SKB) -> PathSchema:
         """The schema of an SKB; whether a relation is stored both ways is seen on a sample of its edges."""
-        edges = [Edge(tuple_.source, tuple_.relation, tuple_.target, tuple_.count) for tuple_ in skb.meta.tuples]
+        edges = [SchemaEdge(tuple_.source, tuple_.relation, tuple_.target, tuple_.count) for tuple_ in skb.meta.tuples]
         return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
 
     @cached_property
@@ -182,10 +174,7 @@ class PathSchema:
         return walks
 
     def paths(self, longest: int = 2, most: int = MOST_PATHS) -> list[RelationPath]:
-        """All paths of 1 to ``longest`` hops, and ``text`` first; of each length those with the most edges first.
-
-        A path of several hops counts the edges of its rarest. ``most`` bounds them all.
-        """
+        """``text`` and paths of 1 to ``longest`` hops, those whose rarest hop has most edges first, ``most`` in all."""
         found = [TEXT_PATH]
         level = [(RelationPath((), (kind,)), sum(edge.edges for edge in self.edges)) for kind in self.types]
         for _ in range(longest):
@@ -199,8 +188,8 @@ class PathSchema:
         return found
 
 
-def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
-    turned = Edge(edge.target, edge.relation, edge.source, edge.edges)
+def _is_stored_both_ways(edge: SchemaEdge, edges: Sequence[SchemaEdge], skb: SKB) -> bool:
+    turned = SchemaEdge(edge.target, edge.relation, edge.source, edge.edges)
     if turned not in edges:
         return False
     relation = skb.relation_number(edge.relation)
@@ -344,10 +333,7 @@ MOST_REACHED = 10_000
 
 
 def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
-    """The nodes that a path leads to from any of some nodes, by number, each once, ascending; none for ``text``.
-
-    NodeNumbers of another type than the path's first are passed over. Raises UnknownId.
-    """
+    """The nodes, ascending, that a path leads to from nodes of its first type; none for ``text``. Raises UnknownId."""
     if path.is_text:
         return np.zeros(0, np.int32)
     found = np.array(sorted(_starts(skb, path, nodes)), np.int32)
@@ -357,10 +343,7 @@ def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST
 
 
 def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Each way to follow a path from any of some nodes, as node numbers, node by node in their order; lazily.
-
-    None meets a node twice. Raises UnknownId.
-    """
+    """Lazily, each way to follow a path from some nodes, as node numbers, none twice. Raises UnknownId."""
     if not path.is_text:
         hops = list(graph_hops(path, skb))
         for node in _starts(skb, path, nodes):

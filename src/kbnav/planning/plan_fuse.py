@@ -126,11 +126,7 @@ class Weights:
 
 
 def fit(questions: Sequence[tuple[Candidates, npt.NDArray[np.bool_]]], start: Weights) -> Weights:
-    """The weights under which the answers, which are marked among the candidates, are likeliest.
-
-    A question of which no candidate is an answer teaches nothing and is passed over; without any other, ``start`` is
-    given.
-    """
+    """The weights that make the marked answers likeliest, of questions that have some; else ``start``."""
     known = [(_design(found), right) for found, right in questions if right.any()]
     first = np.array([*start.plain, *start.sure])
     if not known:
@@ -441,10 +437,7 @@ PLANNER, LEARNED = "planner", "fuse.json"
 
 
 def encoder_for(skb: SKB, name: str = "") -> Encoder:
-    """What encodes clauses: the encoder named, else minilm if it is installed, else that of the SKB's vectors.
-
-    Raises UsageError where there is none.
-    """
+    """What encodes clauses: the one named, else minilm, else that of the SKB's vectors. Raises UsageError."""
     if name in encoders.WITH_WEIGHTS:
         return encoders.load(name)
     found = None if name else encoders.default(lambda _: None)

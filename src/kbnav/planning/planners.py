@@ -100,10 +100,7 @@ class InContext:
         return prompt_hashes("planner")
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
-        """The model's paths, checked against the schema; no path where the reply has none, which the notes say.
-
-        Raises as ``ModelCalls.ask`` does.
-        """
+        """The model's paths, checked against the schema; a note where there are none. Raises as ``ModelCalls.ask``."""
         numbers = [self._skb.number(node) for node in nodes]
         starts = {self._skb.type(number) for number in numbers}
         reply = self._calls.ask(self._prompt(question, numbers), trace or Trace(), purpose="relation paths")

@@ -35,10 +35,7 @@ class TrainingQuery:
 
 
 def oracle_recall(stage: Iterable[tuple[Collection[str], Collection[str]]]) -> float:
-    """What the best program could reach: the share of a query's answers that are candidates, mean over queries.
-
-    A query without answers counts as found nowhere, as in metrics.
-    """
+    """What the best program could reach: the mean share of answers among candidates; 0 without answers."""
     shares = [len(set(answers) & set(candidates)) / max(1, len(set(answers))) for candidates, answers in stage]
     return sum(shares) / max(1, len(shares))
 

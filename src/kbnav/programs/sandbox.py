@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kbnav.answers.tables import encodable
@@ -91,10 +90,7 @@ class SandboxLimits:
 
 
 class Sandbox:
-    """Runs programs in processes of their own; clock and random numbers are the same in every run.
-
-    Used by several threads at once; ``with`` ends the processes.
-    """
+    """Runs programs in processes of their own, with the same clock and seed; threads share it, ``with`` ends it."""
 
     def __init__(self, limits: SandboxLimits | None = None, *, workers: int = SIDE_BY_SIDE) -> None:
         """At most ``workers`` programs run at once. Raises UsageError where the extra ``programs`` is not installed."""
@@ -116,16 +112,11 @@ class Sandbox:
         self._pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._pool.__exit__(*error)
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
-        """What is wrong with a program that can be known before it runs, by a type check against the API's signatures.
-
-        What was found once is kept.
-        """
+        """What is wrong with a program before it runs, by types against the API's signatures; found once."""
         key = program.sha256, api.stubs
         with self._lock:
             known = self._problems.get(key)
@@ -153,10 +144,7 @@ class Sandbox:
         api: Api,
         trace: Trace | None = None,
     ) -> Outcome:
-        """What a program makes of one query. ``candidates`` are ids; a program with ``retrieve`` does not see them.
-
-        Raises nothing for what a program does; StopRun where a model or a knowledge base fails for good.
-        """
+        """What a program makes of a query; ``candidates`` are ids, for ``score`` alone. Raises StopRun only."""
         calls = api.open(encodable(query), trace)
         began = time.perf_counter()
         scores: Mapping[str, float] = {}

@@ -43,10 +43,7 @@ class Trial:
 
 
 def ranked(outcome: Outcome, first: Sequence[str]) -> list[tuple[str, float]]:
-    """Nodes with their scores, best first: the program's, and behind them, in their order, candidates not scored.
-
-    A program that failed scored none, so that the first stage's ranking stands: no query is without one.
-    """
+    """Nodes by the program's scores, best first; behind them candidates in order, all where it failed."""
     scored = list(outcome.scores.items())
     lowest = min(outcome.scores.values(), default=0.0)
     others = [node for node in first if node not in outcome.scores]
@@ -66,10 +63,7 @@ class TrialRunner:
         run: Callable[[Program, str, Sequence[str]], Outcome],
         at_once: int = SIDE_BY_SIDE,
     ) -> None:
-        """``first`` gives the candidates of a query, ids, best first; ``run`` runs a program in a sandbox.
-
-        ``at_once`` is how many queries a program is run on side by side.
-        """
+        """``first`` ranks candidates of a query, ``run`` runs a program on ``at_once`` queries side by side."""
         self.candidates: Callable[[str], Sequence[str]] = cache(first)
         """What the first stage finds for a query, best first."""
         self._run, self._at_once = run, at_once
@@ -79,10 +73,7 @@ class TrialRunner:
         return [self._judged(query, self.candidates(query.text)[:KEPT], Outcome()) for query in queries]
 
     def run(self, program: Program, queries: Sequence[TrainingQuery]) -> list[Trial]:
-        """The program on each query, in their order; a query whose answers are no candidates is scored as any other.
-
-        Queries are run side by side, each in a process of the sandbox, and know nothing of one another.
-        """
+        """The program on each query, side by side in processes of the sandbox, in their order."""
 
         def trial(query: TrainingQuery) -> Trial:
             candidates = self.candidates(query.text)
@@ -270,10 +261,7 @@ class History:
         return count
 
     def leaders(self, most: int = BEST) -> list[Step]:
-        """The best programs that ran on all validation queries, by their MRR there, each source once.
-
-        Of equal ones the best of the history comes first, then the earliest.
-        """
+        """The best programs by MRR on all validation queries, each source once; of equals the history's best."""
         found: dict[str, Step] = {}
         for step in self.steps:
             if step.validation:

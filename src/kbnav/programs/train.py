@@ -265,10 +265,7 @@ class GroupsFound:
 
 @dataclass(frozen=True)
 class Order:
-    """What is trained on, and what the programs will be bound to.
-
-    ``bound`` is everything that must be the same where they are used, ``models`` names the writer's and the programs'.
-    """
+    """What is trained on; ``bound``: all that must be the same in use; ``models``: the writer's, the programs'."""
 
     skb: str
     training: Sequence[TrainingQuery]
@@ -488,10 +485,7 @@ def train_programs(
     listener: Listener = lambda group, step: None,  # noqa: ARG005
     stopped: Callable[[], object] = lambda: False,
 ) -> Trained:
-    """Train programs with the settings' model as the writer.
-
-    Raises UsageError without a model, CredentialsError, and what its calls raise; what was done until then is kept.
-    """
+    """Train programs, the settings' model writing; work is kept. Raises UsageError, CredentialsError, as its calls."""
     from kbnav.models.calls import open_calls
 
     if settings.model == OFFLINE:

@@ -139,10 +139,7 @@ def names_in(contrast: Contrast, label: Callable[[str], str], named: Callable[[s
 
 
 def without_names(text: str, names: Sequence[str]) -> str:
-    """The text with each of the names replaced.
-
-    A name that is one word in small letters, as ``key`` in a dictionary, is a name only where it stands in quotes.
-    """
+    """The text with each name replaced; one word in small letters, as ``key``, only where it is quoted."""
     for name in names:
         escaped = re.escape(name)
         if _COMMON.fullmatch(name):
@@ -211,10 +208,7 @@ class ContrastText:
 
 @dataclass(frozen=True)
 class Setting:
-    """What does not change within a training: the knowledge base as text, and the API as its functions tell it.
-
-    ``language`` is what a program is written in, and what of it is checked before it runs.
-    """
+    """What a training keeps: knowledge base and API as text, and the ``language`` that programs are checked in."""
 
     knowledge_base: str
     schema: str

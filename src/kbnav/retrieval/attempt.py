@@ -6,14 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
-from kbnav.retrieval.base import Retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trace import Trace, span
 from kbnav.runs.trajectory import Outcome, Run, Step, Usage
+from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
 
         return NAME
     return settings.model
+
+
+def retrieved(system: str, kb: KnowledgeBase, settings: Settings, query: str, **how: Any) -> Attempt:
+    """``attempt`` by a retriever that is named, all of whose options are then among the run's settings.
+
+    Raises as ``build_retriever`` too.
+    """
+    options = systems.find(system, "retriever").read(settings.options).model_dump(mode="json")
+    settings = settings.model_copy(update={"options": options})
+    return attempt(build_retriever(system, kb, settings), kb, settings, query, **how)
 
 
 def attempt(

@@ -26,23 +26,17 @@ class Retriever(Protocol):
     @property
     def name(self) -> str:
         """As in ``--system``."""
-        ...
 
     @property
     def prompts(self) -> Mapping[str, str]:
         """SHA-256 of each prompt file it uses; empty without a model."""
-        ...
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """The ``k`` best nodes with their scores, fewer where fewer match; what was done goes to ``trace``."""
-        ...
 
 
 def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> None:
-    """Raise UsageError where the system, or one of the ``stages`` it is made of, was trained on one of the questions.
-
-    A trained system has a method ``refuse_seen`` of its own; questions are given by id and text.
-    """
+    """Raise UsageError where the system, or one of its ``stages``, was trained on a question (id and text)."""
     asked = list(questions)
     if own := getattr(retriever, "refuse_seen", None):
         own(asked)
@@ -139,10 +133,7 @@ def build_retriever(
 
 
 def build_stage(name: str, kb: KnowledgeBase, settings: Settings, options: ComposedOptions) -> Retriever:
-    """A retriever within a retriever: with its own options where it has some, and else the candidates of the whole.
-
-    Raises as ``build_retriever``.
-    """
+    """A retriever within another, with its own options or the whole's candidates. Raises as ``build_retriever``."""
     return build_retriever(name, kb, settings, {"candidates": options.candidates, **options.stages.get(name, {})})
 
 

@@ -89,10 +89,7 @@ class VSS:
     prompts = NO_PROMPTS
 
     def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorSearch, bool] | None = None) -> None:
-        """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
-
-        Raises UsageError where the SKB has no such vectors, or not the candidates' types.
-        """
+        """``vectors``: others than the SKB's own, and whether with relations. Raises UsageError without them."""
         relations = options.relations if isinstance(options, VSSOptions) else None
         self._skb = kb.skb
         self.index, self._relations = vectors or document_vectors(kb, relations=relations)
@@ -115,10 +112,7 @@ class VSS:
 
 
 def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[VectorSearch, bool]:
-    """The vectors of the documents, and whether the documents have relations; ``relations`` as in ``VSSOptions``.
-
-    Raises UsageError where the SKB has none.
-    """
+    """The documents' vectors, and whether with ``relations``, as in ``VSSOptions``. Raises UsageError."""
     relational = kb.skb.relational_vectors if relations is not False else None
     if relational is not None:
         return relational, True
@@ -288,10 +282,7 @@ def vectors_of(folder: Path, skb: SKB, encoder: Encoder) -> VectorIndex:
 
 
 def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
-    """Make the vectors of an SKB beside the model; those of texts that did not change are taken over.
-
-    What was cut off goes on. Raises UsageError where the SKB has another schema than that trained for.
-    """
+    """Make or go on with an SKB's vectors beside the model, unchanged ones taken over. Raises UsageError."""
     encoder = Trained.load(folder)
     card = encoder.card
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)

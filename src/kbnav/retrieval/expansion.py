@@ -117,11 +117,7 @@ class Expander(Protocol):
     """SHA-256 of each prompt file it uses; empty without a model."""
 
     def expand(self, query: str, trace: Trace) -> Sequence[str]:
-        """The expansions, in the order they are put behind the query; none where nothing could be made of the replies.
-
-        Raises as the model's calls do.
-        """
-        ...
+        """What is put behind the query, in that order; none without usable replies. Raises as the model's calls."""
 
 
 class ExpandedRetriever:
@@ -170,10 +166,7 @@ class PRF:
 
 
 class HyDE:
-    """Samples documents that would answer the query; the model knows the SKB's document structures and no more of it.
-
-    See KAR, section 5.2, Table 6.
-    """
+    """Samples documents that would answer the query, from document structures alone (KAR, 5.2, Table 6)."""
 
     name = "hyde"
 
@@ -247,10 +240,7 @@ def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
 def write_documents(
     calls: ModelCalls, prompt: str, trace: Trace, options: SampledOptions, purpose: str = "write a document"
 ) -> list[str]:
-    """Documents sampled for one prompt; replies that failed or say nothing are left out.
-
-    At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
-    """
+    """Documents sampled for a prompt (at temperature 0 one), good replies alone. Raises as ``ask_many``."""
     numbers = range(options.samples if options.temperature else 1)
     prompts = [prompt] * len(numbers)
     replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=options.temperature, samples=numbers)
@@ -287,11 +277,7 @@ def document_line(skb: SKB, node: int) -> str:
 
 @dataclass(frozen=True)
 class Entity:
-    """A thing that a query names, as a model wrote its document.
-
-    ``kind`` is a node type of the SKB, empty where the model named none that exists. ``text`` is the whole document,
-    its name first.
-    """
+    """A thing that a query names: its ``kind`` (empty if none exists), and the whole document, name first."""
 
     kind: str
     name: str
@@ -348,10 +334,7 @@ def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -
 
 
 def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], depth: int) -> Iterator[Entity]:
-    """A document by its fields, one of which may say its type; or what holds such a document.
-
-    Without a known type only a field for names makes a document of it: it may as well be a message.
-    """
+    """A document by its fields, or what holds one; without a known type only a field for names makes it one."""
     words = {str(key): inner for key, inner in fields.items()}
     told = known.get(normalise(str(words.get("type", ""))))
     if told and not kind:

@@ -2,6 +2,11 @@
 
 The steps are those of KAR, section 4, by its own words: entity parsing, entity document retrieval, KG relation
 propagation, document-based relation filtering, document triples construction, knowledge-aware expansion.
+
+Equation 5 scores a neighbour by its document alone. Where hubs join everything (the language "English" every actor
+with every other), most of what is two hops away is beside the point and outnumbers what is near. ``paths=useful``
+divides the score, brought between 0 and 1, by 1 + log10(d) for each node of degree d on the way, and multiplies it by
+1 + r, with r from 0 to 1 for how well the name of the last relation fits the query.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
 Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""
 Linking = Literal["names", "documents"]
+Paths = Literal["useful", "plain"]
 
 QUERY = "the query itself"
 """The pseudo entity that stands for what is looked for (KAR, equation 3)."""
@@ -58,6 +64,8 @@ _NAMESAKES = 200
 """Nodes of one name that are told apart by their documents."""
 EDGES = 200_000
 """Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
+_WEIGHED = 300
+"""Neighbours whose relations are compared with the query, beside as many direct ones: the best without that."""
 _WORD_HITS = 20_000
 """Nodes that BM25 scores for a query; those behind them count as not similar."""
 
@@ -75,6 +83,8 @@ class KAROptions(SampledOptions):
     """Documents that are looked up for the query, and for each entity it names."""
     linking: Linking = "names"
     """Whether a node with an entity's very name is taken, or ``documents``: that with the document most like it."""
+    paths: Paths = "useful"
+    """Whether neighbours are weighed by the way to them too, or ``plain``: by their documents alone (equation 5)."""
     with_neighbours: bool = True
     """Whether the neighbours kept are among the candidates of the last ranking by themselves."""
     without: tuple[Part, ...] = ()
@@ -168,13 +178,21 @@ class KAR:
         """Namesakes by their documents and by their relations, whose names the query may have; others as they are."""
         if len(same) < 2:
             return near
-        likely = relevance(query, [name.replace("_", " ") for name in self._skb.relation_names])
+        likely = self._relation_weights(query)
         fit = {
-            node: sum(likely[r] for r in {int(r) for way in WAYS for r in self._skb.graph.row(node, way).relations})
+            node: sum(
+                float(likely[r]) for r in {int(r) for way in WAYS for r in self._skb.graph.row(node, way).relations}
+            )
             for node in same
         }
         by_links = sorted((node for node in same if fit[node] > 0), key=lambda node: -fit[node])
         return reciprocal_rank_fusion([[node for node, _ in near], by_links])
+
+    def _relation_weights(self, query: str) -> Scores:
+        """How well the name of each relation fits the query, in shares of the best; shape [relations]."""
+        names = [name.replace("_", " ") for name in self._skb.relation_names]
+        found = np.array(relevance(query, names), np.float32)
+        return found / (found.max(initial=0.0) or 1.0)
 
     def _ranges(self, kind: str) -> list[tuple[int, int]] | None:
         return [self._skb.type_range(kind)] if kind else None
@@ -184,7 +202,8 @@ class KAR:
         with trace.step("document_triples", limit=limit, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
             nodes = dict.fromkeys(one.node for one in linked)
-            chosen = {node: self._surroundings.best(node, scorer, limit) for node in nodes}
+            weights = self._relation_weights(query) if self._options.paths == "useful" and not by_name else None
+            chosen = {node: self._surroundings.best(node, scorer, limit, weights) for node in nodes}
             lines: list[str] = []
             relations: dict[int, list[tuple[str, int]]] = {}
             for node, found in chosen.items():
@@ -288,15 +307,54 @@ class Surroundings:
         self._edges = edges
         self._degrees = graph.degrees("out") + graph.degrees("in")
 
-    def best(self, node: int, scorer: Scorer, k: int) -> Chosen:
-        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number."""
+    def best(self, node: int, scorer: Scorer, k: int, relation_weights: Scores | None = None) -> Chosen:
+        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number.
+
+        With ``relation_weights``, shape [relations], from 0 to 1, neighbours are weighed by the way to them too.
+        """
         distance, cut = self._distances(node, scorer)
         found = np.concatenate([np.flatnonzero(distance == hop).astype(np.int32) for hop in range(1, self._hops + 1)])
         scores = scorer(found)
+        if relation_weights is not None and len(found):
+            triples = self._weighed(node, found, scores, distance, relation_weights, k)
+            return Chosen(tuple(triples), len(found), cut)
         triples = [
             Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at])) for at in _top(scores, k)
         ]
         return Chosen(tuple(triples), len(found), cut)
+
+    def _weighed(
+        self, node: int, found: NodeNumbers, scores: Scores, distance: npt.NDArray[np.int8], weights: Scores, k: int
+    ) -> list[Triple]:
+        """See the module: similarity, hubs on the way, and the relation that leads to a neighbour."""
+        cost = self._costs(node, distance)
+        base = scores - min(0.0, float(scores.min()))
+        whole = base / (float(base.max()) or 1.0) * np.exp(-cost[found])
+        direct = np.flatnonzero(distance[found] == 1)[:_WEIGHED]
+        triples = []
+        for place in np.union1d(_top(whole.astype(np.float32), max(k, _WEIGHED)), direct).tolist():
+            links = self._links(int(found[place]), distance, lambda nodes: -cost[nodes] - self._tolls(nodes))
+            last = max(float(weights[relation]) for relation in (*links[-1].out, *links[-1].into))
+            triples.append(Triple(node, links, float(whole[place]) * (1 + last)))
+        return sorted(triples, key=lambda triple: (-triple.score, len(triple.links), triple.tail))[:k]
+
+    def _costs(self, node: int, distance: npt.NDArray[np.int8]) -> Scores:
+        """The sum of tolls on the cheapest shortest way to each node; shape [nodes]."""
+        cost = np.full(self._graph.nodes, np.inf, np.float32)
+        cost[node] = 0
+        for hop in range(1, self._hops + 1):
+            level = np.flatnonzero(distance == hop - 1).astype(np.int32)
+            through = cost[level] + (self._tolls(level) if hop > 1 else np.float32(0))
+            for place in np.argsort(-through, kind="stable").tolist():  # the cheapest last, to stand
+                for way in WAYS:
+                    near = self._graph.row(int(level[place]), way).nodes
+                    cost[near[distance[near] == hop]] = through[place]
+        return cost
+
+    def _tolls(self, nodes: NodeNumbers) -> Scores:
+        """Logarithm of what a way through each of these nodes is divided by."""
+        tolls: Scores = np.log1p(np.log10(np.maximum(self._degrees[nodes], 1))).astype(np.float32)
+        return tolls
 
     def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
         distance = np.full(self._graph.nodes, -1, np.int8)
@@ -379,11 +437,7 @@ class Meaning:
 
 
 class Words:
-    """By BM25; names, by the words they share with the query.
-
-    Documents are scored as the system ``bm25`` does; a node for an entity is looked up as ``SkbKB`` does it, where a
-    word in a name counts more.
-    """
+    """By BM25: documents as the system ``bm25`` scores them, entities as ``SkbKB`` looks names up."""
 
     def __init__(self, skb: SKB, index: TextIndex) -> None:
         self._skb, self._index = skb, index
@@ -408,10 +462,7 @@ class Words:
 
 
 def similarity_for(skb: SKB, base: str) -> Meaning | Words:
-    """The vectors; BM25 where it is the base retriever, and where there are no vectors.
-
-    Raises UsageError where the SKB has neither.
-    """
+    """The vectors; BM25 where it is the base retriever or there are none. Raises UsageError without both."""
     if skb.vectors is not None and skb.vectors.count and (base != "bm25" or skb.text is None):
         return Meaning(skb, skb.vectors)
     if skb.text is None:

@@ -161,10 +161,7 @@ class Builder:
 
 
 def rows(graph: Graph, nodes: Ints, way: str, most: int) -> tuple[Ints, Ints, Ints]:
-    """The edges of nodes in one direction, at most so many of each: the place of the node, the neighbour, the relation.
-
-    All in one go, with no loop over the nodes.
-    """
+    """Edges of nodes in one direction, so many each: the node's place, neighbour, relation; without a loop."""
     start, neighbors, kinds = graph.arrays("in" if way == "in" else "out")
     first = np.asarray(start[nodes])
     counts = np.minimum(np.asarray(start[nodes + 1]) - first, most)
@@ -212,10 +209,7 @@ class Batch(NamedTuple):
 
 
 def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) -> Batch:
-    """Subgraphs as one graph, both directions of each edge and the question's edges with it.
-
-    ``index`` has the vectors of all nodes of the SKB, ``relations`` is their number there.
-    """
+    """Subgraphs as one, edges both ways and the question's; ``index``: all nodes' vectors; ``relations``: how many."""
     sizes = np.array([len(one.nodes) + 1 for one in graphs])
     questions = np.cumsum(sizes) - sizes
     plain = np.concatenate([one.nodes for one in graphs])

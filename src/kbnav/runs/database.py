@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Rows = list[tuple[Any, ...]]
-Run = Callable[..., Rows]
+Execute = Callable[..., Rows]
 """Runs a statement with ``?`` for its values."""
 _PATIENCE = 5.0
 """Seconds for which a database that is away is waited for."""
@@ -57,10 +57,7 @@ def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
 
 @contextmanager
 def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
-    """Make tables one server after another: at the same time, PostgreSQL would refuse one of them.
-
-    The lock is tried again and again, not waited for: PostgreSQL builds an index only when no other session waits.
-    """
+    """Make tables one server after another; the lock is tried, as PostgreSQL builds no index while one waits."""
     with pool.connection() as connection:
         while not connection.execute("SELECT pg_try_advisory_lock(%s)", (_TABLES,)).fetchone()[0]:
             time.sleep(0.1)
@@ -77,7 +74,7 @@ _SCHEMA = "kbnav_shared"
 class Tables(Protocol):
     """A place for small tables, safe for threads and processes. Statements are such as both databases read."""
 
-    def transaction(self, *, lock: bool = False) -> AbstractContextManager[Run]:
+    def transaction(self, *, lock: bool = False) -> AbstractContextManager[Execute]:
         """Statements of which all count or none; with ``lock`` one transaction after another. Raises UsageError."""
 
     def now(self) -> float:
@@ -99,7 +96,7 @@ class SQLiteTables:
                 run(statement)
 
     @contextmanager
-    def transaction(self, *, lock: bool = False) -> Iterator[Run]:
+    def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
         """As the protocol says."""
         try:
             with closing(sqlite3.connect(self._path, timeout=30.0)) as database:
@@ -130,7 +127,7 @@ class PostgresTables:
                     run(statement)
 
     @contextmanager
-    def transaction(self, *, lock: bool = False) -> Iterator[Run]:
+    def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
         """As the protocol says."""
         with self._failures(), self._pool.connection(_PATIENCE) as connection, connection.transaction():
             connection.execute(f"SET LOCAL search_path TO {_SCHEMA}")
@@ -168,10 +165,7 @@ def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:
 
 @contextmanager
 def best_effort(warned: list[str]) -> Iterator[None]:
-    """Let nothing that is under way end because something cannot be stored for the next time.
-
-    The first failure is logged, and put into ``warned``. Raises UsageError where the file is damaged.
-    """
+    """End nothing where something cannot be stored; logged, and in ``warned``. Raises UsageError for damage."""
     try:
         yield
     except UsageError as error:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
-from operator import add
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,7 +24,7 @@ from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, en
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
 
-Kind = Literal[
+DoubtKind = Literal[
     "truth",
     "count",
     "zero",
@@ -41,7 +40,7 @@ Kind = Literal[
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
-DOUBTS: Mapping[Kind, str] = MappingProxyType(
+DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
     {
         "truth": "The question can be answered by yes or no, and the query lists things.",
         "count": "The question asks how many, and the result is not one number.",
@@ -64,7 +63,7 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
 class Doubt:
     """One reason to doubt an answer; ``about`` is the word, the number or the text that it is about."""
 
-    kind: Kind
+    kind: DoubtKind
     about: str = ""
 
     @property
@@ -128,6 +127,15 @@ Status = Literal["answered", "best effort", "no answer", "refused", "failed"]
 Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "time limit", "cost limit", "error"]
 
 
+_ENDED: Mapping[str, str] = {
+    "step budget": ": the steps were used up",
+    "action budget": ": the actions were used up",
+    "time limit": ": the time was over",
+    "cost limit": ": the money was used up",
+    "gave up": ": the rules found nothing here that fits it",
+}
+
+
 @dataclass(frozen=True)
 class Call:
     """One action a policy asked for.
@@ -145,10 +153,7 @@ class Call:
 
     @cached_property
     def key(self) -> str:
-        """The same for two calls that ask for the same thing: Unicode and white space are normalised.
-
-        A call that could not be run is not the same as its corrected version.
-        """
+        """Equal for calls that ask the same, Unicode and spaces normalised; a corrected call has another."""
         normalised = _mapped(self.arguments, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
         parts = [self.tool, normalised, bool(self.problem)]
         return json.dumps(parts, sort_keys=True, ensure_ascii=False)
@@ -183,10 +188,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
-
-    ``kept`` of the calls were answered by replies that were kept from before: they count as when they were made.
-    """
+    """Tokens and calls of a model: ``cached`` ones are part of ``prompt``, ``kept`` calls were stored replies."""
 
     prompt: int = 0
     completion: int = 0
@@ -195,7 +197,13 @@ class Usage:
     kept: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*map(add, vars(self).values(), vars(other).values()))
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.calls + other.calls,
+            self.kept + other.kept,
+        )
 
 
 class Fact(NamedTuple):
@@ -246,6 +254,11 @@ class Step:
         """The query that ran, which says for which knowledge base it was where several are asked."""
         return self.ran or self.call.query
 
+    @property
+    def queried(self) -> bool:
+        """Whether it is of a query, or brought a table in another way: that can be the answer."""
+        return self.call.tool in RUN_QUERIES or self.result > 0
+
     def drop(self, reason: Dropped) -> Step:
         """The same step, off the path."""
         return replace(self, dropped=reason)
@@ -293,6 +306,11 @@ class Outcome:
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
 
+    @property
+    def nothing(self) -> str:
+        """That no answer was found, and why, where that was not the run's own finding."""
+        return f"No answer was found{_ENDED.get(self.stop, '')}."
+
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
         notes, errors = filter(None, (self.note, note)), filter(None, (self.error, error))
@@ -318,10 +336,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Run:
-    """One question answered: the record that is saved, and what ``kbnav show`` reads.
-
-    ``cost`` is in US dollars, None where the model's price is not among the settings.
-    """
+    """One question answered, as it is saved; ``cost`` in US dollars, None where the price is not known."""
 
     id: RunId
     question: str

@@ -85,10 +85,7 @@ class Sessions(SqliteSaver):
 
 
 def shared_sessions(pool: ConnectionPool[Any], serde: SerializerProtocol) -> BaseCheckpointSaver[Any]:
-    """Sessions in PostgreSQL, which go on with what was written last, as ``Sessions`` do: servers' clocks differ.
-
-    Needs the extra ``postgres``.
-    """
+    """Sessions in PostgreSQL that go on with what was written last: clocks differ. Needs the extra ``postgres``."""
     from langgraph.checkpoint.postgres import PostgresSaver
 
     class SharedSessions(PostgresSaver):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -23,13 +24,14 @@ from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trace import span
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
+from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
-    from langgraph.types import StateSnapshot
+    from langgraph.types import Durability, StateSnapshot
 
 Listener = Callable[[Event], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -52,7 +54,7 @@ def ask(
     run cannot be saved is given all the same; ``outcome.error`` then names the file.
     """
     asked = attempt(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)
-    return _saved(asked, agent)
+    return saved(asked, agent.settings)
 
 
 def attempt(
@@ -65,10 +67,7 @@ def attempt(
     config: RunnableConfig | None = None,
     given: Mapping[str, str] = _NOTHING,
 ) -> Attempt:
-    """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question.
-
-    ``given`` are entities that an evaluation gives of the gold answer, labels by id.
-    """
+    """Ask without saving; a failure comes beside the run. ``given``: gold entities. Raises UsageError."""
     question = checked_question(question)
     context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
     state = start(question, history, agent.settings.budget)
@@ -82,20 +81,26 @@ def _run(
     context: RunContext,
     config: Mapping[str, Any],
     on_event: Listener | None,
+    durability: Durability = "sync",
 ) -> Attempt:
     """Run the graph to its end, stream its events, and make the record; no state: go on from the checkpoint."""
     began, started = time.monotonic(), datetime.now(UTC)
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
-    # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
-    options = {"durability": "sync"} if graph.checkpointer else {}
+    # A single question has no checkpoints, only its saved run.
+    options = {"durability": durability} if graph.checkpointer else {}
     with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as add_attributes:
-        for mode, item in graph.stream(
-            state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
-        ):
-            if mode == "values":
-                state = item
-            elif on_event:
-                on_event(item)
+        over = threading.Event()
+
+        def tell(event: Event) -> None:
+            if on_event and not over.is_set():  # a call that was given up may still be at work
+                on_event(event)
+
+        try:
+            told = replace(context, tell=tell)
+            for values in graph.stream(state, {**limit, **config}, context=told, stream_mode="values", **options):
+                state = values
+        finally:
+            over.set()
         if context.failure:
             add_attributes({"error.type": type(context.failure[0]).__name__})
     run = _record(agent, state, context, started, time.monotonic() - began)
@@ -126,11 +131,11 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
     )
 
 
-def _saved(attempt: Attempt, agent: Agent) -> Run:
+def saved(attempt: Attempt, settings: Settings) -> Run:
     """Save the run, and only then raise what stopped it; what was found is not lost with a disk that is full."""
     run, failure = attempt
     try:
-        save_run(run, agent.settings.home / "runs")
+        save_run(run, settings.home / "runs")
     except UsageError as error:
         if failure:
             raise type(failure)(f"{failure}; {error}") from failure
@@ -184,7 +189,7 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
-        return _saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent)
+        return saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent.settings)
 
     def resume(self, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
@@ -199,10 +204,12 @@ class Chat:
         again: bool = False,
         on_event: Listener | None = None,
         cancellation: Cancellation | None = None,
+        durability: Durability = "sync",
     ) -> Attempt:
         """As ``ask``, but no run is saved, and a failure is given back. An unfinished question is resumed.
 
         ``again``: whoever asked it before was killed. If it had ended even so, it is not in the history twice.
+        ``durability``: ``sync`` keeps the run after each node, whenever it is killed; ``exit`` at its end alone.
         """
         agent, question = self._agent, checked_question(question)
         snapshot = self._graph.get_state(self._config)
@@ -213,15 +220,12 @@ class Chat:
             if again and history and history[-1].question == question:
                 history.pop()
             state = start(question, history, agent.settings.budget)
-        return _run(agent, self._graph, state, context, self._config, on_event)
+        return _run(agent, self._graph, state, context, self._config, on_event, durability)
 
 
 @contextmanager
 def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
-
-    Raises UsageError where the file cannot be used or written.
-    """
+    """Chats in ``<home>/sessions.sqlite``, checkpointed after every node. Raises UsageError for a bad file."""
     from kbnav.sessions.checkpoints import Sessions
 
     path = home / "sessions.sqlite"

@@ -118,7 +118,7 @@ Rule = Literal["rollback", "premature_finish", "hint", "escalate", "parallel", "
 class Budget(Strict):
     """How long a run may go on (SPINACH, section 4.2) and how it goes back.
 
-    Each rule is also an attribute, whether it holds, and may be given so, as in ``rollback = false``:
+    A rule may also be given by itself, as in ``rollback = false``:
 
     - ``rollback``: a repeated action takes the path back; ``escalate``: right after another twice as far;
     - ``premature_finish``: a finish is refused while no query has rows;
@@ -154,10 +154,9 @@ class Budget(Strict):
         rest = {name: value for name, value in given.items() if name not in rules}
         return rest | {"without": (*rest.get("without", ()), *off)} if rules else rest
 
-    def __getattr__(self, name: str) -> Any:
-        if name in get_args(Rule):
-            return name not in self.without
-        return super().__getattr__(name)  # type: ignore[misc]
+    def holds(self, rule: Rule) -> bool:
+        """Whether a rule holds."""
+        return rule not in self.without
 
 
 class Price(Strict):

@@ -51,10 +51,7 @@ def origin(point: EntryPoint) -> str:
 
 
 def load(reference: str) -> Any:
-    """What ``module:attribute`` names; modules are looked for in the working directory too.
-
-    Raises UsageError where there is none, or the module cannot be imported.
-    """
+    """What ``module:attribute`` names, also of the working directory. Raises UsageError where there is none."""
     module_name, _, path = reference.partition(":")
     try:
         module = _imported(module_name)

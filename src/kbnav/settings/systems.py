@@ -11,12 +11,14 @@ a reference to a builder of one's own, ``my_agent:build``.
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from kbnav.errors import UsageError
 from kbnav.settings.model import OFFLINE, Settings
@@ -159,7 +161,7 @@ NEEDS_SKB = (
     "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
     "or ask this one a question with kbnav ask"
 )
-Kind = Literal["agent", "retriever"]
+SystemKind = Literal["agent", "retriever"]
 Need = Literal["model", "vectors", "training"]
 """A language model, vectors in the SKB, or something that was trained for the SKB."""
 
@@ -170,11 +172,9 @@ class AnyKB(Protocol):
     @property
     def capabilities(self) -> Collection[str]:
         """The tools that work on it."""
-        ...
 
     def state(self) -> Mapping[str, Any]:
         """What it is, ``kind`` among it."""
-        ...
 
 
 def kb_kind(kb: AnyKB) -> KBKind:
@@ -195,7 +195,7 @@ class SystemEntry:
     about: str
     """One line."""
     build: str | Callable[..., Any]
-    kind: Kind | None = None
+    kind: SystemKind | None = None
     """None: what is built tells."""
     options: str | type[Options] = ""
     """The model of what ``--set`` sets, or where it is; empty: the builder's signature says."""
@@ -234,10 +234,7 @@ class SystemEntry:
         return read_options(self.options_type(), given, self.name)
 
     def settings_beside_others(self, settings: Settings, *, alone: bool) -> Settings:
-        """The settings with a retriever's options: those that are set where it is ``alone``, for they fit no other.
-
-        An agent's are left as they are. Raises UsageError for an unknown option.
-        """
+        """The settings with a retriever's options, those set only where it is ``alone``. Raises UsageError."""
         if self.kind != "retriever":
             return settings
         options = self.read(settings.options if alone else {})
@@ -260,121 +257,13 @@ class SystemEntry:
         return {**self.brief(), "options": describe_options(self.options_type())}
 
 
-def _agent(name: str, about: str, options: str = "", **more: Any) -> SystemEntry:
-    given = f"kbnav.agents.{options}" if options else Options
-    return SystemEntry(name, about, f"kbnav.agents.{name}:build_{name}", "agent", given, **more)
-
-
-def _retriever(
-    name: str, about: str, build: str, options: str, *needs: Need, uses: tuple[Need, ...] = ()
-) -> SystemEntry:
-    module, _, function = f"kbnav.retrieval.{build}".partition(":")
-    return SystemEntry(name, about, f"{module}:{function}", "retriever", f"{module}:{options}", ("skb",), needs, uses)
-
-
-_EXPAND = "expansion:build_"
-BUILT_IN: tuple[SystemEntry, ...] = (
-    _agent(
-        "spinach",
-        "Explores Wikidata, or any SPARQL endpoint, step by step and writes SPARQL.",
-        "spinach:SpinachOptions",
-        kbs=("wikibase", "sparql", "several"),
-        uses=("model",),
-    ),
-    _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),
-    _agent(
-        "pasemiqa",
-        "Plans relation paths, then walks the graph and its documents by the plan.",
-        "walking.options:PasemiqaOptions",
-        kbs=("skb",),
-        uses=("model", "training"),
-    ),
-    _agent(
-        "tog",
-        "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
-        "walking.options:TogOptions",
-        kbs=("skb", "wikibase"),
-        needs=("model",),
-    ),
-    _agent(
-        "rog",
-        "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
-        "walking.options:RogOptions",
-        kbs=("skb",),
-        needs=("model",),
-        uses=("training",),
-    ),
-    _agent(
-        "gog",
-        "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
-        "walking.options:GogOptions",
-        kbs=("skb", "wikibase"),
-        needs=("model",),
-    ),
-    _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
-    SystemEntry(
-        "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
-        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.walking.options:OneQueryOptions",
-        ("wikibase",), ("model",),
-    ),
-    _retriever("bm25", "Ranks documents by the words of the query.", "documents:BM25", "BM25Options"),
-    _retriever("vss", "Ranks documents by likeness in meaning.", "documents:VSS", "VSSOptions", "vectors"),
-    _retriever(
-        "multi-vss", "As vss, then by the best chunks of a document.", "documents:build_multi_vss", "MultiVSSOptions",
-        "vectors",
-    ),
-    _retriever(
-        "rerank", "A model scores the first nodes of another system.", "rerank:build_rerank", "RerankOptions",
-        "vectors", uses=("model",),
-    ),
-    _retriever("prf", "Adds words of the first documents to the query.", _EXPAND + "prf", "PRFOptions", "vectors"),
-    _retriever(
-        "hyde", "Searches by documents that a model makes up.", _EXPAND + "hyde", "SampledOptions", "vectors",
-        uses=("model",),
-    ),
-    _retriever(
-        "rar", "As hyde, the model having seen a first retrieval.", _EXPAND + "rar", "FeedbackOptions", "vectors",
-        uses=("model",),
-    ),
-    _retriever(
-        "agr", "As rar, in three steps: draft, retrieve, refine.", _EXPAND + "agr", "FeedbackOptions", "vectors",
-        uses=("model",),
-    ),
-    _retriever(
-        "kar", "Expands the query with documents and links of the graph.", "kar:build_kar", "KAROptions", "vectors",
-        uses=("model",),
-    ),
-    _retriever(
-        "dense", "As vss, by encoders trained on questions of the SKB.", "documents:build_dense", "DenseOptions",
-        "training",
-    ),
-    _retriever(
-        "qagnn", "Ranks what several systems find again, by a trained graph network.", "qagnn:build_qagnn",
-        "QAGNNOptions", "training", "vectors",
-    ),
-    SystemEntry(
-        "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",
-        "kbnav.planning.plan_fuse:PlanFuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
-        ("training",),
-    ),
-    SystemEntry(
-        "agent-retriever", "Ranks by programs that were written for groups of queries, improved, and frozen.",
-        "kbnav.programs.retriever:build_agent_retriever", "retriever",
-        "kbnav.programs.retriever:AgentRetrieverOptions", ("skb",), ("training",), ("model",),
-    ),
-    _retriever(
-        "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:GraphRank",
-        "GraphRankOptions", uses=("vectors",),
-    ),
-)  # fmt: skip
-"""In order: the first agent that fits a knowledge base is its usual one."""
+_LISTED = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
+BUILT_IN = TypeAdapter(tuple[SystemEntry, ...]).validate_python(_LISTED["system"])
+"""Those of kbnav, as ``systems.toml`` lists them: the first agent that fits a knowledge base is its usual one."""
 
 
 def systems() -> Iterator[SystemEntry]:
-    """Every system with a name: those of kbnav, then those of other packages.
-
-    One that cannot be loaded says so in its line; a name that is taken already is left out.
-    """
+    """Systems of kbnav, then of other packages without taken names; one that cannot be loaded says so."""
     yield from BUILT_IN
     names = {entry.name for entry in BUILT_IN}
     for point in points(GROUP):
@@ -386,11 +275,8 @@ def systems() -> Iterator[SystemEntry]:
             yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=origin(point))
 
 
-def find(name: str, kind: Kind | None = None) -> SystemEntry:
-    """A system by its name, or by a reference to its builder.
-
-    Raises UsageError for an unknown name, and for one of another ``kind`` than is wanted.
-    """
+def find(name: str, kind: SystemKind | None = None) -> SystemEntry:
+    """A system by name or reference. Raises UsageError for an unknown one, or of another ``kind``."""
     found = next((entry for entry in BUILT_IN if entry.name == name), None)
     if found is None and ":" in name:
         found = _entry(name, load(name), name.partition(":")[0])
@@ -404,7 +290,7 @@ def find(name: str, kind: Kind | None = None) -> SystemEntry:
     return found
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> SystemKind | None:
     """What a system is by its name; None where its builder does not say, or where there is no such system now."""
     try:
         return find(name).kind
@@ -412,7 +298,7 @@ def kind_of(name: str) -> Kind | None:
         return None
 
 
-def build(name: str, kb: AnyKB, settings: Settings, kind: Kind | None = None) -> Any:
+def build(name: str, kb: AnyKB, settings: Settings, kind: SystemKind | None = None) -> Any:
     """Build a system by name: an ``Agent`` or a ``Retriever``, whose settings hold all its options.
 
     Raises UsageError for an unknown name or option, for a system of another ``kind`` than is wanted, and where the
@@ -459,7 +345,7 @@ def retrievers_for(kb: AnyKB) -> list[SystemEntry]:
     ]
 
 
-def built_kind(name: str, built: object) -> Kind:
+def built_kind(name: str, built: object) -> SystemKind:
     """What a builder gave. Raises UsageError where it is neither."""
     if callable(getattr(built, "retrieve", None)):
         return "retriever"
@@ -468,7 +354,7 @@ def built_kind(name: str, built: object) -> Kind:
     raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
 
 
-def _check_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
+def _check_kind(name: str, kind: SystemKind | None, wanted: SystemKind | None) -> None:
     if not kind or not wanted or kind == wanted:
         return
     if kind == "retriever":
@@ -490,15 +376,12 @@ def _entry(name: str, found: Any, origin: str) -> SystemEntry:
     return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
 
 
-def _takes_options(builder: Callable[..., Any]) -> bool:
-    return "options" in inspect.signature(builder).parameters
-
-
 def _annotated_options(builder: Callable[..., Any]) -> type[Options]:
     """The type of a builder's parameter ``options``; without one there are no options. Raises UsageError."""
-    if not _takes_options(builder):
+    parameters = inspect.signature(builder).parameters
+    if "options" not in parameters:
         return Options
-    said = inspect.signature(builder).parameters["options"].annotation
+    said = parameters["options"].annotation
     only = type("", (), {"__annotations__": {"options": said}})  # its other types may be for checkers of types alone
     try:
         found = get_type_hints(only, globalns=getattr(inspect.unwrap(builder), "__globals__", {}))["options"]

@@ -117,11 +117,6 @@ class _Texts:
         return self._keys.setdefault(self(node), len(self._keys))
 
 
-def _row(question: int, nodes: Sequence[int], split: Split, texts: _Texts) -> Row:
-    answers = frozenset(map(texts.key, split.training[question].answers))
-    return Row(tuple(map(texts.key, nodes)), answers)
-
-
 def _columns(negatives: int) -> list[str]:
     return ["question", "answer", *(f"negative_{number}" for number in range(1, negatives + 1))]
 
@@ -146,7 +141,8 @@ def _trainer(
         lines = [[split.training[place].text, *map(texts, nodes)] for place, nodes in taken]
         return {name: [line[number] for line in lines] for number, name in enumerate(columns)}
 
-    learned = [_row(place, nodes, split, texts) for place, nodes in rows]
+    answers = (frozenset(map(texts.key, split.training[place].answers)) for place, _ in rows)
+    learned = [Row(tuple(map(texts.key, nodes)), own) for (_, nodes), own in zip(rows, answers, strict=True)]
     pool = {node: texts(node) for node in found["pool"]}
     return answer_free(SentenceTransformerTrainer, learned, args.world_size)(
         model=model,

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from kbnav.encoders.trained import CARD, MODEL, Card, Kind, digests
+from kbnav.encoders.trained import CARD, MODEL, Card, ModelKind, digests
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.kb import SkbKB
@@ -112,7 +112,7 @@ class Ended(NamedTuple):
 class CardFacts(NamedTuple):
     """What the card says of one kind of training: ``pool`` as in ``Card``."""
 
-    kind: Kind
+    kind: ModelKind
     base: str
     base_sha256: str
     relations: bool
@@ -141,10 +141,7 @@ class Task:
 
 
 def find_machine(options: TrainingOptions, what: str, *more: str) -> tuple[str, str]:
-    """Device and type of numbers; the libraries' own bars and notices are turned off.
-
-    Raises UsageError where a library or the device is missing.
-    """
+    """Device and dtype, the libraries' bars turned off. Raises UsageError where a library or it is missing."""
     absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
     if absent:
         raise missing(f"training {what}", *absent, extra="train")
@@ -165,10 +162,7 @@ def quiet() -> None:
 
 
 class Folder:
-    """The folder ``out`` of something trained: a place of work until it is over, then a model and its card.
-
-    ``identity`` names all that the training depends on.
-    """
+    """The folder of something trained, a place of work until then; ``identity``: all that it depends on."""
 
     def __init__(self, out: Path, identity: str) -> None:
         self.out, self.identity, self.work = out, identity, out / WORK

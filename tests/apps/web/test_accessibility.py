@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.apps.web.parts import Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,12 +55,12 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     ask(look, MARIE)
     wait_for_the_end(look)
     look.click(".steps summary")
+    address = share(look)
+    assert faults(look) == []
     write(look, QUERY)
     look.click(".again")
     look.click(".typed [data-view=map]")
     look.wait_for_selector(".typed .cluster")
-    look.click("text=Share")
-    address = look.get_attribute(".shared-link", "href")
     look.evaluate("document.getElementById('sessions').open = true")
     look.wait_for_selector("#sessions li")
     assert faults(look) == []

@@ -1,8 +1,5 @@
 """The REST API: what it answers."""
 
-import csv
-import io
-
 import pytest
 
 from kbnav.apps.web.service import open_service
@@ -63,17 +60,6 @@ def test_events_are_streamed_numbered_and_go_on_behind_a_number(visit):
     assert kinds.count("call") == kinds.count("step") >= 3
     later = list(visit.events(run["id"], headers={"Last-Event-ID": "4"}))
     assert later == told[4:]
-
-
-def test_a_ranking_is_downloaded_as_csv_and_json(visit):
-    question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
-    answer = visit("POST", "/api/ask", {"question": question, "kb": "demo"}).json()
-    result = f"/api/results/{answer['result']['id']}"
-    text = visit("GET", f"{result}/csv").text
-    assert next(csv.DictReader(io.StringIO(text)))["id"] == "instrument:the-brown-eye"
-    assert visit("GET", f"{result}/json").json()[0]["name"] == "The Brown Eye"
-    first = visit("GET", f"{result}/rows").json()["rows"][0]
-    assert first[1]["href"] == "/entry/demo/instrument%3Athe-brown-eye"
 
 
 def test_rows_are_sorted_by_value_and_paged(visit):

@@ -65,7 +65,7 @@ def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered: P
     assert "xFILTR" in written(answered)  # the cursor stood there
 
 
-def test_a_changed_query_is_run_opened_by_its_link_and_taken_back(answered: Page):
+def test_a_changed_query_has_its_own_page_and_link_and_is_taken_back(answered: Page, server: Server):
     page = answered
     write(page, NUMBERS)
     assert page.get_attribute(".sparql a.out", "href").endswith("#SELECT%20%3Felement%20%3Fnumber%20%7B%20%3Felement%20"
@@ -75,10 +75,42 @@ def test_a_changed_query_is_run_opened_by_its_link_and_taken_back(answered: Page
     write(page, NUMBERS)
     page.click(".again")
     page.wait_for_selector(".typed .rows td.number")
-    assert page.locator(".run:not(.typed) .cm-line").first.inner_text().startswith("SELECT DISTINCT")
-    assert page.locator(".original:visible").count() == 0
+    assert MARIE in page.inner_text(".typed > p")
+    assert page.url.startswith(f"{server.url}/#query=")
     page.reload()
     page.wait_for_selector(".typed .rows td.number")
+    page.go_back()
+    wait_for_the_end(page)
+    assert page.locator(".typed").count() == 0
+    assert page.url.startswith(f"{server.url}/s/")
+    open_query(page)
+    lines = page.locator(".cm-line").all_inner_texts()
+    assert [lines[0][-1], lines[1][:2], lines[-1]] == ["{", "  ", "}"]
+    assert page.locator(".original:visible").count() == 0
+
+
+LAID_OUT = """SELECT ?a (COUNT(?b) AS ?n) WHERE {
+  ?a wdt:P31 wd:Q5 ;
+    rdfs:label "a . b; {" .
+  FILTER(?b > 1.5)
+  VALUES ?k { wd:Q1 wd:Q2 }
+  {
+    ?a ?b <http://a.b/c.d#e>
+  } UNION {
+    ?b ?a [ a ?k ; ?k ?a ]
+  }
+}
+GROUP BY ?a
+ORDER BY DESC(?n)
+LIMIT 1"""
+
+
+def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page: Page, server: Server):
+    page.goto(server.url)
+    one = " ".join(LAID_OUT.split())
+    for query in (one, LAID_OUT, f"# {one}", f"{one} # all"):
+        laid = page.evaluate("query => import('/static/layout.js').then(({ laidOut }) => laidOut(query))", query)
+        assert laid == (LAID_OUT if query == one else query)
 
 
 def test_names_of_an_skb_are_written_as_its_queries_write_them(visit: Visit):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.knowledge.endpoint.served import serving
@@ -23,19 +22,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MARIE = "Which elements were discovered by Marie Curie?"
-HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
-ESCAPED = HOSTILE.replace('"', '\\"')
-WD, LABEL = "http://www.wikidata.org", "<http://www.w3.org/2000/01/rdf-schema#label>"
-HOSTILE_FACTS = f"""\
-<{WD}/entity/Q979> {LABEL} "{ESCAPED}"@en .
-<{WD}/entity/Q7186> {LABEL} "Marie Curie"@en .
-<{WD}/entity/P61> {LABEL} "{ESCAPED}"@en .
-<{WD}/entity/P61> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://wikiba.se/ontology#Property> .
-<{WD}/entity/P61> <http://wikiba.se/ontology#propertyType> <http://wikiba.se/ontology#WikibaseItem> .
-<{WD}/entity/P61> <http://wikiba.se/ontology#directClaim> <{WD}/prop/direct/P61> .
-<{WD}/entity/Q979> <{WD}/prop/direct/P61> <{WD}/entity/Q7186> .
-<{WD}/entity/Q979> <{WD}/prop/direct/P61> <javascript:alert(1)> .
-"""
 
 
 def menu(page: Page, title: str) -> None:
@@ -80,6 +66,14 @@ def write(page: Page, query: str) -> None:
 def written(page: Page) -> str:
     """The query in the editor."""
     return "\n".join(page.locator(".cm-line").all_inner_texts())
+
+
+def share(page: Page) -> str:
+    """Share the first answer, which is told before it is done; the address."""
+    page.click(".foot >> text=Share >> nth=0")
+    assert "Anybody who has the link" in page.inner_text(".share")
+    page.click("text=Make the link")
+    return page.get_attribute(".shared-link", "href")
 
 
 @pytest.fixture
@@ -130,20 +124,12 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .rows td.number")
     assert page.text_content(".typed .meaning") == "P1086: atomic number"
-    page.click(".sparql [data-view=chart]")
-    page.wait_for_selector(".sparql figure.chart svg")
-    assert page.locator(".sparql .chart [aria-roledescription=bar]").count() > 10
-    warsaw, paris = ('"Point(21.0 52.2)"^^geo:wktLiteral', '"Point(2.4 48.9)"^^geo:wktLiteral')
-    write(page, f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
-    page.click("text=Run the query")
-    page.click(".sparql [data-view=map]")
-    page.wait_for_selector(".sparql .map .pin >> nth=1")
-    east, west = (page.locator(f".sparql .pin[title={name}]").bounding_box()["x"] for name in ("polonium", "radium"))
-    assert east > west
     write(page, "SELECT ?element { ?element wdt:P1086 ")
     page.click("text=Run the query")
     assert re.search("line 1", page.inner_text(".sparql .problem:visible"))
 
+    page.go_back()
+    wait_for_the_end(page)
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
     assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
@@ -211,14 +197,15 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert page.inner_text(".welcome h2") == "Ask Wikidata (partial copy) in your own words"
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.click("text=Share")
-    address = page.get_attribute(".shared-link", "href")
+    address = share(page)
     other = page.context.browser.new_context().new_page()
     other.goto(address)
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
     assert other.locator("#ask, .again").count() == 0
+    assert re.search(r"\w+ \d+, \d{4}", other.inner_text(".run > .soft"))
     assert "Wikidata (partial copy)" in other.inner_text("header")
+    assert page.inner_text("#badge") == other.inner_text(".run .badge") == "Simple rules, no AI"
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
@@ -259,30 +246,13 @@ def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, serve
     box = page.locator("#more .choices").bounding_box()
     assert page.is_visible("#language")
     assert box["x"] + box["width"] <= 390
-
-
-def test_nothing_that_a_model_or_a_label_says_is_markup(page: Page, fresh_home: Path, tmp_path: Path):
-    (tmp_path / "hostile.nt").write_text(HOSTILE_FACTS)
-    build_mirror([tmp_path / "hostile.nt"], tmp_path / "hostile")
-    query = "SELECT ?element ?by { ?element wdt:P61 ?by } ORDER BY ?by"
-    with (
-        Explorer(query, HOSTILE) as model,
-        Server(web_settings(fresh_home, str(tmp_path / "hostile"), **model.options())) as server,
-    ):
-        page.goto(server.url)
-        ask(page, HOSTILE)
-        wait_for_the_end(page)
-        page.wait_for_selector(".rows td")
-        open_steps(page)
-        assert page.inner_text(".question") == HOSTILE
-        assert page.inner_text(".answer .text") == HOSTILE
-        cells = page.locator(".rows td").all_inner_texts()
-        assert f"{HOSTILE} Q979" in cells
-        assert "javascript:alert(1)" in cells
-        assert page.locator("main img, main script, a[href^='javascript']").count() == 0
-        page.goto(f"{server.url}/entry/hostile/Q979")
-        assert page.inner_text("h2").startswith(HOSTILE)
-        assert page.title() == HOSTILE
+    page.set_viewport_size({"width": 360, "height": 740})
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    open_steps(page)
+    page.click(".foot .menu:last-of-type > summary")
+    assert page.locator(".foot .choices:visible").bounding_box()["x"] >= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
@@ -302,13 +272,3 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     assert {"Ask again …", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
     page.keyboard.press("Enter")
     page.wait_for_selector(".graph canvas >> nth=0")
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_never_scrolls_sideways(page: Page, server: Server, width: int):
-    page.set_viewport_size({"width": width, "height": 740})
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
-    open_steps(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from kbnav.apps.web.store import PostgresDatabase, Store, StoredRun, unguessable
 from kbnav.errors import LimitReached
-from kbnav.runs.database import Rows, Run, open_postgres
+from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
@@ -99,7 +99,7 @@ class Paused:
         self.waiting, self.go_on = Event(), Event()
 
     @contextmanager
-    def transaction(self, lock: str) -> Iterator[Run]:
+    def transaction(self, lock: str) -> Iterator[Execute]:
         with self._database.transaction(lock) as run:
 
             def first(statement: str, values: Sequence[object] = ()) -> Rows:

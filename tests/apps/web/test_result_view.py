@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, open_query, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, open_query, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,17 +71,6 @@ def written_facts(path: Path) -> Path:
     return path
 
 
-def fits(page: Page) -> bool:
-    """Whether every text of a drawing is inside of it."""
-    return page.evaluate("""() => [...document.querySelectorAll(".sparql figure svg[role=img]")].every((drawing) => {
-      const room = drawing.getBoundingClientRect();
-      return [...drawing.querySelectorAll("text")].every((text) => {
-        const box = text.getBoundingClientRect();
-        return box.left >= room.left - 1 && box.right <= room.right + 1 && box.bottom <= room.bottom + 1;
-      });
-    })""")
-
-
 def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
     run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
         f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
@@ -123,7 +112,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
 
 def test_answer_query_and_link_are_copied(answered: Page):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    answered.click("text=Share")
+    share(answered)
     buttons = ("text=Copy the answer", "text=Copy the query", "text=Copy the link")
     for button, wanted in zip(buttons, ("polonium, radium", "SELECT DISTINCT", "http://127.0.0.1"), strict=True):
         answered.click(button)

@@ -20,7 +20,7 @@ from kbnav.apps.web.results import (
     stored_table,
     table_result,
 )
-from kbnav.apps.web.service import served as offered
+from kbnav.apps.web.service import served as open_served
 from kbnav.settings.model import Settings
 from kbnav.tools.show import cell_text
 
@@ -139,7 +139,7 @@ def test_any_table_is_kept_and_sorted(rows, descending):
 
 
 def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb):
-    served = offered("mini", mini_kb, Settings(), ())
+    served = open_served("mini", mini_kb, Settings(), ())
     wiki = "https://www.wikidata.org/wiki/"
     pages = ("Q979", "Property:P61", "Lexeme:L7", "Lexeme:L7#F2")
     assert [served.link(one) for one in ("Q979", "P61", "L7", "L7-F2")] == [wiki + page for page in pages]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import openai
 import pytest
 
-from kbnav.apps.web.service import offered
+from kbnav.apps.web.service import systems_for
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
@@ -26,17 +26,17 @@ QUERY = "love letter"
 
 
 def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, mini_kb, visit):
-    names = [entry.name for entry in offered(demo_kb, ())]
-    kinds = [entry.kind for entry in offered(demo_kb, ())]
+    names = [entry.name for entry in systems_for(demo_kb, ())]
+    kinds = [entry.kind for entry in systems_for(demo_kb, ())]
     assert kinds == sorted(kinds)
     assert {"bm25", "vss", "graph-rank"} <= set(names)
     assert "agent-retriever" not in names  # it needs programs, which --set trained names
-    assert "retriever" not in [entry.kind for entry in offered(mini_kb, ())]
-    assert [entry.name for entry in offered(demo_kb, ("bm25", "skb"))] == ["bm25", "skb"]
+    assert "retriever" not in [entry.kind for entry in systems_for(mini_kb, ())]
+    assert [entry.name for entry in systems_for(demo_kb, ("bm25", "skb"))] == ["bm25", "skb"]
     with pytest.raises(UsageError, match="none of the systems bm25 answers"):
-        offered(mini_kb, ("bm25",))
+        systems_for(mini_kb, ("bm25",))
     kbs = {one["key"]: one for one in visit("GET", "/api/options").json()["kbs"]}
-    assert kbs["demo"]["systems"] == [entry.name for entry in offered(demo_kb, ()) if entry.runs_with("offline")]
+    assert kbs["demo"]["systems"] == [entry.name for entry in systems_for(demo_kb, ()) if entry.runs_with("offline")]
 
 
 def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home):

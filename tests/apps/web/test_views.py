@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,6 +49,16 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
+    near = [f'"{name}" "Point({n} {n})"^^geo:wktLiteral' for name, n in (("Here", 1), ("There", 9))]
+    paste(page, server.url, "?town ?at", near)
+    page.click("[data-view=map]")
+    page.wait_for_selector(".map .pin >> nth=1")
+    assert sorted(page.locator(".map .name:visible").all_inner_texts()) == ["Here", "There"]
+    here, there = (page.locator(f".map .pin[title={name}]").bounding_box() for name in ("Here", "There"))
+    assert here["x"] < there["x"]
+    assert here["y"] > there["y"]
+    page.click("[data-view=table]")
+    assert page.locator(".typed td.point").all_inner_texts() == ["1, 1", "9, 9"]
 
 
 def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, server):
@@ -110,8 +120,7 @@ def test_the_chosen_view_is_kept_by_the_address(page, server, scheme):
     page.wait_for_selector(".graph canvas >> nth=0")
     assert page.get_attribute("[data-view=graph]", "aria-pressed") == "true"
     assert not page.is_visible(".answer .rows")
-    page.click(".foot >> text=Share")
-    address = page.get_attribute(".shared-link", "href")
+    address = share(page)
     assert len(address) < len(server.url) + 40
     page.goto(address)
     page.wait_for_selector(".graph canvas >> nth=0")
@@ -177,6 +186,15 @@ def test_a_query_tab_offers_examples_which_have_rows(page, server):
         page.click(f".typed .example >> nth={place}")
         page.wait_for_selector(".typed .rows tbody tr >> nth=1", state="attached")
         assert page.get_attribute(f".typed [data-view={kind.lower()}]", "aria-pressed") == "true", kind
+
+
+def test_a_query_of_any_statements_is_offered_where_no_example_is_known(page, server):
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    page.click("#write")
+    page.click(".typed .example")
+    page.wait_for_selector(".typed .rows td >> text=/^made of$/")
+    assert "urn:kbnav" not in page.inner_text(".typed .rows")
 
 
 def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page, server):

@@ -27,6 +27,7 @@ from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Settings
 from tests.dripping import dripping
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, in_turn, serving
+from tests.services import free_port
 
 QUERY = "SELECT ?s WHERE { ?s ?p ?o }"
 EMPTY_ROWS = Answer({"head": {"vars": ["s"]}, "results": {"bindings": []}}, type=ROWS)
@@ -97,6 +98,13 @@ def test_a_wait_longer_than_the_longest_stops_the_run():
     with serving(lambda _: Answer("no", 429, headers={"Retry-After": "3600"})) as served, client(served.url) as opened:
         with pytest.raises(ServiceError, match="3600 s"):
             opened.kb.execute_query(QUERY)
+        assert opened.slept == []
+
+
+def test_a_server_of_this_machine_that_does_not_run_is_asked_once():
+    with client(f"http://127.0.0.1:{free_port()}", retries=2) as opened:
+        with pytest.raises(ServiceError, match="is the server running"):
+            opened.kb.labels(["Q42"])
         assert opened.slept == []
 
 

@@ -247,6 +247,10 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
         (["$5", "$1,000.50"], [5, 1000.5]),
         (["1,5", "1.5"], ["1,5", "1.5"]),
         (["2 kg", "3 lb"], ["2 kg", "3 lb"]),
+        (["2,5 kg", "900 g", "1 kg"], [2.5, 0.9, 1]),
+        (["90 cm", "1.2 m"], [0.9, 1.2]),
+        (["EUR 3.50", "€ 7", "2 EUR"], [3.5, 7, 2]),
+        (["EUR 3.50", "7"], ["EUR 3.50", "7"]),
         (["03/04/2024", "25/04/2024"], ["2024-04-03", "2024-04-25"]),
         (["03/04/2024", "04/25/2024"], ["2024-03-04", "2024-04-25"]),
         (["03/04/2024", "02/04/2024"], ["03/04/2024", "02/04/2024"]),
@@ -258,12 +262,20 @@ def test_a_column_is_read_by_all_of_its_first_cells(cells, values):
     assert [column.value(cell) for cell in cells] == values
 
 
+@pytest.mark.parametrize("name", ["Price (€)", "Price in EUR"])
+def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
+    column = column_of(name, ["EUR 3.50", "7"])
+    assert (column.name, column.value("EUR 3.50"), column.value("7")) == (name, 3.5, 7)
+    assert column_of("Weight", ["900 g", "2 kg"]).name == "Weight (kg)"
+
+
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
         (["44.85", "7", "on request", "n/a"], "1 of 3 cells are no numbers: 'on request'"),
         (["31.12.2024", "01.02.2023", "soon"], "1 of 3 cells are no dates: 'soon'"),
-        (["2,5 kg", "900 g"], "its units differ: g, kg"),
+        (["2,5 kg", "900 ml"], "its units differ: kg, ml"),
+        (["EUR 3.50", "7"], "its units differ: none, €"),
         (["0042", "17", "18"], ""),
         (["red", "blue", "7"], ""),
         (["1", "2"], ""),

@@ -28,7 +28,7 @@ BOB = "name: Bob Reed. type: person. description: Wrote letter after letter afte
 
 def kar(skb: SKB, script: Script, base: Listening | None = None, **options: object) -> KAR:
     similarity = similarity_for(skb, "vss")
-    paper = {"neighbours": 2, "with_neighbours": False}
+    paper = {"neighbours": 2, "paths": "plain", "with_neighbours": False}
     return KAR(skb, base or Listening("wren"), script.calls, similarity, KAROptions(**{**paper, **options}))  # type: ignore[arg-type]
 
 
@@ -212,17 +212,37 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb, said):
 
 
 def films(tmp_path: Path) -> SKB:
-    """An actor with a film, and two Chicagos."""
-    nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("f0", "film", "Film 0", "A quiet comedy.")]
-    nodes += [(f"x{n}", "film", f"Aside {n}", "Of something else.") for n in range(9)]
+    """An actor with three films, a language that twelve others speak, and two Chicagos."""
+    nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("english", "language", "English", "A language.")]
+    nodes += [(f"f{n}", "film", f"Film {n}", "A quiet comedy.") for n in range(3)]
+    nodes += [(f"o{n}", "actor", f"Other {n}", "Cast member in comedy.") for n in range(12)]
+    nodes += [(f"x{n}", "film", f"Aside {n}", "Of something else.") for n in range(60)]
     nodes += [("band", "band", "Chicago", "Rock and horns."), ("city", "city", "Chicago", "By a lake.")]
-    edges = [("f0", "cast member", "ann"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
+    edges = [(f"f{n}", "cast member", "ann") for n in range(3)]
+    edges += [(f"o{n}", "language", "english") for n in range(12)]
+    edges += [("ann", "language", "english"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
     lines = [json.dumps({"id": i, "type": kind, "name": name, "description": text}) for i, kind, name, text in nodes]
     (tmp_path / "n.jsonl").write_text("\n".join(lines))
     (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
     source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
     build(source, tmp_path / "films.skb", Options(vectors=False, sparql=False))
     return SKB.open(tmp_path / "films.skb")
+
+
+@pytest.mark.parametrize(
+    ("options", "films_first"), [({"paths": "plain"}, False), ({}, True), ({"without": ("drf",)}, False)]
+)
+def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path, options, films_first):
+    script, trace = Script('[{"actor": {"name": "Ann Reed"}}]', "x"), Trace()
+    with films(tmp_path) as skb:
+        chosen = KAROptions(neighbours=5, samples=1, **options)
+        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), chosen).expand(
+            "comedy with Ann Reed as a cast member", trace
+        )
+    kept = next(step.nodes for step in trace.steps if step.call.tool == "document_triples")
+    assert (set(kept[:3]) == {"f0", "f1", "f2"}) == films_first
+    if options.get("paths") == "plain":  # equation 5: the twelve whose documents have the query's words
+        assert all(node.startswith("o") for node in kept)
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,7 @@ class Bot:
         """The page that edit summaries name."""
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
-        """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
-
-        Raises CredentialsError and Banned, after which nothing would fare better.
-        """
+        """Tick until ``stop``, which waits so many seconds; failing services are waited out. Raises as they do."""
         failures = 0
         while True:
             try:
@@ -175,10 +172,7 @@ class Bot:
         self._ledger.set_mark(mark, str(page.revision))
 
     def _remember(self, title: str, new: Sequence[Question], *, own: bool, since: int) -> Iterator[Said]:
-        """Remember new questions, each as its author's who put it on the page, whatever its signature says.
-
-        ``since`` is the revision in which the page was read before, 0 for none.
-        """
+        """Remember new questions as those of who put them on the page; ``since``: the revision read before, or 0."""
         names, began = self._known.names, int(self._ledger.mark(_BEGAN))
         before = comment_ids(self._wiki.text_at(title, began), names) if began and not own else set[str]()
         added = added_by(*self._wiki.edits_since(title, since or (0 if own else began)), names)
@@ -264,10 +258,7 @@ class Bot:
         return reply
 
     def _post(self, question: Question, reply: str, *, by_wiki: bool) -> str:
-        """Put the reply on its page, on whatever the page has become meanwhile.
-
-        The first try of all is DiscussionTools' where the wiki has it; where that fails, the page is read anew first.
-        """
+        """Put the reply on whatever its page has become; first as DiscussionTools does where the wiki has it."""
         summary = edit_summary(question.section, self.task_page, self._known.language)
         for attempt in range(_CONFLICTS):
             shut, page = self._wiki.read(self.shutoff_page, question.page)

@@ -60,10 +60,7 @@ class Ledger:
     """Every change is on the disk when the call returns. One process writes, from any thread; others may read."""
 
     def __init__(self, path: Path, *, alone: bool = True) -> None:
-        """Open or make the file; ``alone``: as the one that writes.
-
-        Raises UsageError where it cannot be, or where another bot is running on it.
-        """
+        """Open or make the file; ``alone``: as the one that writes. Raises UsageError, also where another does."""
         self._lock = threading.Lock()
         self._path = path
         try:
@@ -120,10 +117,7 @@ class Ledger:
         return self._select("ORDER BY seen_at, rowid")
 
     def due(self, now: float, longest: float = math.inf) -> list[Entry]:
-        """The questions that something is to be done for now, the oldest first.
-
-        One that is due later than ``longest`` seconds from now was put off by a clock that has jumped back since.
-        """
+        """The questions due now, oldest first; what is due beyond ``longest`` seconds was put off by a wrong clock."""
         condition = "WHERE status IN ('seen', 'answered') AND (due <= ? OR due > ?) ORDER BY seen_at, rowid"
         return self._select(condition, now, now + longest)
 

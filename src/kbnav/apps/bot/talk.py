@@ -242,10 +242,7 @@ _PINGS = ("ping", "reply to", "re", "@", "u", "user link", "mention", "reply", "
 
 
 def _asked_of(text: str, user: str, places: Sequence[tuple[int, int]]) -> list[str]:
-    """What is asked behind each mention, or before each where the last stands at the end.
-
-    It is one question unless several of them have a question mark.
-    """
+    """What is asked behind each mention, or before it: one question unless several have a question mark."""
     ends, starts = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
     before, *behind = (text[end:start] for end, start in zip(ends, starts, strict=True))
     if len(places) == 1 and before[-2:-1].isalpha() and behind[0].lstrip(" ")[:1].islower():  # it floats in a sentence
@@ -361,10 +358,7 @@ def _asks(text: str) -> bool:
 
 
 def question_ids(comment: Comment) -> list[str]:
-    """Ids of the questions that a comment may hold: one, and one for each further mention of the same user.
-
-    16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read.
-    """
+    """Ids, 16 hexadecimal digits by signer, time and words, of a comment's question and of further mentions."""
     parts = "\0".join((comment.author, comment.time, " ".join(comment.text.split())))
     most = min(max(map(len, comment.mentions.values()), default=1), _MOST)
     numbered = [parts, *(f"{parts}\0{number}" for number in range(1, most))]

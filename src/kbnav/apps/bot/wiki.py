@@ -33,10 +33,7 @@ _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag"
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read: ``revision`` is that of its text, ``read_at`` is the wiki's clock.
-
-    ``denied`` is why this account may not edit it, such as protection; empty where it may.
-    """
+    """A page: ``revision`` of its text, ``read_at`` by the wiki, ``denied``: why it may not be edited, or empty."""
 
     title: str
     text: str
@@ -56,10 +53,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Site:
-    """What a bot must know of a wiki.
-
-    How it names users, whether it notifies (Echo) and places replies (DiscussionTools), and the language it is in.
-    """
+    """What a bot must know of a wiki: its user names, Echo, DiscussionTools, and the language it is in."""
 
     names: Names
     echo: bool
@@ -111,10 +105,7 @@ class Wiki:
 
     @_understood
     def login(self) -> None:
-        """Log in with the bot password. Raises CredentialsError where it is refused, ServiceError for any other reason.
-
-        With new cookies: MediaWiki lets nobody log in who brings those of a bot password's session.
-        """
+        """Log in by the bot password, with new cookies. Raises CredentialsError where refused, ServiceError."""
         self._logged_in, self._token = False, ""
         self._http.forget_cookies()
         token = self._query(meta="tokens", type="login")["tokens"]["logintoken"]
@@ -200,10 +191,7 @@ class Wiki:
 
     @_understood
     def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
-        """The last 50 edits of a page since a revision of it, 0 for all: a text, and who left which texts since then.
-
-        Users and texts that were hidden are empty.
-        """
+        """A page's text at a revision (0: none), and who left which texts in up to 50 edits since; empty if hidden."""
         limits = {"rvendid": str(revision)} if revision else {}
         found = [*reversed(self._revisions(title, _BATCH, **limits))]
         base = ""
@@ -212,11 +200,7 @@ class Wiki:
         return base, [(normal_user(str(one.get("user", ""))), _content(one)) for one in found]
 
     def _revisions(self, title: str, limit: int, **which: str) -> Sequence[Mapping[str, Any]]:
-        """Up to ``limit`` revisions of a page, the newest first.
-
-        The texts of big pages do not all go into one reply, so it may take several. Raises ServiceError where the wiki
-        promises more and sends none.
-        """
+        """Up to ``limit`` revisions of a page, the newest first, in one or several replies. Raises ServiceError."""
         found: list[Mapping[str, Any]] = []
         more = dict[str, str]()
         while True:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.options import Json, Kb, load
+from kbnav.apps.cli.options import Json, Kb, argument, load
 from kbnav.apps.cli.terminal import print_json
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.settings.systems import SystemEntry
@@ -20,9 +22,7 @@ _COMMANDS = {"agent": "ask", "retriever": "retrieve"}
 
 
 def systems(
-    name: Annotated[
-        str, typer.Argument(metavar="SYSTEM", help="One of them, or your own as module:function, to see its options.")
-    ] = "",
+    name: Annotated[str, argument("SYSTEM", "One of them, or your own as module:function, to see its options.")] = "",
     as_json: Json = False,
 ) -> None:
     """List what answers: agents (kbnav ask) and retrievers (kbnav retrieve), with their options and what they need.
@@ -118,10 +118,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
 
     For example: kbnav check --kb https://example.org/sparql
     """
-    from dataclasses import asdict
-
     from kbnav.apps.console import printable
-    from kbnav.errors import UsageError
     from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
     from kbnav.settings.model import kb_names
@@ -171,16 +168,13 @@ def _requests(count: int) -> str:
 
 
 def config(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="SETTING", help="Some settings, or groups as in web; default: all.")
-    ] = None,
+    names: Annotated[list[str] | None, argument("SETTING", "Some settings, or groups as in web; default: all.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere.
 
     For example: kbnav config budget web.port
     """
-    from kbnav.errors import UsageError
     from kbnav.settings.model import explained
     from kbnav.settings.plugins import did_you_mean
 

@@ -59,7 +59,7 @@ def ask(
     history = earlier.turns if earlier else ()
     with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
         agent = build_agent(base, settings, of.system or "")
-        print_baseline(console, agent)
+        print_baseline(console, agent, quiet)
         if earlier:
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
@@ -73,11 +73,11 @@ def ask(
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
-def print_baseline(console: Console, agent: Agent) -> None:
-    """Print that the answer comes without a language model, where it does."""
+def print_baseline(console: Console, agent: Agent, quiet: bool) -> None:
+    """Print that the answer comes without a language model, where it does and is not to be ``quiet``."""
     from kbnav.settings.model import OFFLINE
 
-    if agent.model == OFFLINE:
+    if agent.model == OFFLINE and not quiet:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
 
 
@@ -85,21 +85,15 @@ def print_outcome(
     run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
 ) -> None:
     """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
-    from kbnav.apps.console import answer_json, print_answer, printable, spent_words
+    from kbnav.apps.console import answer_csv, answer_json, print_answer, printable, spent_words
+    from kbnav.apps.evidence import answer_table, evidence_lines
 
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
-    more, lines = {}, []
-    if evidence:
-        from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
-
-        table = answer_table(run.outcome)
-        more, lines = {"evidence": evidence_data(evidence, table)}, list(evidence_lines(evidence, table))
     if as_json:
-        print(answer_json(run, page, **more))
+        print(answer_json(run, page, evidence))
     elif as_csv:
-        found = run.outcome.table if run.outcome.table is not None else run.outcome.ranking
-        sys.stdout.write(found.to_csv() if found is not None else "")
+        sys.stdout.write(answer_csv(run.outcome))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -108,7 +102,7 @@ def print_outcome(
         console = Console()
         console.rule()
         print_answer(console, run, page)
-        for line in lines:
+        for line in evidence_lines(evidence, answer_table(run.outcome)) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
         told = f"asked: {printable(str(run.settings.get('kb')))}; {spent_words(run)}; {steps}"

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from kbnav.runs.trajectory import Run
     from kbnav.settings.model import Settings
 
+_ENDS = ("", "/quit", "/exit")
+_HELP = """\
+/sparql  the query of the last answer that has one
+/quit    end the session, as an empty line and Ctrl-D do
+In a shell, `kbnav show last` prints the last answer's steps, `kbnav export last answer.html` writes it to a file."""
 _PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
 """In bold; marked, so that the line editor knows that the codes have no width."""
 
@@ -54,9 +59,9 @@ def chat(
         talk = Chat(agent, session or new_id("chat"), saver)
         if session and not talk.exists:
             raise UsageError(f"there is no session {session!r}")
-        print_baseline(console, agent)
+        print_baseline(console, agent, quiet)
         _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
-        _print(console, "/help lists commands; an empty line or Ctrl-D ends the session")
+        _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
 
         def answer(ask: Callable[[Cancellation, RunProgress], Run]) -> None:
             """Answer, and print that; what stops it is printed, and the session goes on."""
@@ -71,7 +76,8 @@ def chat(
         if question := talk.unfinished:
             _print(console, f"going on with: {question}")
             answer(lambda cancellation, progress: talk.resume(on_event=progress, cancellation=cancellation))
-        for line in iter(_line_reader(), ""):
+        read = _line_reader()
+        while (line := read()) not in _ENDS:
             if line.startswith("/"):
                 _command(line, console, runs)
             else:
@@ -93,13 +99,13 @@ def _command(line: str, console: Console, runs: list[Run]) -> None:
     from kbnav.apps.console import labelled_query, query_lines
 
     if line == "/help":
-        _print(console, "/sparql  the query of the last answer\nan empty line or Ctrl-D ends the session")
+        _print(console, _HELP)
     elif line != "/sparql":
         _print(console, f"there is no {line.split()[0]}; /help lists the commands")
-    elif runs and runs[-1].outcome.query:
-        console.print(query_lines(labelled_query(runs[-1])), crop=False)
+    elif asked := next((run for run in reversed(runs) if run.outcome.query), None):
+        console.print(query_lines(labelled_query(asked)), crop=False)
     else:
-        _print(console, "no answer here has a query yet" if not runs else "the last answer has no query")
+        _print(console, "no answer here has a query yet")
 
 
 def _same_command(of: Asking, settings: Settings, session: str) -> str:

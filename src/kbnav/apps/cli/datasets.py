@@ -11,40 +11,33 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kbnav.apps.cli.evaluate import ids_in
-from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, load
+from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, argument, flag, load, option
 from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
 
 
 def stats(
     datasets: Annotated[
-        list[str],
-        typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads."),
+        list[str], argument("DATASET", "Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads.")
     ],
     of: Annotated[
         Literal["queries", "words", "pairs", "threads"],
-        typer.Option(
+        flag(
             "--of",
-            help="queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
+            "queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
             "type-token ratio, also of .txt and .md files; pairs: questions of people beside made ones that are like "
             "them (STaRK, Table 6); threads: lengths of a forum's conversations about queries, from a folder of "
             "talk pages as wikitext (SPINACH, Table 8).",
         ),
     ] = "queries",
-    together: Annotated[
-        bool, typer.Option("--together", help="Count datasets as one, as the splits of a set.")
-    ] = False,
+    together: Annotated[bool, flag("--together", "Count datasets as one, as the splits of a set.")] = False,
     histograms: Annotated[
-        Path | None,
-        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV."),
+        Path | None, option("--histograms", "FOLDER", "Write lengths of questions and answers as CSV.")
     ] = None,
     tokens: Annotated[
-        int | None,
-        typer.Option("--tokens", metavar="N", min=1, help="With --of words, only the first N words of each text."),
+        int | None, option("--tokens", "N", "With --of words, only the first N words of each text.", min=1)
     ] = None,
-    count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, max=50, help="With --of pairs, pairs of each kind.")
-    ] = 1,
+    count: Annotated[int, option("--count", "N", "With --of pairs, pairs of each kind.", min=1, max=50)] = 1,
     as_json: Json = False,
 ) -> None:
     """Print statistics of datasets, as in kbnav eval dataset stats questions.jsonl."""
@@ -179,10 +172,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
 
 def freeze(
     dataset: Dataset,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FOLDER", help="Folder for <dataset>.jsonl; an unfinished one is continued."),
-    ],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder for <dataset>.jsonl; an unfinished one is continued.")],
     kb: Kb = None,
     given: Given = None,
     jobs: Jobs = 1,

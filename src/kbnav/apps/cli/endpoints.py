@@ -7,49 +7,37 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from kbnav.apps.cli.options import Json, load
+from kbnav.apps.cli.options import Json, argument, load, option
 from kbnav.apps.cli.terminal import emit, print_json, stderr
 
 
 def build_mirror(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl) or JSON dumps, also .gz, .bz2.")
-    ],
+    sources: Annotated[list[Path], argument("FILE", "RDF (.nt, .ttl) or JSON dumps, also .gz, .bz2.")],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FOLDER", help="Folder of the mirror; an old one is replaced when the new one is whole."
-        ),
+        Path, option("--out", "FOLDER", "Folder of the mirror; an old one is replaced when the new one is whole.")
     ],
     concept_base: Annotated[
         str,
-        typer.Option(
+        option(
             "--concept-base",
-            metavar="IRI",
-            help="What the IRIs of entities begin with, for another Wikibase; default: as the RDF has it.",
+            "IRI",
+            "What the IRIs of entities begin with, for another Wikibase; default: as the RDF has it.",
         ),
     ] = "",
     keep: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--keep",
-            metavar="LINK",
-            help="Only items linked so, as P31=Q5, or through classes, as P31/P279*=Q5; repeatable: any of them.",
+            "LINK",
+            "Only items linked so, as P31=Q5, or through classes, as P31/P279*=Q5; repeatable: any of them.",
         ),
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="WHAT",
-            help="Leave out external-ids, scholarly-articles or items linked so; repeatable.",
-        ),
+        option("--without", "WHAT", "Leave out external-ids, scholarly-articles or items linked so; repeatable."),
     ] = None,
     language: Annotated[
-        list[str] | None,
-        typer.Option("--language", metavar="CODE", help="Only labels, aliases and descriptions in it; repeatable."),
+        list[str] | None, option("--language", "CODE", "Only labels, aliases and descriptions in it; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -72,9 +60,7 @@ def build_mirror(
 
 
 def mirror_info(
-    folder: Annotated[
-        Path, typer.Argument(metavar="MIRROR", help="Folder of the mirror, or mini for the bundled one.")
-    ],
+    folder: Annotated[Path, argument("MIRROR", "Folder of the mirror, or mini for the bundled one.")],
     as_json: Json = False,
 ) -> None:
     """Print what a mirror holds, what it was built from, and when.
@@ -98,17 +84,15 @@ def mirror_info(
 def serve(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE", help="RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or the folder of a mirror."
-        ),
+        argument("FILE", "RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or the folder of a mirror."),
     ],
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")] = 7879,
+    host: Annotated[str, option("--host", "ADDRESS", "Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", "PORT", "0 picks a free one.")] = 7879,
     name: Annotated[
-        list[str] | None, typer.Option("--name", metavar="NAME", help="Name by which clients may reach it; repeatable.")
+        list[str] | None, option("--name", "NAME", "Name by which clients may reach it; repeatable.")
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Time that a query may take.")] = 60.0,
-    memory: Annotated[int, typer.Option("--memory", metavar="MIB", help="Memory that a query may take.")] = 2048,
+    timeout: Annotated[float, option("--timeout", "SECONDS", "Time that a query may take.")] = 60.0,
+    memory: Annotated[int, option("--memory", "MIB", "Memory that a query may take.")] = 2048,
 ) -> None:
     """Serve RDF files over the SPARQL protocol, read-only, or a mirror over Wikidata's own HTTP interfaces.
 
@@ -134,10 +118,8 @@ def serve(
 
 
 def index(
-    endpoint: Annotated[
-        str, typer.Argument(metavar="URL", help="Address of the SPARQL endpoint, or its name in kbnav.toml.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the index; replaced when whole.")],
+    endpoint: Annotated[str, argument("URL", "Address of the SPARQL endpoint, or its name in kbnav.toml.")],
+    out: Annotated[Path, option("--out", "FILE", "File of the index; replaced when whole.")],
     as_json: Json = False,
 ) -> None:
     """Page an endpoint's names once into an index that finds them misspelled too; killed, it goes on where it was.

@@ -26,6 +26,7 @@ from kbnav.apps.cli.options import (
     RunFolder,
     Seed,
     Workers,
+    option,
 )
 from kbnav.apps.cli.scores import print_scores, show_comparison
 from kbnav.apps.cli.terminal import Counter, print_json, read_text, stop_on_signals
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
 
+_WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
 
 
@@ -45,17 +47,12 @@ class Benchmark(Asking):
     """Which questions, asked of which system, scored against what, and how long."""
 
     jobs: Jobs = 1
-    sample: Annotated[
-        float | None, typer.Option("--sample", metavar="SHARE", help="Only a random share of the questions, as in 0.1.")
-    ] = None
+    sample: Annotated[float | None, option("--sample", "SHARE", "Only a random share of the questions: 0.1.")] = None
     seed: Seed = 0
     limit: Limit = None
     only: Only = None
     gold: Annotated[
-        Path | None,
-        typer.Option(
-            "--gold", metavar="PATH", help="Frozen gold answers to score against (a file, or eval freeze's folder)."
-        ),
+        Path | None, option("--gold", "PATH", "Frozen gold answers to score against (a file, or eval freeze's folder).")
     ] = None
     answerable: Annotated[
         bool, typer.Option("--answerable", help="Leave out questions whose gold answer is empty or unknown.")
@@ -84,20 +81,9 @@ class Benchmark(Asking):
         """What is to be evaluated. Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
 
-        return EvaluationPlan(
-            system=self.system or "",
-            dataset=find_dataset(dataset),
-            settings=settings,
-            only=ids_in(self.only),
-            sample=self.sample,
-            seed=self.seed,
-            limit=self.limit,
-            gold=self.gold,
-            answerable=self.answerable,
-            jobs=self.jobs,
-            max_cost=self.max_cost,
-            retry_failed=self.retry_failed,
-        )
+        same = ("sample", "seed", "limit", "gold", "answerable", "jobs", "max_cost", "retry_failed")
+        options = {name: getattr(self, name) for name in same}
+        return EvaluationPlan(self.system or "", find_dataset(dataset), settings, ids_in(self.only), **options)
 
     def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""
@@ -124,11 +110,9 @@ class Benchmark(Asking):
 
 def run(
     dataset: Dataset,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run; an unfinished run in it is continued.")
-    ],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the run; an unfinished run in it is continued.")],
     of: Benchmark,
-    without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {_PARTS}")] = None,
+    without: Annotated[list[str] | None, option("--without", "PART", f"Leave out {_PARTS}")] = None,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C.
@@ -147,11 +131,9 @@ def run(
 
 def repeat(
     folder: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Folder of the new run. Without it, only the card.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run. Without it, only the card.")] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="DATASET", help="Where the questions are, if they are your own.")
+        str | None, option("--dataset", "DATASET", "Where the questions are, if they are your own.")
     ] = None,
     jobs: Jobs = 1,
     max_cost: MaxCost = None,
@@ -167,38 +149,45 @@ def repeat(
     from kbnav.evaluation.records import read_saved_run
     from kbnav.runs.trajectory import to_json
 
-    card = run_card(read_saved_run(folder).info)
+    card = dict(run_card(read_saved_run(folder).info))
     if out is None:
-        print(to_json(dict(card)) if as_json else markdown_table(("what", "value"), card).rstrip())
+        print(to_json(card) if as_json else markdown_table(("what", "value"), [*card.items()]).rstrip())
         return
     of = Benchmark(jobs=jobs, max_cost=max_cost)
     plan = replace(repeated(folder, dataset or ""), jobs=jobs, max_cost=max_cost)
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
     again = dict(run_card(read_saved_run(out).info))
-    changed = [name for name, value in card if name != "started" and again.get(name) != value]
-    print(f"changed since: {', '.join(changed) or 'nothing'}")
+    changed = [name for name in {**card, **again} if name != "started" and again.get(name) != card.get(name)]
+    print(f"changed since {folder}:{'' if changed else ' nothing'}")
+    for name in changed:
+        print(f"  {name}: {_short(card.get(name))} → {_short(again.get(name))}")
     show_comparison(folder, out)
+
+
+def _short(value: str | None) -> str:
+    """A value of a card on one line; of a hash, its beginning."""
+    text = value or "none"
+    return text if len(text) <= _WIDTH else f"{text[: 8 if text.isalnum() else _WIDTH]}…"
 
 
 def sweep(
     dataset: Dataset,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the runs, one for each variant.")],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the runs, one for each variant.")],
     of: Benchmark,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--vary",
-            metavar="NAME=VALUES",
-            help="An option of --system and its values, as in k=3,5,10; repeatable, one at a time. "
+            "NAME=VALUES",
+            "An option of --system and its values, as in k=3,5,10; repeatable, one at a time. "
             "Options of one value stand behind +, as in planner=none,ranker+trained=my.planner.",
         ),
     ] = None,
     without: Annotated[
-        list[str] | None,
-        typer.Option("--without", metavar="PART", help=f"A run without it, beside one that is whole: {_PARTS}"),
+        list[str] | None, option("--without", "PART", f"A run without it, beside one that is whole: {_PARTS}")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs of each variant.")] = 1,
+    repeat: Annotated[int, option("--repeat", "N", "Runs of each variant.", min=1)] = 1,
     as_json: Json = False,
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).

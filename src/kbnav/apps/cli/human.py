@@ -9,9 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from kbnav.apps.cli.options import Host, Json, Port, Seed, load
+from kbnav.apps.cli.options import Host, Json, Port, Seed, argument, flag, load, option
 from kbnav.apps.cli.serve import at
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
@@ -21,14 +19,12 @@ if TYPE_CHECKING:
 
 
 def collect(
-    out: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .jsonl that questions are added to, as in shop-human.jsonl.")
-    ],
-    kb: Annotated[str, typer.Option("--kb", metavar="SKB", help="The folder of an SKB, or demo.")] = "demo",
+    out: Annotated[Path, argument("FILE", "A .jsonl that questions are added to, as in shop-human.jsonl.")],
+    kb: Annotated[str, option("--kb", "SKB", "The folder of an SKB, or demo.")] = "demo",
     types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only nodes of this type are drawn; repeatable.")
+        list[str] | None, option("--type", "TYPE", "Only nodes of this type are drawn; repeatable.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, max=100, help="Nodes drawn at a time.")] = 10,
+    count: Annotated[int, option("--count", "N", "Nodes drawn at a time.", min=1, max=100)] = 10,
     seed: Seed = 0,
     host: Host = None,
     port: Port = None,
@@ -57,15 +53,13 @@ def collect(
 
 def judge(
     datasets: Annotated[
-        list[str] | None, typer.Argument(metavar="[DATASET]", help="Names, FORMAT:FILE, or your own .jsonl files.")
+        list[str] | None, argument("[DATASET]", "Names, FORMAT:FILE, or your own .jsonl files.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A .jsonl that ratings are added to.")] = Path(
-        "ratings.jsonl"
-    ),
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, max=100, help="Questions in each sample.")] = 10,
+    out: Annotated[Path, option("--out", "FILE", "A .jsonl that ratings are added to.")] = Path("ratings.jsonl"),
+    count: Annotated[int, option("--count", "N", "Questions in each sample.", min=1, max=100)] = 10,
     seed: Seed = 0,
     only_rates: Annotated[
-        bool, typer.Option("--rates", help="Serve nothing, and print the rates of what was judged so far.")
+        bool, flag("--rates", "Serve nothing, and print the rates of what was judged so far.")
     ] = False,
     host: Host = None,
     port: Port = None,

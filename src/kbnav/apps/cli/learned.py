@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from kbnav.apps.cli.options import Json
+from kbnav.apps.cli.options import Json, argument, flag, option
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
@@ -18,15 +16,13 @@ if TYPE_CHECKING:
     from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.steps import Step
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train programs wrote.")]
+Folder = Annotated[Path, argument("FOLDER", "What kbnav train programs wrote.")]
 
 
 def show(
     folder: Folder,
-    steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
-    curve: Annotated[
-        Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
-    ] = None,
+    steps: Annotated[bool, flag("--steps", "Every step of the training, with what it cost.")] = False,
+    curve: Annotated[Path | None, option("--curve", "FILE", "Write validation MRR over steps as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print frozen programs with their numbers, and how they came about.

@@ -16,71 +16,58 @@ if TYPE_CHECKING:
     from kbnav.settings.model import Settings
 
 
+def option(flag: str, metavar: str, text: str, **limits: float) -> Any:
+    """An option with a value: its flag, what stands for the value in help, its help, and ``min`` or ``max``."""
+    return typer.Option(flag, metavar=metavar, help=text, **limits)  # type: ignore[arg-type]
+
+
+def flag(name: str, text: str, *short: str) -> Any:
+    """A switch, or an option whose values are named in its help: its flag, its help, and a short form."""
+    return typer.Option(name, *short, help=text)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """An argument: what stands for it in help, and its help."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
 _KB = "A knowledge base: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL"
-Kb = Annotated[str | None, typer.Option("--kb", metavar="KB", help=f"{_KB}.")]
-Skb = Annotated[str, typer.Option("--kb", metavar="SKB", help="Folder of the SKB, or demo.")]
-Kbs = Annotated[
-    list[str] | None,
-    typer.Option("--kb", metavar="KB", help=f"{_KB}; repeatable, to ask several at once."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="MODEL", help="offline, replay:RUN.json, or a chat model of the endpoint."),
-]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint; default: OpenAI's."),
-]
+Kb = Annotated[str | None, option("--kb", "KB", f"{_KB}.")]
+Skb = Annotated[str, option("--kb", "SKB", "Folder of the SKB, or demo.")]
+Kbs = Annotated[list[str] | None, option("--kb", "KB", f"{_KB}; repeatable, to ask several at once.")]
+Model = Annotated[str | None, option("--model", "MODEL", "offline, replay:RUN.json, or a chat model of the endpoint.")]
+BaseUrl = Annotated[str | None, option("--base-url", "URL", "An OpenAI-compatible endpoint; default: OpenAI's.")]
 System = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--system",
-        metavar="SYSTEM",
-        help="What answers (see kbnav systems), or your own as module:function; default: what fits the KB.",
+        "SYSTEM",
+        "What answers (see kbnav systems), or your own as module:function; default: what fits the KB.",
     ),
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        metavar="NAME=VALUE",
-        help="An option of the system (see kbnav systems NAME), or a setting, as in budget.steps=9; repeatable.",
+        "NAME=VALUE",
+        "An option of the system (see kbnav systems NAME), or a setting, as in budget.steps=9; repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="A dataset's name (eval dataset list), FORMAT:FILE, or your own .jsonl.",
-    ),
-]
-Datasets = Annotated[
-    list[str],
-    typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or .jsonl files."),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
-RunName = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="A run's id, the start of one, the path of its file, or last."),
-]
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
-]
-Port = Annotated[int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Questions asked at once.")]
-Only = Annotated[
-    Path | None, typer.Option("--only", metavar="FILE", help="File with the ids of the questions, one a line.")
-]
-Retry = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same.")]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N questions.")]
-MaxCost = Annotated[
-    float | None, typer.Option("--max-cost", metavar="DOLLARS", min=0, help="Stop at so many US dollars in all.")
-]
+Json = Annotated[bool, flag("--json", "Print JSON, for programs.")]
+Dataset = Annotated[str, argument("DATASET", "A dataset's name (eval dataset list), FORMAT:FILE, or your own .jsonl.")]
+Datasets = Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, or .jsonl files.")]
+RunFolder = Annotated[Path, argument("RUN", "Folder of a run.")]
+RunName = Annotated[str, argument("RUN", "A run's id, the start of one, the path of its file, or last.")]
+Host = Annotated[str | None, option("--host", "ADDRESS", "Address to listen on; default: 127.0.0.1.")]
+Port = Annotated[int | None, option("--port", "PORT", "0 picks a free one; default: 8080.")]
+Jobs = Annotated[int, option("--jobs", "N", "Questions asked at once.", min=1, max=256)]
+Only = Annotated[Path | None, option("--only", "FILE", "File with the ids of the questions, one a line.")]
+Retry = Annotated[bool, flag("--retry-failed", "Ask failed questions again.")]
+Seed = Annotated[int, option("--seed", "N", "The same seed draws the same.")]
+Limit = Annotated[int | None, option("--limit", "N", "Only the first N questions.", min=1)]
+MaxCost = Annotated[float | None, option("--max-cost", "DOLLARS", "Stop at so many US dollars in all.", min=0)]
 Workers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", min=1, help="With --on ray, its processes; default: as processors."),
+    int | None, option("--workers", "N", "With --on ray, its processes; default: as processors.", min=1)
 ]
 
 
@@ -97,9 +84,7 @@ class Asking:
     base_url: BaseUrl = None
     system: System = None
     given: Given = None
-    notes: Annotated[
-        list[Path] | None, typer.Option("--notes", metavar="FILE", help="Notes on the KB for the model; repeatable.")
-    ] = None
+    notes: Annotated[list[Path] | None, option("--notes", "FILE", "Notes on the KB for the model; repeatable.")] = None
 
     def settings(self, **more: Any) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, load, open_skb
-from kbnav.apps.cli.terminal import print_error, print_json
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
+from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
@@ -19,48 +19,38 @@ _WIDTH = 160
 
 
 def retrieve(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a question.")],
-    system: Annotated[
-        str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank … (see kbnav systems).")
-    ] = "bm25",
+    query: Annotated[str, argument("QUERY", "Words, or a question.")],
+    system: Annotated[str, option("--system", "SYSTEM", "bm25, vss, graph-rank … (see kbnav systems).")] = "bm25",
     kb: Kb = None,
-    k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
+    k: Annotated[int, option("--k", "N", "How many nodes.", min=1)] = 10,
     given: Given = None,
     model: Model = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[bool, flag("--csv", "Print CSV.")] = False,
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way.
 
     For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
     """
-    from kbnav.errors import UsageError
     from kbnav.models.scripted import NAME as STANDIN
-    from kbnav.retrieval.attempt import attempt
-    from kbnav.retrieval.base import build_retriever
-    from kbnav.runs.trajectory import save_run
-    from kbnav.settings import systems
+    from kbnav.retrieval.attempt import retrieved
+    from kbnav.sessions.session import saved
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    entry = systems.find(system, "retriever")
     settings = load(given, system, kb=kb, model=model, base_url=base_url)
-    options = entry.read(settings.options).model_dump(mode="json")
-    settings = settings.model_copy(update={"options": options})
     with open_skb(settings, f"the system {system}") as skb:
-        run, failure = attempt(build_retriever(system, skb, settings), skb, settings, query, k=k)
+        found = retrieved(system, skb, settings, query, k=k)
+        run = found.run
         if run.model == STANDIN:
             print("rules stood in for the language model; --model names one", file=sys.stderr)
         failed = [f"{step.call.tool}: {step.observation.partition(chr(10))[0]}" for step in run.steps if not step.ok]
         for line in dict.fromkeys(failed):
             print(line, file=sys.stderr)
-        try:
-            save_run(run, settings.home / "runs")
-        except UsageError as error:  # the ranking is printed all the same
-            print_error(error)
-        if failure:
-            raise failure
+        run = saved(found, settings)
+        if run.outcome.error:  # that it could not be saved; the ranking is printed all the same
+            print(f"kbnav: {run.outcome.error}", file=sys.stderr)
         _print(run, skb.skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
 

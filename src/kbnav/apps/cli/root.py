@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import re
 import sys
+import tomllib
 import traceback
 from collections import UserDict
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,66 +29,6 @@ Begin with:
   kbnav serve     the same as a page in the browser
 """
 
-TREE: Mapping[str, Mapping[str, Any]] = {
-    "Ask": {
-        "ask": "ask:ask",
-        "chat": "chat:chat",
-        "show": "runs:show",
-        "runs": "runs:runs",
-        "export": "runs:export",
-        "retrieve": "retrieve:retrieve",
-        "systems": "about:systems",
-    },
-    "Knowledge bases": {
-        "check": "about:check",
-        "mirror": (
-            "Build a local copy of Wikidata, or of a part of it.",
-            {"build": "endpoints:build_mirror", "info": "endpoints:mirror_info"},
-        ),
-        "skb": (
-            "Build and maintain local knowledge bases: graphs whose nodes have documents.",
-            {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
-        ),
-        "sparql": (
-            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
-            {"serve": "endpoints:serve", "index": "endpoints:index"},
-        ),
-    },
-    "Evaluation": {
-        "eval": (
-            "Run systems over benchmark questions, score them, compare them.",
-            {
-                "run": "evaluate:run",
-                "repeat": "evaluate:repeat",
-                "sweep": "evaluate:sweep",
-                "score": "scores:score",
-                "compare": "scores:compare",
-                "report": "scores:report",
-                "dataset": (
-                    "Look at the datasets.",
-                    {"list": "datasets:list_", "fetch": "datasets:fetch", "stats": "datasets:stats"},
-                ),
-                "freeze": "datasets:freeze",
-                "import": "scores:import_",
-                "synthesize": "synthesis:synthesize",
-                "collect": "human:collect",
-                "judge": "human:judge",
-            },
-        ),
-        "programs": ("Look at the programs of agent-retriever.", {"show": "learned:show"}),
-        "train": "train:train",
-    },
-    "Serve": {
-        "serve": "serve:serve",
-        "mcp": "serve:mcp",
-        "bot": (
-            "Answer questions on the talk pages of a wiki.",
-            {"run": "bot:run", "status": "bot:status"},
-        ),
-    },
-    "This program": {"config": "about:config"},
-}
-"""Every command by section: its module in this folder and its function, or a group's help and its commands."""
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _BUG = 70
 """The exit code of a bug, here or in a plug-in: ``EX_SOFTWARE`` of sysexits.h."""
@@ -111,7 +53,8 @@ class Group(TyperGroup):
 
 class _Root(Group):
     def __init__(self, **attributes: Any) -> None:
-        places = {name: (place, section) for section, some in TREE.items() for name, place in some.items()}
+        tree = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+        places = {name: (place, section) for section, some in tree.items() for name, place in some.items()}
         super().__init__(**{**attributes, "commands": _Lazy(places)})
 
 
@@ -129,10 +72,10 @@ class _Lazy(UserDict[str, Any]):
 
 
 def _built(name: str, place: Any, section: str | None) -> Any:
-    """A command from ``module:function``, or a group from its help and its commands."""
+    """A command or a group, as ``commands.toml`` has it."""
     if not isinstance(place, str):
-        about, inner = place
-        commands: Any = _Lazy({one: (where, None) for one, where in inner.items()})
+        about = place["help"]
+        commands: Any = _Lazy({one: (where, None) for one, where in place.items() if one != "help"})
         return Group(
             name=name, help=about, short_help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
             rich_markup_mode=None, context_settings=_CONTEXT,

@@ -6,9 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from kbnav.apps.cli.options import Json, RunName, load
+from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.errors import UsageError
 
@@ -36,7 +34,7 @@ def show(
 
 
 def runs(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "How many, the newest last.", min=1)] = 20,
     as_json: Json = False,
 ) -> None:
     """List saved runs: id, how each ended, and what was asked; files that cannot be read are named.
@@ -57,29 +55,31 @@ def runs(
 
 def export(
     run: RunName,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help=".html or .json."),
-    ],
+    file: Annotated[Path, argument("FILE", ".html, .json or, of the rows alone, .csv.")],
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="With the statements behind each row, looked up in its knowledge base.")
+        bool, flag("--evidence", "With the statements behind each row, looked up in its knowledge base.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
-    from kbnav.apps.console import answer_json
+    from kbnav.apps.console import answer_csv, answer_json
     from kbnav.apps.sharing import SharedAnswer, shared_page
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
 
     settings = load()
     saved, page, found = _find(run, settings), settings.endpoints.query_page, None
-    if file.suffix not in (".html", ".json"):
-        raise UsageError(f"{file}: the name must end in .html or .json")
+    if file.suffix not in (".html", ".json", ".csv"):
+        raise UsageError(f"{file}: the name must end in .html, .json or .csv")
+    if evidence and file.suffix == ".csv":
+        raise UsageError("--evidence goes into .html or .json, not into .csv")
     if evidence:
         with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
             found = run_evidence(base, saved)
-    text = answer_json(saved, page) if file.suffix == ".json" else shared_page([SharedAnswer(saved, found)], page)
+    if file.suffix == ".html":
+        text = shared_page([SharedAnswer(saved, found)], page)
+    else:
+        text = answer_csv(saved.outcome) if file.suffix == ".csv" else answer_json(saved, page, found)
     try:
         size = file.write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:

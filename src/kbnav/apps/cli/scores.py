@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, load
+from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 
@@ -30,29 +30,26 @@ StarkCompat = Annotated[
         "--stark-compat", help="Score rankings as STaRK's code: all candidates ranked, equals in their order."
     ),
 ]
+By = Annotated[
+    Literal["ids", "labels"],
+    typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
+]
+Elsewhere = Annotated[
+    str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
+]
 Metrics = Annotated[
-    list[str] | None,
-    typer.Option("--metric", metavar="NAME", help="Of rankings also ndcg@10, map, recall@100, …; repeatable."),
+    list[str] | None, option("--metric", "NAME", "Of rankings also ndcg@10, map, recall@100, …; repeatable.")
 ]
 
 
 def score(
     folder: RunFolder,
-    by: Annotated[
-        Literal["ids", "labels"],
-        typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
-    ] = "ids",
+    by: By = "ids",
     compat: StarkCompat = False,
-    kb: Annotated[
-        str | None,
-        typer.Option(
-            "--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."
-        ),
-    ] = None,
+    kb: Elsewhere = None,
     metrics: Metrics = None,
     trec: Annotated[
-        Path | None,
-        typer.Option("--trec", metavar="FILE", help="Write the rankings as a TREC run, and FILE.qrels beside it."),
+        Path | None, option("--trec", "FILE", "Write the rankings as a TREC run, and FILE.qrels beside it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -61,16 +58,11 @@ def score(
     For example: kbnav eval score runs/first --metric map
     """
     from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.rescoring import by_labels
     from kbnav.evaluation.scoring import trec as trec_files
     from kbnav.runs.journal import write_whole
     from kbnav.runs.trajectory import to_json
 
-    if by == "labels" and compat:
-        raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
-    run = read_saved_run(folder)
-    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(run, compat, kb)
+    run = _read(folder, by, compat, kb)
     scores = score_folder(folder, run, metrics or ())
     if trec:
         for path, text in zip((trec, trec.with_name(f"{trec.name}.qrels")), trec_files(run), strict=True):
@@ -81,26 +73,31 @@ def score(
         print_scores(str(folder), run, scores)
 
 
-def _prepared(run: SavedRun, compat: bool, kb: str | None) -> SavedRun:
+def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = None) -> SavedRun:
     """A run as it is to be scored. Raises UsageError."""
-    from kbnav.evaluation.rescoring import stark_compat
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.rescoring import by_labels, stark_compat
 
+    run = read_saved_run(folder)
+    if by == "labels" and compat:
+        raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
+    if by == "labels":
+        return by_labels(folder, run, load(), kb or "")
     if kb and not compat:
-        raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
+        raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB, or with --by labels")
     return stark_compat(run, load(), kb or "") if compat else run
 
 
 def compare(
-    a: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Folder of a run.")] = None,
+    a: Annotated[Path | None, argument("[RUN]", "Folder of a run.")] = None,
     b: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[OTHER]", help="Without it, or without both: which difference so many questions can show."
-        ),
+        Path | None, argument("[OTHER]", "Without it, or without both: which difference so many questions can show.")
     ] = None,
     questions: Annotated[
-        int | None, typer.Option("--questions", metavar="N", min=1, help="Instead of the run's number of questions.")
+        int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
     ] = None,
+    by: By = "ids",
+    kb: Elsewhere = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
@@ -110,22 +107,23 @@ def compare(
 
     For example: kbnav eval compare runs/first runs/second
     """
-    from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs, score_run
     from kbnav.runs.trajectory import to_json
 
     if a is None and not questions:
         raise UsageError("name two runs to compare, or --questions to say which difference they can show")
     if a is None or b is None:
-        size = questions or len(score_run(read_saved_run(a or Path())).questions)
+        size = questions or len(score_run(_read(a or Path(), by, kb=kb)).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
-    elif as_json:
-        print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
-    else:
-        found = show_comparison(a, b)
-        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
-        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.disagreement], as_json)
+        return
+    found = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    if as_json:
+        print(to_json(found))
+        return
+    show_comparison(a, b, found)
+    metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+    print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+    _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -144,27 +142,20 @@ def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
-    ],
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
+    folders: Annotated[list[Path], argument("RUN", "Folders of runs; the others are compared with the first.")],
+    html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"],
         typer.Option(
-            "--table", help="What is printed: a row a run, the best in bold; * differs from the first run (p < 0.05)."
+            "--table", help="The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."
         ),
     ] = "markdown",
     metrics: Metrics = None,
+    by: By = "ids",
     compat: StarkCompat = False,
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
-    ] = None,
+    kb: Elsewhere = None,
     errors: Annotated[
-        int | None,
-        typer.Option(
-            "--errors", metavar="N", min=1, help="Only draw N wrong answers of one run onto a sheet to label."
-        ),
+        int | None, option("--errors", "N", "Only draw N wrong answers of one run onto a sheet to label.", min=1)
     ] = None,
     seed: Seed = 1,
     as_json: Json = False,
@@ -180,7 +171,7 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    made = reports.load_report(folders, lambda run: _prepared(run, compat, kb), metrics or ())
+    made = reports.load_report(folders, lambda folder: _read(folder, by, compat, kb), metrics or ())
     if html:
         write_whole(html, reports.html_report(made))
     said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.scores_table(made, table).rstrip("\n")
@@ -205,26 +196,19 @@ def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
 def import_(
     predictions: Annotated[
         Path,
-        typer.Argument(
-            metavar="PREDICTIONS",
-            help="A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; or "
-            "the published predictions of SPINACH.",
+        argument(
+            "PREDICTIONS",
+            "A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; a "
+            "TREC run (.run); or the published predictions of SPINACH.",
         ),
     ],
     dataset: Dataset,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run.")],
-    system: Annotated[
-        str, typer.Option("--system", metavar="NAME", help="What the system is called; default: the file's name.")
-    ] = "",
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", metavar="KB", help="Where the queries of a table, and the gold's, are run."),
-    ] = None,
-    gold: Annotated[Path | None, typer.Option("--gold", metavar="PATH", help="Frozen gold answers.")] = None,
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the run.")],
+    system: Annotated[str, option("--system", "NAME", "What the system is called; default: the file's name.")] = "",
+    kb: Annotated[str | None, option("--kb", "KB", "Where the queries of a table, and the gold's, are run.")] = None,
+    gold: Annotated[Path | None, option("--gold", "PATH", "Frozen gold answers.")] = None,
     jobs: Jobs = 1,
-    trajectories: Annotated[
-        Path | None, typer.Option("--trajectories", metavar="FILE", help="SPINACH's published trajectories.")
-    ] = None,
+    trajectories: Annotated[Path | None, option("--trajectories", "FILE", "SPINACH's published trajectories.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a run of what another program answered, to be scored and compared.
@@ -278,7 +262,8 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     if failures:
         print(f"  failures: {', '.join(f'{count} {error}' for error, count in failures.most_common())}")
     if scores.without_gold:
-        print(f"  {len(scores.without_gold)} questions have no gold answer and are not scored")
+        left = f"{len(scores.without_gold)} of {len(info.questions)} questions"
+        print(f"  {left} have no gold answer and are not scored")
     _print_spent(run)
 
 
@@ -301,15 +286,17 @@ def _print_spent(run: SavedRun) -> None:
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path) -> Comparison:
+def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
-    from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.scoring import compare_runs
 
-    comparison: Comparison = compare_runs(read_saved_run(a), read_saved_run(b))
+    comparison: Comparison = found or compare_runs(_read(a), _read(b))
     print(f"{b} against {a}, {comparison.questions} questions of both")
     if comparison.only_a or comparison.only_b:
         print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")
+    for folder, missing in ((a, comparison.missing_a), (b, comparison.missing_b)):
+        if missing:
+            print(f"  {folder} has no prediction of {missing} questions, which count as 0")
     for one in comparison.metrics:
         difference = one.test.difference
         print(
@@ -317,7 +304,6 @@ def show_comparison(a: Path, b: Path) -> Comparison:
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
-    return comparison
 
 
 def _percent(value: float) -> str:

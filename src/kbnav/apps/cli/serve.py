@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, load
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, flag, load, option
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,16 +12,11 @@ if TYPE_CHECKING:
 
 
 def serve(
-    kb: Annotated[
-        list[str] | None, typer.Option("--kb", metavar="KB", help="A knowledge base to choose, as for ask; repeatable.")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="MODEL", help="A model to choose, as for ask; repeatable.")
-    ] = None,
+    kb: Annotated[list[str] | None, option("--kb", "KB", "A knowledge base to choose, as for ask; repeatable.")] = None,
+    model: Annotated[list[str] | None, option("--model", "MODEL", "A model to choose, as for ask; repeatable.")] = None,
     base_url: BaseUrl = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", metavar="SYSTEM", help="An agent or retriever to choose; repeatable. Default: all."),
+        list[str] | None, option("--system", "SYSTEM", "An agent or retriever to choose; repeatable. Default: all.")
     ] = None,
     given: Given = None,
     host: Host = None,
@@ -46,7 +39,7 @@ def serve(
 
 def mcp(
     of: Asking,
-    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
+    http: Annotated[bool, flag("--http", "Serve over HTTP at /mcp instead of standard input.")] = False,
     host: Host = None,
     port: Port = None,
 ) -> None:

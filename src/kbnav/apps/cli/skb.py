@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers
+from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 
 if TYPE_CHECKING:
@@ -25,48 +26,39 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
-_LONGEST_LIST = 40
-"""Kinds of edges that ``info`` lists."""
+_LONGEST_LIST, _EXAMPLE = 40, 60
+"""Kinds of edges that ``info`` lists, and characters of a field's example."""
 
 Nodes = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--nodes",
-        metavar="TABLE",
-        help="Table of nodes: a file (.csv, .jsonl, .parquet …), one of a file (shop.xlsx#products), or of "
+        "TABLE",
+        "Table of nodes: a file (.csv, .jsonl, .parquet …), one of a file (shop.xlsx#products), or of "
         "postgresql://user@host/database#table; repeatable.",
     ),
 ]
-Edges = Annotated[
-    list[str] | None, typer.Option("--edges", metavar="TABLE", help="Table of edges, as for nodes; repeatable.")
-]
+Edges = Annotated[list[str] | None, option("--edges", "TABLE", "Table of edges, as for nodes; repeatable.")]
 Tables = Annotated[
-    Path | None,
-    typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of your tables are what."),
+    Path | None, option("--tables", "FILE", "TOML file that says which columns of your tables are what.")
 ]
 Repeated = Annotated[
     Duplicates,
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
 Bad = Literal["stop", "skip"]
-BadLines = Annotated[
-    Bad, typer.Option("--bad", help="A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")
-]
+BadLines = Annotated[Bad, flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
-AnySkb = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
+AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 
 
 @dataclass(frozen=True)
 class Builders:
     """What renders and embeds the texts of an SKB."""
 
-    on: Annotated[
-        Place, typer.Option("--on", help="Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = "here"
+    on: Annotated[Place, flag("--on", "Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
     workers: Workers = None
-    gpus: Annotated[
-        float, typer.Option("--gpus", metavar="N", min=0, help="With --on ray, GPUs of each worker that embeds.")
-    ] = 0.0
+    gpus: Annotated[float, option("--gpus", "N", "With --on ray, GPUs of each worker that embeds.", min=0)] = 0.0
 
     @contextmanager
     def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
@@ -90,58 +82,48 @@ class Builders:
 def build(
     by: Builders,
     sources: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="SOURCE", help="With --from rdf or graph the files, else the folder that they are in."),
+        list[Path] | None, argument("SOURCE", "With --from rdf or graph the files, else the folder that they are in.")
     ] = None,
     out: Annotated[
-        str,
-        typer.Option(
-            "--out",
-            metavar="PLACE",
-            help="Folder of the SKB; an old one is replaced when the new is whole.",
-        ),
+        str, option("--out", "PLACE", "Folder of the SKB; an old one is replaced when the new is whole.")
     ] = "",
-    source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
+    source_format: Annotated[Format, flag("--from", "What it is built from.")] = Format.records,
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
     types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="NAME", help="Only nodes of this type, and edges between them; repeatable."),
+        list[str] | None, option("--type", "NAME", "Only nodes of this type, and edges between them; repeatable.")
     ] = None,
     duplicates: Repeated = Duplicates.first,
     bad: BadLines = "stop",
     encoder: Annotated[
         str,
-        typer.Option(
+        option(
             "--encoder",
-            metavar="ENCODER",
-            help="What embeds the texts: minilm, lsa, openai:<model> (at --base-url), "
+            "ENCODER",
+            "What embeds the texts: minilm, lsa, openai:<model> (at --base-url), "
             "sentence-transformers:<model>, trained:<folder> or none; default: minilm where it is installed, else lsa.",
         ),
     ] = "",
-    no_text: Annotated[bool, typer.Option("--no-text", help="Do not index names and texts.")] = False,
+    no_text: Annotated[bool, flag("--no-text", "Do not index names and texts.")] = False,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
     relations: Annotated[
-        bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
+        bool, flag("--relations", "Index documents with their relations too, for kbnav retrieve.")
     ] = False,
     base_url: BaseUrl = None,
     language: Annotated[
         str,
-        typer.Option(
+        option(
             "--language",
-            metavar="CODE",
-            help="Language of the names and texts to take from RDF, or of the papers of ogbn-mag, any for all; "
-            "default: en.",
+            "CODE",
+            "Language of the names and texts to take from RDF, or of the papers of ogbn-mag, any for all; default: en.",
         ),
     ] = "",
     label_property: Annotated[
-        list[str] | None,
-        typer.Option("--label-property", metavar="IRI", help="With --from rdf, a property of names; repeatable."),
+        list[str] | None, option("--label-property", "IRI", "With --from rdf, a property of names; repeatable.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only show the columns of your tables, their types and three values."),
+        bool, flag("--dry-run", "Only show the columns of your tables, their types and three values.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -219,15 +201,13 @@ def copy(
     skb: AnySkb,
     out: Annotated[
         str,
-        typer.Option(
+        option(
             "--out",
-            metavar="PLACE",
-            help="Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
+            "PLACE",
+            "Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
         ),
     ],
-    ann: Annotated[
-        bool, typer.Option("--ann", help="Index the vectors in tables of LanceDB for approximate search.")
-    ] = False,
+    ann: Annotated[bool, flag("--ann", "Index the vectors in tables of LanceDB for approximate search.")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
@@ -257,17 +237,20 @@ def copy(
 
 def info(
     skb: AnySkb,
-    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its checksums.")] = False,
+    check: Annotated[bool, flag("--check", "Read all of it, and compare it with its checksums.")] = False,
+    node: Annotated[str, option("--node", "ID", "Print one node: its document and edges.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Print what an SKB holds: types, relations, indexes, sizes, and what its build left out.
+    """Print what an SKB holds: types and their fields, relations, indexes, sizes, and what its build left out.
 
     For example: kbnav skb info demo
     """
-    from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
     from kbnav.knowledge.skb.maintenance import info as describe
 
+    if node:
+        _print_node(skb, node, as_json)
+        return
     if not check:
         found = describe(_place(skb), _home())
         print_json(found.record()) if as_json else _print_info(found)
@@ -282,13 +265,27 @@ def info(
     print(f"{skb} is whole")
 
 
+def _print_node(skb: str, node: str, as_json: bool) -> None:
+    from kbnav.apps.console import printable
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.tools.context import Shown
+    from kbnav.tools.show import entry_text
+
+    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+        number = kb.skb.number(node)
+        value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
+        entry = kb.get_entry(node)
+        emit(as_json, value, printable(entry_text(entry, entry, Shown(), joined=True)))
+
+
 def update(
-    skb: Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")],
+    skb: Annotated[Path, argument("SKB", "Folder of the SKB.")],
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
     bad: BadLines = "stop",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
@@ -335,8 +332,6 @@ def update(
 @contextmanager
 def _resumable(console: Console) -> Iterator[None]:
     """Print that nothing is lost where a build stops for no fault of its input."""
-    from kbnav.errors import ServiceError
-
     try:
         yield
     except (KeyboardInterrupt, ServiceError):
@@ -403,6 +398,10 @@ def _print_info(found: Info) -> None:
     from kbnav.apps.console import printable
 
     meta = found.meta
+    fields = {
+        kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]
+        for kind, values in found.fields.items()
+    }
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
@@ -422,7 +421,7 @@ def _print_info(found: Info) -> None:
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",
         "node types",
-        *(f"  {kind.name}: {kind.count:,}" for kind in meta.types),
+        *(line for kind in meta.types for line in (f"  {kind.name}: {kind.count:,}", *fields.get(kind.name, ()))),
         "",
         "relations",
         *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),

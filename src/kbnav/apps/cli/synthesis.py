@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb
+from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb, option
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
@@ -30,31 +30,14 @@ class Models:
     """The models of the pipeline; an empty one is that of ``extract``."""
 
     extract: Annotated[
-        str,
-        typer.Option(
-            "--extract", metavar="MODEL", help="Make the questions by models: this one reads what a node's text meets."
-        ),
+        str, option("--extract", "MODEL", "Make the questions by models: this one reads what a node's text meets.")
     ] = ""
-    fuse: Annotated[
-        str, typer.Option("--fuse", metavar="MODEL", help="This one writes the query; default: that of --extract.")
-    ] = ""
-    rewrite: Annotated[
-        str,
-        typer.Option(
-            "--rewrite",
-            metavar="MODEL",
-            help="This one rewrites it; default: that of --extract.",
-        ),
-    ] = ""
+    fuse: Annotated[str, option("--fuse", "MODEL", "This one writes the query; default: that of --extract.")] = ""
+    rewrite: Annotated[str, option("--rewrite", "MODEL", "This one rewrites it; default: that of --extract.")] = ""
     verify: Annotated[
-        str,
-        typer.Option(
-            "--verify", metavar="MODEL,…", help="These must agree on each answer; default: that of --extract alone."
-        ),
+        str, option("--verify", "MODEL,…", "These must agree on each answer; default: that of --extract alone.")
     ] = ""
-    most: Annotated[
-        int, typer.Option("--most", metavar="N", min=1, help="Candidates of a question that are verified.")
-    ] = 50
+    most: Annotated[int, option("--most", "N", "Candidates of a question that are verified.", min=1)] = 50
     max_cost: MaxCost = None
 
     @property
@@ -98,30 +81,21 @@ class Models:
 
 def synthesize(
     kb: Skb,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="File of the test questions (.jsonl); the others beside it.")
-    ],
+    out: Annotated[Path, option("--out", "FILE", "File of the test questions (.jsonl); the others beside it.")],
     models: Models,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Test questions.")] = 200,
-    train: Annotated[
-        int, typer.Option("--train", metavar="N", min=0, help="Questions for training, in …-train.jsonl.")
-    ] = 0,
-    val: Annotated[
-        int, typer.Option("--val", metavar="N", min=0, help="Questions for validation, in …-val.jsonl.")
-    ] = 0,
+    count: Annotated[int, option("--count", "N", "Test questions.", min=1)] = 200,
+    train: Annotated[int, option("--train", "N", "Questions for training, in …-train.jsonl.", min=0)] = 0,
+    val: Annotated[int, option("--val", "N", "Questions for validation, in …-val.jsonl.", min=0)] = 0,
     seed: Seed = 1,
     wording: Annotated[
-        str,
-        typer.Option(
-            "--wording", metavar="NAME", help="hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule."
-        ),
+        str, option("--wording", "NAME", "hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule.")
     ] = "",
     reworded: Annotated[
         str,
-        typer.Option(
+        option(
             "--reworded",
-            metavar="NAME",
-            help="Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
+            "NAME",
+            "Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
         ),
     ] = "",
     as_json: Json = False,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kbnav.errors import UsageError
@@ -133,9 +132,7 @@ class RunProgress:
         self._wait_for(self._thinking)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live:
             self._live.stop()
 
@@ -209,19 +206,14 @@ class StageProgress:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
             for name in list(self._stages):
                 self._end(name)
         self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """That ``done`` of ``total`` are done; 0 where the total is not known.
-
-        Stages follow one another, but for the triples, which a thread of their own makes beside the others.
-        """
+        """That ``done`` of ``total`` (0: not known) are done. Stages follow one another, but for the triples."""
         with self._lock:
             if stage not in self._stages:
                 for name in [one for one in self._stages if self._beside not in (one, stage)]:

@@ -12,11 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
 from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.learned import LEFT_OUT, ended, path_questions, print_frozen, queries
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, load, open_skb
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.settings.plugins import load as load_reference
@@ -37,7 +35,7 @@ _EVERY = 100
 T = TypeVar("T")
 
 
-class Kind(StrEnum):
+class TrainingKind(StrEnum):
     """What is trained."""
 
     dense = "dense"
@@ -53,7 +51,7 @@ class Kind(StrEnum):
 class Job:
     """What the command was given."""
 
-    kind: Kind
+    kind: TrainingKind
     settings: Settings
     options: Any
     learned: Sequence[str]
@@ -70,27 +68,24 @@ class Job:
 
 def train(
     kind: Annotated[
-        Kind,
-        typer.Argument(
-            metavar="KIND",
-            help="dense (the retriever of STaRK) and qagnn (a graph network that ranks again what others find), both "
+        TrainingKind,
+        argument(
+            "KIND",
+            "dense (the retriever of STaRK) and qagnn (a graph network that ranks again what others find), both "
             "with the extra train; fuse (the weights of plan-fuse); ranker or seq2seq "
             "(planners of relation paths; seq2seq with the extra train); programs (of agent-retriever); or embed (the "
             "vectors of an SKB by the encoder in --out, as after an update).",
         ),
     ],
-    kb: Annotated[str | None, typer.Option("--kb", metavar="SKB", help="Folder of the SKB, or demo.")] = None,
+    kb: Annotated[str | None, option("--kb", "SKB", "Folder of the SKB, or demo.")] = None,
     learned: Annotated[
-        list[str] | None,
-        typer.Option("--dataset", metavar="DATASET", help="Questions to learn from, with answers; repeatable."),
+        list[str] | None, option("--dataset", "DATASET", "Questions to learn from, with answers; repeatable.")
     ] = None,
     validation: Annotated[
-        list[str] | None,
-        typer.Option("--validation", metavar="DATASET", help="Questions that the best is chosen by; repeatable."),
+        list[str] | None, option("--validation", "DATASET", "Questions that the best is chosen by; repeatable.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder of what is trained; an unfinished one is continued."),
+        Path | None, option("--out", "FOLDER", "Folder of what is trained; an unfinished one is continued.")
     ] = None,
     given: Given = None,
     model: Model = None,
@@ -110,7 +105,7 @@ def train(
         known = describe_options(shape)
         print_json({one["name"]: one["default"] for one in known}) if as_json else print_options(known)
         return
-    named = {"--kb": kb, "--out": out, "--dataset": learned or kind is Kind.embed}
+    named = {"--kb": kb, "--out": out, "--dataset": learned or kind is TrainingKind.embed}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
     pairs = parse_set(given or (), shape.model_fields)
@@ -136,7 +131,7 @@ def _train_model(job: Job) -> None:
         parts = split(training, validation, hashes, held_out=options.held_out, seed=options.seed)
         task = Task(kb, parts, job.out, job.settings, _print_point, progress)
         card: Card | None = load_reference(f"kbnav.training.{job.kind}:train_{job.kind}")(task, options)
-        if card is not None and job.kind is Kind.dense:
+        if card is not None and job.kind is TrainingKind.dense:
             _embed(job.out, kb, progress)
     if card is not None:
         questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
@@ -242,7 +237,7 @@ def _train_planner(job: Job) -> None:
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
         asked = [question for one in job.datasets(job.learned) for question in path_questions(one)]
         found = list(examples(asked, skb, matcher, weighing=how.weighing))
-        if job.kind is Kind.seq2seq:
+        if job.kind is TrainingKind.seq2seq:
             from kbnav.planning.seq2seq import Seq2Seq
 
             _, cut = Seq2Seq.train(skb, found, job.out, how, print_epoch)
@@ -309,12 +304,12 @@ def _train_programs(job: Job) -> None:
         print(f"{found.cost:.2f} US dollars in all")
 
 
-_KINDS: dict[Kind, tuple[str, Callable[[Job], None]]] = {
-    Kind.dense: ("kbnav.training.dense:DenseOptions", _train_model),
-    Kind.qagnn: ("kbnav.training.qagnn:QAGNNOptions", _train_model),
-    Kind.fuse: ("kbnav.settings.systems:Options", _train_fuse),
-    Kind.ranker: ("kbnav.planning.training:PlannerOptions", _train_planner),
-    Kind.seq2seq: ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),
-    Kind.programs: ("kbnav.programs.train:ProgramsOptions", _train_programs),
-    Kind.embed: ("kbnav.settings.systems:Options", _train_embed),
+_KINDS: dict[TrainingKind, tuple[str, Callable[[Job], None]]] = {
+    TrainingKind.dense: ("kbnav.training.dense:DenseOptions", _train_model),
+    TrainingKind.qagnn: ("kbnav.training.qagnn:QAGNNOptions", _train_model),
+    TrainingKind.fuse: ("kbnav.settings.systems:Options", _train_fuse),
+    TrainingKind.ranker: ("kbnav.planning.training:PlannerOptions", _train_planner),
+    TrainingKind.seq2seq: ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),
+    TrainingKind.programs: ("kbnav.programs.train:ProgramsOptions", _train_programs),
+    TrainingKind.embed: ("kbnav.settings.systems:Options", _train_embed),
 }

@@ -35,7 +35,9 @@ class Recorder:
             self._open.append((self._calls, event.call))
             self._record({"kind": "call", "call": self._calls, **call_data(event.call)})
         if event.kind == "dropped":
-            self._record({"kind": "dropped", "steps": [self._dropped(step) for step in event.steps]})
+            numbered = ((self._numbers.get(step.number, 0), step) for step in event.steps)
+            steps = [{"call": number, "reason": step.dropped, **call_data(step.call)} for number, step in numbered]
+            self._record({"kind": "dropped", "steps": steps})
             return
         for step in event.steps:
             number = next((number for number, call in self._open if call == step.call), 0)
@@ -48,9 +50,6 @@ class Recorder:
         self._calls += 1
         self._record({"kind": "call", "call": self._calls, **call_data(step.call)})
         self._record({"kind": "step", "call": self._calls, **step_data(step)})
-
-    def _dropped(self, step: Step) -> dict[str, Any]:
-        return {"call": self._numbers.get(step.number, 0), "reason": step.dropped, **call_data(step.call)}
 
 
 def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:

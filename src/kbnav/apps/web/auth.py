@@ -172,10 +172,7 @@ def _user_name(given: Sequence[str]) -> str:
 
 
 class WrongTokens:
-    """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds.
-
-    A right token always passes, so that nobody locks out others who come from the same address.
-    """
+    """Each wrong token from an address waits longer, up to ``MOST_WAIT`` seconds; a right one always passes."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, float]] = {}
@@ -230,7 +227,8 @@ class Gate:
         began, status = time.monotonic(), 0
         visitor, refused = self._visit(scope)
         headers = Headers(scope=scope)
-        secure = self._is_secure(scope, headers)
+        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._connected(scope)) else ""
+        secure = (forwarded or scope["scheme"]) == "https"
         client = self._client(scope)
         scope.setdefault("state", {}).update(
             visitor=visitor, identities=self._identities, secure=secure, wrong=self._wrong, client=client
@@ -298,10 +296,7 @@ class Gate:
         return None, refused
 
     def _crosses(self, scope: Scope, headers: Headers) -> str:
-        """What is wrong with a request that another site's page sends; empty for all others.
-
-        Opening a page by a link is allowed; a question in the address is none, because it costs something.
-        """
+        """What is wrong with a request that another site's page sends; empty for all others, and for opened links."""
         asks = scope["path"].startswith(("/api", "/v1", "/mcp")) or (scope["path"] == "/" and scope["query_string"])
         if scope["method"] in _SAFE and not asks:
             return ""
@@ -338,10 +333,6 @@ class Gate:
         return next(
             (one for name in reversed(named) if (one := name.strip()) and not self._identities.is_proxy(one)), connected
         )
-
-    def _is_secure(self, scope: Scope, headers: Headers) -> bool:
-        forwarded = headers.get("x-forwarded-proto", "") if self._identities.is_proxy(self._connected(scope)) else ""
-        return (forwarded or scope["scheme"]) == "https"
 
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")

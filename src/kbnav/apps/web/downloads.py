@@ -43,12 +43,7 @@ _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
 
 
-def no_labels(rows: Sequence[Row]) -> Mapping[str, str]:  # noqa: ARG001 - as ``Labels``
-    """Nothing is looked up."""
-    return {}
-
-
-def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = no_labels) -> Iterator[bytes]:
+def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
     CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
@@ -61,7 +56,8 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
     if form == "xlsx":
         return _sheet(result, labels)
     if form == "csv" and not exact and result.ranking is None:
-        texts = _labelled_csv(result, labels)
+        # Spreadsheets know UTF-8 by the mark in front.
+        texts: Iterator[str] = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
     else:
         write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
             "csv": _csv, "tsv": _tsv, "json": _json, "nt": _triples
@@ -86,11 +82,6 @@ def unformulated(text: str) -> str:
 def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
     names, values = _values(result)
     return _csv_texts(chain([names], values), exact)
-
-
-def _labelled_csv(result: StoredTable, labels: Labels) -> Iterator[str]:
-    """Labels and ids. Spreadsheets know UTF-8 by the mark in front."""
-    return chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
 
 
 def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:

@@ -397,7 +397,13 @@ class RunQueue:
                 return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)
             again = any(event.data["kind"] == "resumed" for event in live.events or ())
-            return chat.attempt(run.question, again=again, on_event=recorder, cancellation=cancellation)
+            return chat.attempt(
+                run.question,
+                again=again,
+                on_event=recorder,
+                cancellation=cancellation,
+                durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
+            )
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""

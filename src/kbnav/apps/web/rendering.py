@@ -144,10 +144,7 @@ def page(request: Request, name: str, status: int = 200, /, **values: object) ->
 
 
 def refusal(request: Request, status: int, why: str, **more: Any) -> Response:
-    """What is answered to what is refused or went wrong: a page to people, a line of JSON to programs.
-
-    ``more`` is for programs.
-    """
+    """What is refused or went wrong: a page to people, a line of JSON, with ``more`` in it, to programs."""
     path = request.url.path
     headers = {"Retry-After": "5"} if status == 503 else {}
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):

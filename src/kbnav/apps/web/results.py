@@ -8,8 +8,8 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 
@@ -29,6 +29,8 @@ _NUMBERS = re.compile(
 )
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
+URNS = "urn:kbnav:"
+"""What IRIs of an SKB begin with."""
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
@@ -63,10 +65,7 @@ class Result:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A result that is kept: its table without rows, and ``count`` rows, read a part at a time.
-
-    ``read`` gives a part by its number; none behind the last.
-    """
+    """A kept result: a table without rows, and ``count`` rows, which ``read`` gives by the number of a part."""
 
     head: AnswerTable
     count: int
@@ -98,17 +97,15 @@ class StoredTable:
 def stored_table(
     document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART
 ) -> StoredTable:
-    """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives.
-
-    Raises DataError where the document is none.
-    """
+    """A document's result, ``parts`` parts with ``last`` rows in the last, given by ``read``. Raises DataError."""
     try:
         if "ranking" in document:
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
             whole = _as_table(ranking)
             rows = whole.rows
-            slices = partial(_slice, rows)
-            return StoredTable(replace(whole, rows=()), len(rows), slices, ranking)
+            return StoredTable(
+                replace(whole, rows=()), len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking
+            )
         head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
@@ -124,10 +121,6 @@ def read_part(text: str) -> list[Row]:
         return [tuple(cell and Term(*cell) for cell in row) for row in rows]
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{_DAMAGED}: no rows") from error
-
-
-def _slice(rows: Sequence[Row], part: int) -> Sequence[Row]:
-    return rows[part * PART : (part + 1) * PART]
 
 
 def table_result(table: AnswerTable) -> Result:
@@ -236,6 +229,8 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
     elif cell.type == "uri" and cell.value.startswith(("http://", "https://")):
         data["href"] = cell.value
         data["text"] = short_iri(cell, table) or cell.value
+    elif cell.type == "uri" and cell.value.startswith(URNS):
+        data["text"] = unquote(cell.value.rpartition("/")[2]).replace("_", " ")
     if cell.language:
         data["language"] = cell.language
     if number(cell) is not None:

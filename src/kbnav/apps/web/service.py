@@ -131,10 +131,7 @@ class _Opening:
 
     @contextmanager
     def under_way(self, patience: float) -> Iterator[None]:
-        """Wait up to so many seconds for the end of the first try, and go on trying until this is left.
-
-        Raises what that try met and waiting will not mend.
-        """
+        """Wait so long for the first try, whose lasting error is raised, and go on trying until this is left."""
         thread = threading.Thread(target=self._keep, daemon=True, name="kbnav-opening")
         thread.start()
         try:
@@ -222,10 +219,7 @@ class Service:
         return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
-        """A choice with what was left open filled in: the first of each.
-
-        Raises NotOffered for what is unknown, UsageError for a system that needs a model and has none.
-        """
+        """A choice, the first of each where left open. Raises NotOffered, and UsageError without a needed model."""
         served = self.kb(kb)
         entries = {entry.name: entry for entry in self.systems(served)}
         system, model = system or next(iter(entries)), model or self.models[0]
@@ -288,15 +282,12 @@ def _key(name: str) -> str:
 
 @contextmanager
 def _opened(key: str, settings: Settings) -> Iterator[Served]:
-    """A knowledge base, of an SKB its indexes too: what cannot be opened is known before anybody asks.
-
-    Raises as ``open_kb``.
-    """
+    """A knowledge base, of an SKB its indexes too, so that what cannot be opened is known. Raises as ``open_kb``."""
     # Nobody whose turn it is waits for a process that runs queries.
     with open_kb(settings, queries=settings.web.runs + QUERIES) as kb:
         if kb_kind(kb) == "skb":
             _open_indexes(kb)
-        yield served(key, kb, settings, offered(kb, settings.web.systems))
+        yield served(key, kb, settings, systems_for(kb, settings.web.systems))
 
 
 @reading("its indexes")
@@ -308,7 +299,7 @@ def _open_indexes(kb: KnowledgeBase) -> None:
         getattr(skb, name)  # opened when it is first looked at
 
 
-def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
+def systems_for(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
     """The systems to choose from on a knowledge base: its usual agent first, retrievers last; or those that are named.
 
     Raises UsageError for an unknown name, where none of those named fits, and where the usual agent would refuse.

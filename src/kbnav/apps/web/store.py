@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
 from kbnav.errors import Busy, DatabaseAway, DataError, LimitReached, NotOffered, UsageError
-from kbnav.runs.database import Rows, execute
-from kbnav.runs.database import Run as Execute
+from kbnav.runs.database import Execute, Rows, execute
 from kbnav.runs.journal import LARGEST, private_file, unpacked
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 
@@ -41,41 +40,6 @@ _LOCKS = 0x6B626E
 """The class of the advisory locks of ``transaction``, apart from that of the tables."""
 _UNDER_WAY = "status IN ('queued', 'running')"
 _EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
-_SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS web_sessions (
-        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, system TEXT NOT NULL, model TEXT NOT NULL,
-        title TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS web_sessions_owner ON web_sessions (owner, made)",
-    """CREATE TABLE IF NOT EXISTS web_runs (
-        id TEXT PRIMARY KEY, session TEXT NOT NULL, owner TEXT NOT NULL, kb TEXT NOT NULL, system TEXT NOT NULL,
-        model TEXT NOT NULL, question TEXT NOT NULL, status TEXT NOT NULL, worker TEXT NOT NULL,
-        beat DOUBLE PRECISION NOT NULL, stopping INTEGER NOT NULL, share TEXT, made DOUBLE PRECISION NOT NULL,
-        answer TEXT NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS web_runs_session ON web_runs (session, made)",
-    "CREATE INDEX IF NOT EXISTS web_runs_owner ON web_runs (owner, made)",
-    "CREATE UNIQUE INDEX IF NOT EXISTS web_runs_share ON web_runs (share)",
-    # One session answers one question at a time, whichever worker is asked.
-    f"CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND {_UNDER_WAY}",
-    """CREATE TABLE IF NOT EXISTS web_events (
-        run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number))""",
-    # Apart from the runs, because questions of a deleted session still count for the day.
-    "CREATE TABLE IF NOT EXISTS web_asked (owner TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS web_alive (worker TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS web_asked_owner ON web_asked (owner, made)",
-    """CREATE TABLE IF NOT EXISTS web_results (
-        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, language TEXT NOT NULL, session TEXT NOT NULL,
-        made DOUBLE PRECISION NOT NULL, document TEXT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS web_parts (
-        result TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (result, number))""",
-    # How much each owner's results take; rows go, oldest first, where it is more than they may.
-    """CREATE TABLE IF NOT EXISTS web_kept (
-        result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
-        bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
-    "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS web_saved (id TEXT PRIMARY KEY, run TEXT NOT NULL, document BYTEA NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS web_saved_run ON web_saved (run)",
-)
 
 
 class Database(Protocol):
@@ -182,10 +146,7 @@ class Session:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A question and how far it is; ``session`` is empty for one that was asked without a chat.
-
-    ``worker`` answers it, and was last seen at ``beat``. ``answer`` is what the page shows, once there is one.
-    """
+    """A question and how far it is; ``worker`` was last seen at ``beat``, ``answer`` is what the page shows."""
 
     id: str
     session: str
@@ -253,7 +214,7 @@ class Store:
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
-        for statement in _SCHEMA:
+        for statement in Path(__file__).with_name("store.sql").read_text(encoding="utf-8").strip(";\n").split(";\n"):
             self._run(statement)
 
     # Sessions
@@ -476,10 +437,7 @@ class Store:
             self._delete_traces(run, [(run_id, json.dumps({"run": saved_id}))])
 
     def delete_old(self, age: float) -> None:
-        """Delete, after ``age`` seconds, counts of questions, and questions without a session and their results.
-
-        Those that are shared are kept.
-        """
+        """Delete after ``age`` seconds counts and unshared questions without a session, with their results."""
         before = time.time() - age
         old = "session = '' AND made < ? AND id NOT IN (SELECT id FROM web_runs WHERE share IS NOT NULL)"
         with self._transaction("what is old") as run:

@@ -201,7 +201,7 @@ def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = Fals
     if f"stark-{kb}" not in SOURCES:
         raise UsageError(f"no STaRK knowledge base {kb!r}; known: {', '.join(KBS)}")
     table = File.open(formats.stark_table(folder / "stark_qa", human=human))
-    questions = _checked(table, formats.read_stark_csv(table))
+    questions = _checked(table, formats.read_stark(table))
     source = SOURCES[f"stark-{kb}"]
     if human:
         return Dataset(f"stark-{kb}-human", questions, source, _digest([table]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -65,31 +66,17 @@ def stark_table(folder: Path, *, human: bool) -> Path:
 
 
 def read_stark(file: File) -> Iterator[Question]:
-    """STaRK's questions from the published CSV, or from JSON lines, told apart by the file's name."""
-    if ".csv" in file.path.suffixes:
-        yield from read_stark_csv(file)
-    else:
-        for record in file.json_lines():
-            yield _stark_question(record, record.get("answer_ids", list))
-
-
-def read_stark_csv(file: File) -> Iterator[Question]:
-    """``stark_qa.csv`` or ``stark_qa_human_generated_eval.csv``: ``id``, ``query``, ``answer_ids`` as a list's text."""
-    for record in table_records(file):
-        try:
-            answers = json.loads(record.text("answer_ids"))
-        except ValueError as error:
-            raise record.error("'answer_ids' is not a list of node ids") from error
-        yield _stark_question(record, answers)
-
-
-def _stark_question(record: Record, answers: object) -> Question:
-    if not isinstance(answers, list) or not all(type(answer) is int for answer in answers):
-        raise record.error("'answer_ids' is not a list of node ids")
-    if not answers:
-        raise record.error("a question without an answer")
-    texts, nodes = {"en": record.text("query")}, tuple(map(str, answers))
-    return Question(record.identifier("id"), texts, nodes=nodes, meta=record.meta("mor_plan"))
+    """STaRK's questions: ``id``, ``query``, ``answer_ids``, from JSON lines or, as a list's text, the published CSV."""
+    for record in table_records(file) if ".csv" in file.path.suffixes else file.json_lines():
+        answers: Any = record.get("answer_ids", list, str)
+        with suppress(ValueError):
+            answers = json.loads(answers) if isinstance(answers, str) else answers
+        if not isinstance(answers, list) or not all(type(answer) is int for answer in answers):
+            raise record.error("'answer_ids' is not a list of node ids")
+        if not answers:
+            raise record.error("a question without an answer")
+        texts, nodes = {"en": record.text("query")}, tuple(map(str, answers))
+        yield Question(record.identifier("id"), texts, nodes=nodes, meta=record.meta("mor_plan"))
 
 
 def read_split(file: File) -> tuple[str, ...]:
@@ -153,18 +140,11 @@ def _texts(record: Record, given: Iterable[tuple[object, object]]) -> dict[str, 
 
 
 def read_wikiwebquestions(file: File) -> Iterator[Question]:
-    """WikiWebQuestions: JSON lines with ``id``, ``question``, ``sparql``; answers in ``info.results`` where stored.
-
-    SPINACH's authors pass it on as a list.
-    """
+    """WikiWebQuestions: JSON lines, or a list, of ``id``, ``question``, ``sparql``, and ``info.results``."""
     is_list = file.data.lstrip().startswith(b"[")
     for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}
-        answers = None
-        if "results" in info:
-            boolean = isinstance(info["results"], bool)
-            answers = AnswerTable(boolean=info["results"]) if boolean else record.rows(info["results"])
-        yield _question(record, record.meta("paraphrases"), answers)
+        yield _question(record, record.meta("paraphrases"), stored_answer(record, info.get("results")))
 
 
 def read_text2sparql(file: File) -> Iterator[Question]:
@@ -196,10 +176,7 @@ def read_text2sparql(file: File) -> Iterator[Question]:
 
 
 def own_question(record: Record) -> Question:
-    """A question of one's own: ``id`` and ``question`` (a text, or texts by language). Raises DataError.
-
-    Optional: ``sparql``, and what ``own_answer`` reads. Other fields and columns, and those of ``meta``, are kept.
-    """
+    """A question of one's own by ``id``, ``question``, ``sparql`` and what ``own_answer`` reads. Raises DataError."""
     question = record.get("question", str, dict)
     texts = {"en": record.text("question")} if isinstance(question, str) else question
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
@@ -250,10 +227,7 @@ def table_records(file: File) -> Iterator[Record]:
 
 
 def trec_records(file: File) -> Iterator[Record]:
-    """The topics of a TREC run with their documents, best first, or of qrels with those that are relevant.
-
-    Raises DataError.
-    """
+    """Topics of a TREC run with documents, best first, or of qrels with the relevant ones. Raises DataError."""
     found: dict[str, list[tuple[float, str]]] = {}
     for number, line in enumerate(file.text().strip().splitlines(), 1):
         fields = [*map(unquote, line.split())]

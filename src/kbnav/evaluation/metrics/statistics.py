@@ -45,10 +45,7 @@ class Spread(NamedTuple):
 def bootstrap_interval(
     values: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of the questions' scores, [q]. Raises UsageError without any.
-
-    The numbers are those of ``scipy.stats.bootstrap``, whose import takes longer than the work.
-    """
+    """Bootstrap interval of the mean of scores, [q], as ``scipy.stats.bootstrap``'s. Raises UsageError for none."""
     scores = np.asarray(values, dtype=float)
     if not len(scores):
         raise UsageError("no scores to take the mean of")

@@ -314,10 +314,7 @@ def _scipy(module: str) -> Any:
 
 @dataclass(frozen=True)
 class Text2Sparql:
-    """Means over the questions whose gold answer is not empty.
-
-    ``f1_ndcg`` takes the nDCG in place of F1 for the questions whose order counts, ``ndcg`` is its mean over these.
-    """
+    """Means where gold is not empty; ``f1_ndcg``: nDCG for F1 where order counts, ``ndcg``: its mean there."""
 
     precision: float
     recall: float

@@ -160,7 +160,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """One or more runs, and each of the others, by name, compared with the first, or why it cannot be.
+    """One or more runs, and each of the others, by name, compared with the first of its dataset, or why it cannot be.
 
     ``gold`` has every question of any of them, with the gold answer of the first run that has the question.
     """
@@ -176,16 +176,16 @@ def metric_name(metric: str) -> str:
 
 
 def load_report(
-    folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run, more: Sequence[str] = ()
+    folders: Sequence[Path], read: Callable[[Path], SavedRun] = read_saved_run, more: Sequence[str] = ()
 ) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    Labels that were given by hand to errors are read too. ``prepared`` gives back a run as it is to be scored, ``more``
-    are metrics as of ``score_run``. Raises UsageError, DataError.
+    Labels that were given by hand to errors are read too. ``read`` gives a run as it is to be scored, ``more`` are
+    metrics as of ``score_run``. Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
-    runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
+    runs = {name: read(folder) for name, folder in called.items()}
     sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
     return build_report(runs, {name: read_sheet(path) for name, path in sheets.items()}, more)
 
@@ -202,7 +202,6 @@ def build_report(
     if not runs:
         raise UsageError("a report needs at least one run")
     reports = tuple(_run_report(name, run, sheets.get(name, ()), more) for name, run in runs.items())
-    first, *others = runs.values()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
         for question in run.info.questions:
@@ -210,9 +209,14 @@ def build_report(
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
     against: dict[str, Comparison | str] = {}
-    for one, run in zip(reports[1:], others, strict=True):
+    of_runs, firsts = list(runs.values()), dict[str, int]()
+    for place, (one, run) in enumerate(zip(reports, of_runs, strict=True)):
+        other = firsts.setdefault(run.info.dataset_sha256, place)
+        if not place:
+            continue
+        other = 0 if other == place else other
         try:
-            against[one.name] = compare_runs(first, run, (reports[0].scores, one.scores))
+            against[one.name] = compare_runs(of_runs[other], run, (reports[other].scores, one.scores))
         except UsageError as error:
             against[one.name] = str(error)
     return Report(reports, against, gold)

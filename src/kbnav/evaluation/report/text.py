@@ -3,40 +3,51 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
 from kbnav.answers.tables import markdown_text as plain
-from kbnav.evaluation.report.data import Report, metric_name
+from kbnav.evaluation.report.data import Report, RunReport, metric_name
 
 
 def scores_table(report: Report, form: str) -> str:
     """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
 
-    The best mean of a column is bold, and ``*`` marks a mean that differs from the first run's with p < 0.05 (paired
-    randomisation test); CSV has the bare means.
+    A table for each dataset; ``n`` is the number of questions that are scored. The best mean of several is bold, equal
+    ones too, and ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test). CSV
+    is one table of bare means.
     """
-    metrics = list(dict.fromkeys(metric for run in report.runs for metric in run.means))
-    best = {one: max(f"{100 * run.means[one].mean:6.1f}" for run in report.runs if one in run.means) for one in metrics}
-    rows = [("Run", "System", *map(metric_name, metrics))]
+    tables: dict[str, list[RunReport]] = {}
     for run in report.runs:
+        tables.setdefault("" if form == "csv" else run.info.dataset_sha256, []).append(run)
+    return "\n".join(_table(report, runs, form) for runs in tables.values())
+
+
+def _table(report: Report, runs: Sequence[RunReport], form: str) -> str:
+    metrics = list(dict.fromkeys(metric for run in runs for metric in run.means))
+    means = {one: [f"{100 * run.means[one].mean:6.1f}" for run in runs if one in run.means] for one in metrics}
+    best = {one: max(found) for one, found in means.items() if len(found) > 1}
+    rows = [("Run", "System", "Dataset", "n", *map(metric_name, metrics))]
+    for run in runs:
         found = report.against.get(run.name)
         tested = {} if found is None or isinstance(found, str) else {one.metric: one.test.p for one in found.metrics}
         cells = []
         for one in metrics:
             mean = f"{100 * run.means[one].mean:6.1f}" if one in run.means else ""
             mark = {"markdown": r"\*", "latex": "*"}.get(form, "") if tested.get(one, 1) < 0.05 else ""
-            bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best[one] else "{}"
+            bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best.get(one) else "{}"
             cells.append(bold.format(mean.strip()) + mark if mean else "")
-        rows.append((run.name, run.info.display_name, *cells))
+        about = (run.name, run.info.display_name, run.info.dataset, str(run.scores.all.questions))
+        rows.append((*about, *cells))
     if form == "markdown":
-        lines = [*([plain(cell) for cell in row[:2]] + list(row[2:]) for row in rows)]
+        lines = [*([plain(cell) for cell in row[:3]] + list(row[3:]) for row in rows)]
         lines.insert(1, ["---"] * len(rows[0]))
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
     if form == "latex":
         body = [" & ".join(one.replace("_", r"\_").replace("%", r"\%") for one in row) + r" \\" for row in rows]
-        head = rf"\begin{{tabular}}{{ll{'r' * len(metrics)}}}"
+        head = rf"\begin{{tabular}}{{lll{'r' * (1 + len(metrics))}}}"
         return "\n".join([head, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}", ""])
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)

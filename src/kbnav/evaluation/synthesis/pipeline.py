@@ -51,10 +51,7 @@ class _Document:
 
     @classmethod
     def of(cls, skb: SKB, node: int) -> _Document:
-        """The document of a node, of STaRK's SKBs what appendix C.1 shows.
-
-        Other names and neighbours are left out: no need may be taken from them.
-        """
+        """The document of a node, of STaRK's SKBs as in appendix C.1, without other names and neighbours."""
         fields = {name: value for name, value in skb.documents[node].items() if name not in skb.meta.alias_fields}
         kind = skb.type(node).replace("_", " ").lower()
         found = _paragraphs("", fields) if skb.meta.style == "plain" else paragraphs(skb, node)

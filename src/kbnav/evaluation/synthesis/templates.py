@@ -32,10 +32,7 @@ _LEG = re.compile(r"\s+(<-|-)(\S|\S.*?\S)(->|-)\s+")
 
 @dataclass(frozen=True)
 class Leg:
-    """One relation, followed from source to target (``out``), backwards (``in``) or either way, to nodes of a type.
-
-    A ``negated`` one is that of the nodes that no node leads to by it.
-    """
+    """A relation followed ``out``, ``in`` or either way to a type; ``negated``: the nodes that none leads to."""
 
     relation: str
     direction: Direction
@@ -49,10 +46,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Branch:
-    """From a node of the type ``start`` along legs to the answer; ``slot`` numbers the node within the template.
-
-    A negated branch has one leg and no slot: no node of the type ``start`` may lead to the answer.
-    """
+    """From a node of type ``start`` (``slot``) along legs to the answer; negated: no such node leads to it."""
 
     start: str
     legs: tuple[Leg, ...]
@@ -85,10 +79,7 @@ class Template:
 
     @property
     def shape(self) -> str:
-        """Hops of each branch: ``1``, ``2``, ``1&1``, ``2&1``, and ``&!1`` of a negated one.
-
-        ``=`` stands for ``&`` before a branch that starts from the first one's node.
-        """
+        """Hops of branches, as ``2&1``; ``!`` negates one, ``=`` for ``&`` starts it from the first one's node."""
         first, *others = self.branches
         joints = ("&!" if one.negated else "=" if one.slot == first.slot else "&" for one in others)
         return str(len(first.legs)) + "".join(
@@ -269,10 +260,7 @@ SPLITS: tuple[Split, ...] = ("test", "train", "val")
 
 @dataclass(frozen=True)
 class Route:
-    """One branch: from a start node by ``hops`` (relation and ``out``, ``in`` or ``both``) through ``types``.
-
-    ``walk`` is one way from the start node to the gold node, ids.
-    """
+    """A branch by ``hops`` (relation, ``out``, ``in`` or ``both``) through ``types``; ``walk``: ids of one way."""
 
     start: str
     start_name: str

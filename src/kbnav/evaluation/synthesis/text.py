@@ -132,10 +132,7 @@ class Reworded(NamedTuple):
 
 
 def phrases(text: str, empty: Collection[str] = ()) -> Iterator[Phrase]:
-    """Every run of up to five words, two or three of them with a meaning, within a clause, that can be asked for.
-
-    ``empty`` are further words, in lower case, that say too little.
-    """
+    """Runs of up to five words, two or three with a meaning (not ``empty``), in a clause that can be asked for."""
     for segment in _SEGMENT.split(text):
         words = _WORD.findall(segment)
         for first, last in _spans(words, empty):

@@ -327,10 +327,7 @@ class Data:
         return replace(self.once("labels", self._find_labels), select=self._select)
 
     def classes(self, code: str) -> tuple[Word, ...]:
-        """Classes with their members, the largest first, described in a language.
-
-        Then those that have members by their subclasses alone.
-        """
+        """Classes, the largest first, described in a language; then those that have members by subclasses alone."""
         return self.once(("classes", code), lambda: self._find_classes(code))
 
     def properties(self, code: str) -> tuple[Word, ...]:
@@ -430,10 +427,7 @@ class Data:
         return (*found, *self._described(dict.fromkeys(wider, 0), code))
 
     def _words(self, count: str, pattern: str, kinds: Sequence[str], limit: int, code: str) -> tuple[Word, ...]:
-        """Classes or properties by counting, or as they are declared, or by a sample, whichever is first to give any.
-
-        A query that fails for its size gives way to the next. Raises as the last does.
-        """
+        """Classes or properties by counting, by declarations or by a sample: the first that gives any."""
         declared = f"VALUES ?kind {{ {iris_list(kinds)} }} ?c a ?kind . FILTER(isIRI(?c))"
         sample = f"{{ SELECT ?c WHERE {{ {pattern} }} LIMIT {_SAMPLED} }}"
         queries = (

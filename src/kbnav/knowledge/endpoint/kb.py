@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from kbnav.answers.language import language_code
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, UnknownId, UsageError
 from kbnav.knowledge import ranking
@@ -69,7 +70,6 @@ _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 _HALF = 0.5
 _PART_OF_IRI = re.compile(r"\w[-_.@%/]\w")
 """What the names in IRIs have inside, and others seldom."""
-_LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _LINE = re.compile(r"\bline (\d+)")
 _NO_VARIABLE = (
     "its table [sparql.NAME] in kbnav.toml needs credentials_variable: the environment variable that holds "
@@ -95,10 +95,7 @@ def checked_url(url: str) -> str:
 
 
 def authorization(source: SparqlSource) -> str:
-    """The header of the credentials that an endpoint wants; empty where it wants none.
-
-    Raises CredentialsError where the variable is not set, or holds more than a line of ASCII.
-    """
+    """The header of an endpoint's credentials, or empty. Raises CredentialsError for an unset or bad variable."""
     variable = source.credentials_variable
     if not variable:
         return ""
@@ -164,7 +161,7 @@ class EndpointKB:
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
         """See ``KnowledgeBase``. Classes are entities; they come first where their names fit."""
-        code, phrase = _code(language), " ".join(query.split())
+        code, phrase = language_code(language), " ".join(query.split())
         if not phrase:
             raise BadArguments("search_entities: give a name")
         if kind == "property":
@@ -226,7 +223,7 @@ class EndpointKB:
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Nodes without a name are presented by what is said of them, as qualifiers."""
-        code, iri = _code(language), self._data.prefixes.iri(entity_id)
+        code, iri = language_code(language), self._data.prefixes.iri(entity_id)
         rows = self._pairs(f"SELECT ?p ?o WHERE {{ <{iri}> ?p ?o }} LIMIT {_TRIPLES + 1}")
         if not rows and not self.select(f"ASK {{ ?s ?p <{iri}> }}").boolean:
             raise self._unknown(iri)
@@ -255,7 +252,7 @@ class EndpointKB:
         table = self.select(f"SELECT ?s ?o WHERE {{ ?s <{iri}> ?o }} LIMIT {20 * limit}")
         if not table.rows:
             raise UnknownId(f"nothing here uses {self._data.prefixes.short(iri)}: search for the relation by its name")
-        view = self._data.view([iri, *_iris(table)], _code(language))
+        view = self._data.view([iri, *_iris(table)], language_code(language))
         seen: set[tuple[str, str]] = set()
         uses: list[tuple[bool, Term, Term]] = []
         for subject, value in ((row[0], row[1]) for row in table.rows):
@@ -268,7 +265,7 @@ class EndpointKB:
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
-        sent, code = self.declared(query), _code(language)
+        sent, code = self.declared(query), language_code(language)
         added = sent.count("\n") - query.count("\n")
         try:
             prepared = prepare(sent, self._data.dialect, services=self._services, language=code)
@@ -320,7 +317,7 @@ class EndpointKB:
         if not found and not chosen and direction == "both":
             raise self._unknown(iri)
         named = [other.value for _, _, other in found if other.type == "uri"]
-        view = self._data.view([iri, *(predicate for _, predicate, _ in found), *named], _code(language))
+        view = self._data.view([iri, *(predicate for _, predicate, _ in found), *named], language_code(language))
         # What is of this kind is no neighbour of a class.
         candidates = [
             (Edge(way, view.entity(predicate, kind="property"), view.value(other)), "")
@@ -332,7 +329,7 @@ class EndpointKB:
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
         iri = self._data.prefixes.iri(property_id)
-        return shapes.property_profile(self.select, partial(self._data.view, code=_code(language)), iri)
+        return shapes.property_profile(self.select, partial(self._data.view, code=language_code(language)), iri)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
@@ -342,7 +339,7 @@ class EndpointKB:
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
         """See ``Shaped``; from samples."""
-        code, iri = _code(language), self._data.prefixes.iri(class_id)
+        code, iri = language_code(language), self._data.prefixes.iri(class_id)
         views = partial(self._data.view, code=code)
         return self._data.once(("shape", iri, code), lambda: shapes.class_shape(self.select, views, iri))
 
@@ -353,7 +350,7 @@ class EndpointKB:
         pairs = self._pairs(
             f"SELECT ?p (COUNT(*) AS ?n) WHERE {{ {{ {edges} }} }} GROUP BY ?p ORDER BY DESC(?n) LIMIT 50"
         )
-        view = self._data.view([predicate.value for predicate, _ in pairs], _code(language))
+        view = self._data.view([predicate.value for predicate, _ in pairs], language_code(language))
         return tuple(Share(view.entity(predicate.value), whole(number)) for predicate, number in pairs)
 
     def label_predicates(self) -> Sequence[str]:
@@ -362,7 +359,7 @@ class EndpointKB:
 
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """See ``Shaped``. Classes of vocabularies (owl:Class and the like) are left out."""
-        code = _code(language)
+        code = language_code(language)
         own = [word for word in self._data.classes(code) if not word.iri.startswith(OF_VOCABULARY)]
         view = self._data.view([word.iri for word in own], code)
         return [Share(view.entity(word.iri), word.count or 0) for word in own]
@@ -375,7 +372,7 @@ class EndpointKB:
 
     def properties_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[Entity]:
         """See ``Shaped``."""
-        code = _code(language)
+        code = language_code(language)
         own = [word for word in self._data.properties(code) if not word.iri.startswith(OF_VOCABULARY)]
         view = self._data.view([word.iri for word in own], code)
         entities = [view.entity(word.iri, kind="property") for word in own]
@@ -405,7 +402,7 @@ class EndpointKB:
                 iris[one] = self._data.prefixes.iri(one)
             except UnknownId:
                 continue
-        found = self._data.labels.of(iris.values(), _code(language))
+        found = self._data.labels.of(iris.values(), language_code(language))
         return {one: found[iri] for one, iri in iris.items() if iri in found}
 
     def close(self) -> None:
@@ -468,12 +465,6 @@ def _qualifiers(nested: AnswerTable, view: View) -> dict[str, list[tuple[Qualifi
 def _iris(table: AnswerTable) -> list[str]:
     cells = chain.from_iterable(table.rows)
     return list(dict.fromkeys(cell.value for cell in cells if cell is not None and cell.type == "uri"))
-
-
-def _code(language: str) -> str:
-    """A language code that can go into a query; English for anything else, ``auto`` among it."""
-    code = language.strip().lower().replace("_", "-")
-    return code if code != "auto" and _LANGUAGE.fullmatch(code) else "en"
 
 
 def _placed(error: QuerySyntaxError, added: int) -> QuerySyntaxError:

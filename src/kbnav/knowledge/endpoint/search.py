@@ -138,10 +138,7 @@ def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchR
 
 
 def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str], dialect: Dialect) -> AnswerTable:
-    """Labels that hold the words: by the engine's text index where it has one, else by reading labels.
-
-    An index is asked for all words together and, where nothing has them all, for each by itself. Raises as the query.
-    """
+    """Labels that hold all words, or else each, by the engine's text index or by reading. Raises as the query."""
     if not (dialect.text and predicates):
         text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
         held = [f"CONTAINS({text}, {text_literal(word)})" for word in wanted]
@@ -196,10 +193,7 @@ def stems(text: str) -> list[str]:
 
 
 def _matches(table: AnswerTable, phrase: str, *, named: bool) -> list[Match]:
-    """The rows of such a query as matches, each thing once by its best label, the best first.
-
-    ``named``: the second column is a label; else things have none, and the last part of their IRI stands for it.
-    """
+    """The rows of such a query as matches by their best label (``named``: in the second column), best first."""
     wanted, found = phrase_words(phrase), []
     for subject, label, *_ in table.rows:
         if subject is not None and subject.type == "uri":

@@ -146,10 +146,7 @@ def property_profile(select: Select, views: Views, iri: str) -> PropertyProfile:
 
 
 def _class_query(iri: str, sample: int, *, below: bool) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: members of a class, and what they have.
-
-    With ``below`` the sample is of the members of its subclasses.
-    """
+    """SPARQL for ``what``, ``p``, ``x`` and ``n``: members of a class, or ``below`` it, and what they have."""
     members = _members(iri, sample, below)
     each = f"SELECT ?s ?p (COUNT(*) AS ?k) WHERE {{ {members} ?s ?p ?o }} GROUP BY ?s ?p"
     lower = f"?class <{SUBCLASS}>+ <{iri}>"
@@ -202,10 +199,7 @@ def _union(*parts: str) -> str:
 
 
 def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str, str, int]]:
-    """The rows of a query on the larger sample or, where that takes too long, on the smaller. Raises QueryTimeout.
-
-    What is counted, the property and the class or datatype, empty where not bound, and the count.
-    """
+    """Rows of a query on the larger sample, else on the smaller: what, property, class, count. Raises QueryTimeout."""
     try:
         table = select(query(_SAMPLES[0]))
     except QueryTimeout:

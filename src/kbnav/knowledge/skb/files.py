@@ -78,10 +78,7 @@ def load(path: Path, mode: Mode | None = "r") -> Array:
 
 
 def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
-    """Open a one-dimensional ``.npy`` file by memory map. Raises DataError where it is not one, or of another dtype.
-
-    The result is a plain array over the map: slices of it cost a third of a ``numpy.memmap``'s.
-    """
+    """A one-dimensional ``.npy`` by memory map, as a plain array, whose slices are quicker. Raises DataError."""
     try:
         array: Array = load(path).view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:

@@ -38,10 +38,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of a metapath: a relation, the direction it is followed in, and the node numbers it may lead to.
-
-    ``relation`` None is any; ``within`` is the first number and the one behind the last, None for any node.
-    """
+    """A relation (None: any) followed in a direction to nodes ``within`` first and behind the last (None: any)."""
 
     relation: int | None = None
     direction: Direction = "both"
@@ -126,10 +123,7 @@ class Graph:
         return bool(place < len(nodes) and nodes[place] == target)
 
     def expand(self, nodes: NodeNumbers, hop: Hop, limit: int | None = None) -> NodeNumbers:
-        """The nodes one hop away from any of ``nodes``, each once, ascending.
-
-        With ``limit``, the search goes through ``nodes`` in their order and ends once that many are found.
-        """
+        """Nodes one hop from any of ``nodes``, each once, ascending; ends, in their order, at ``limit``."""
         both = ways(hop.direction)
         if limit is None:
             return _distinct([self._gather(nodes, hop, way) for way in both])

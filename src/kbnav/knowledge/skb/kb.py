@@ -53,7 +53,8 @@ class RelationNames:
     """The names that are shown, what else is understood for them, and how SPARQL's store has them."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        short = [_short(name) for name in names]
+        parts = (re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ") for name in names)
+        short = [_tidy(part) or _tidy(name) for part, name in zip(parts, names, strict=True)]
         spread = Counter([*short, *(_tidy(name) for name in names)])
         whole = [_tidy(name) for name in names]
         # A short name counts for itself and, where it is the whole one too, once more.
@@ -98,10 +99,7 @@ class Relations(RelationNames):
         return self.resolve(name)[0]
 
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
-        """Number of a relation, and whether it is followed backwards; ``rel:`` and ``_`` for a space are accepted.
-
-        Raises UnknownId, which says ``otherwise`` or names the nearest.
-        """
+        """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
         number = self.find(name.removeprefix(INVERSE))
         if number is not None:
             return number, name.startswith(INVERSE)
@@ -143,10 +141,7 @@ class Relations(RelationNames):
         return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
 
     def leads_to(self, name: str, kind: str) -> list[str]:
-        """The types that a relation, ``^`` before it if followed backwards, leads to from a type, those of most first.
-
-        Raises UnknownId.
-        """
+        """The types that a relation (``^``: backwards) leads to from a type, most first. Raises UnknownId."""
         number, back = self.resolve(name)
         stored = self._skb.relation_names[number]
         own = [tuple_ for tuple_ in self._skb.meta.tuples if tuple_.relation == stored]
@@ -154,10 +149,7 @@ class Relations(RelationNames):
         return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
 
     def kinds_like(self, query: str, limit: int) -> list[str]:
-        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``.
-
-        In a graph of one type nothing is said of types.
-        """
+        """``source -- relation --> target: count`` with words of a query; in a graph of one type no types."""
         typed = len(self._skb.type_names) > 1
         return [
             f"- {one.source} -- {self.display(one.relation)} --> {one.target}: {one.count:,}"
@@ -179,10 +171,7 @@ class Relations(RelationNames):
         return f"{INVERSE if way == 'in' else ''}{self.shown[relation]}"
 
     def of_node(self, entity_id: str, query: str, limit: int) -> list[str]:
-        """A node's relations with their counts and an example of each, those like the query first; what was cut said.
-
-        Raises UnknownId.
-        """
+        """A node's relations with counts and an example, those like the query first, cuts said. Raises UnknownId."""
         node = self._skb.number(entity_id)
         found = []
         for way, relation, nodes in self.around(node):
@@ -197,10 +186,6 @@ class Relations(RelationNames):
 
 def _tidy(name: str) -> str:
     return name.replace(" ", "_")
-
-
-def _short(name: str) -> str:
-    return _tidy(re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ")) or _tidy(name)
 
 
 EDGES_PER_RELATION = 50
@@ -286,10 +271,7 @@ class SkbKB:
         limit: int = 8,
         kind: SearchKind = "any",
     ) -> SearchResult:
-        """Nodes by name (but for case and accents, or spelled nearly so), then by text and meaning; relations by name.
-
-        The rung is ``exact`` where a name is the phrase, ``fulltext`` where only words match.
-        """
+        """Nodes by name, spelled alike too, then by text and meaning; relations by name. The rung says which."""
         if not query.strip():
             raise BadArguments("search_entities: the query is empty")
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
@@ -376,10 +358,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``. Ranked by names of relation and neighbour and by documents, their ranks summed.
-
-        ``^relation`` is the relation followed backwards. Without a query the relations take turns.
-        """
+        """See ``KnowledgeBase``; by ranks of names and documents, or relations in turns. ``^relation``: backwards."""
         node = self.skb.number(entity_id)
         number = None
         if relation:
@@ -410,10 +389,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002 - documents are in the language that they are in
         among: Sequence[str] | None = None,
     ) -> Ranking:
-        """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any.
-
-        With ``among`` only these nodes are found. Raises UnknownId for one that there is not.
-        """
+        """See ``KnowledgeBase``: scores of BM25 and vectors summed; ``kind``: a type or ``item``. Raises UnknownId."""
         if self.skb.vectors is None:
             raise BadArguments(f"{self.name} was built without vectors")
         return self.text_query(text, kind=kind, limit=limit, among=among)
@@ -428,10 +404,7 @@ class SkbKB:
         cosine: bool = False,
         among: Sequence[str] | None = None,
     ) -> Ranking:
-        """As ``vector_query``, by whichever index of texts there is; with ``cosine`` by the vectors alone if there are.
-
-        Raises BadArguments for a type that there is not, UnknownId for a node of ``among``.
-        """
+        """As ``vector_query``, by the indexes there are (``cosine``: vectors). Raises BadArguments, UnknownId."""
         ranges = None if kind in ("item", "") else [self.skb.type_range(kind)]
         numbers = None if among is None else {self.skb.number(node) for node in among}
         if numbers is not None and ranges:
@@ -454,6 +427,13 @@ class SkbKB:
     def entities(self, ids: Sequence[str]) -> Mapping[str, Entity]:
         """Name and type of many nodes; ids that are none are left out."""
         return {node_id: self._entity(number) for node_id, number in self._numbers(ids).items()}
+
+    @_read
+    def named(self, ids: Sequence[str]) -> Mapping[str, Entity]:
+        """As ``entities``; nodes without a name are called by how their texts begin."""
+        found = self.entities(ids)
+        unnamed = self.excerpts([one.id for one in found.values() if one.label == one.id])
+        return {one: replace(entity, label=unnamed.get(one, entity.label)) for one, entity in found.items()}
 
     @_read
     def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:
@@ -504,16 +484,12 @@ class SkbKB:
         by_name = [near[place] for place in named if scores[place] > 0]
         fused = reciprocal_rank_fusion([by_text, by_name])
         # Something is near to any query; where words of it are found, that alone does not match.
-        worded = self._with_words([node for node, _ in hits], query)
+        likeness = relevance(query, [self.skb.nodes.text(node)[:_READ] for node, _ in hits])
+        worded = {node for (node, _), score in zip(hits, likeness, strict=True) if score > 0}
         matching = {*by_name, *(edge for edge in by_text if edge[2] in worded)}
         scored = [(edge, score if not matching or edge in matching else 0.0) for edge, score in fused]
         seen = {edge for edge, _ in fused}
         return [*scored, *((edge, 0.0) for edge in edges if edge not in seen)]
-
-    def _with_words(self, nodes: Sequence[int], query: str) -> set[int]:
-        """Those of some nodes whose documents have words of a query."""
-        found = relevance(query, [self.skb.nodes.text(node)[:_READ] for node in nodes])
-        return {node for node, score in zip(nodes, found, strict=True) if score > 0}
 
 
 _READ = 2_000

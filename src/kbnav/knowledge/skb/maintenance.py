@@ -21,6 +21,7 @@ from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, 
 from kbnav.knowledge.skb.store import SKB, open_store
 
 _BARE = Options(text=False, vectors=False, sparql=False)
+_SAMPLED = 50
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Info:
     its loader makes them undirected; elsewhere the edges as saved."""
     approximate: bool
     """Whether there is an approximate index of the vectors."""
+    fields: dict[str, dict[str, str]]
+    """By type the fields of its first nodes' documents, each with its first value."""
 
     def record(self) -> dict[str, Any]:
         """As plain JSON data: the description without its files, and what is worked out from it (STaRK, Table 2)."""
@@ -53,6 +56,7 @@ class Info:
             "largest_degree": self.largest_degree,
             "largest_degree_node": self.largest_degree_node,
             "bytes": self.bytes,
+            "fields": self.fields,
         }
 
 
@@ -69,7 +73,19 @@ def info(place: Path | str, home: Path | None = None) -> Info:
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             published_relations=_published_relations(skb),
             approximate=skb.store.approximate,
+            fields=_fields(skb),
         )
+
+
+def _fields(skb: SKB) -> dict[str, dict[str, str]]:
+    found = dict[str, dict[str, str]]()
+    for kind in skb.type_names:
+        first, last = skb.type_range(kind)
+        for node in range(first, min(last, first + _SAMPLED)):
+            for name, value in skb.documents[node].items():
+                if not found.setdefault(kind, {}).get(name):
+                    found[kind][name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
+    return found
 
 
 def _published_relations(skb: SKB) -> int:
@@ -136,7 +152,7 @@ def _reread(path: Path, meta: Meta) -> Iterator[Source]:
 
 
 def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Read the files that an SKB was built from again, in the same way; what is in them no more goes.
+    """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
     Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
     know its files or they are gone.

@@ -296,10 +296,7 @@ def _counted(keys: Sequence[str]) -> tuple[Codes, Ints]:
 
 
 def _codes(keys: Sequence[str]) -> tuple[Ints, Codes]:
-    """The trigrams of keys, one for each letter with its neighbours: the number of its key, and a code.
-
-    The ends of a key count as a letter 0, so that a key has as many trigrams as letters.
-    """
+    """The trigrams of keys, whose ends count as a letter 0: for each letter the number of its key, and a code."""
     joined = np.frombuffer(("\0".join(keys) + "\0").encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
     letters = np.concatenate([np.zeros(1, np.uint64), joined])
     codes = (letters[:-2] << np.uint64(42)) | (letters[1:-1] << np.uint64(21)) | letters[2:]

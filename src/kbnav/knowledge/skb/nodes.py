@@ -123,10 +123,7 @@ class DocumentWriter:
         self._blocks: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, kind: int, fields: Fields) -> None:
-        """Take the next document of a type; what JSON has no form for, such as a date of Parquet's, becomes text.
-
-        Raises DataError for one that is larger than ``LARGEST``.
-        """
+        """Take the next document of a type, what JSON lacks as text. Raises DataError for one over ``LARGEST``."""
         line = _line(fields)
         self._waiting.setdefault(kind, []).append(line)
         self._size[kind] = self._size.get(kind, 0) + len(line)

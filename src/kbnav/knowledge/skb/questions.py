@@ -20,6 +20,7 @@ from kbnav.knowledge.skb.store import SKB
 _TOKEN = re.compile(r"[^\s\"“”„«»]+")
 _EDGES = ".,;:!?()[]{}'’‘<>"
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
+_DIGITS = re.compile(r"\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _LONGEST_NAME = 20
@@ -77,10 +78,7 @@ class TypeWord:
 
 @dataclass(frozen=True)
 class Reading:
-    """A question read. Mentions and types are in its order; ``words`` are the places of all that describe anything.
-
-    ``asked`` is the type that is asked for, empty where the question names none; ``types`` are the others.
-    """
+    """A question's mentions and types in order, the places of its ``words``, and the type ``asked`` for, if any."""
 
     tokens: tuple[Token, ...]
     mentions: tuple[Mention, ...]
@@ -195,8 +193,10 @@ def _mention(
     if skb.names is None or all(token.low in function | _ASKING for token in span):
         return None
     bare = not {span[0].low, span[-1].low} & function
-    for until in dict.fromkeys((span[-1].end, span[-1].bare_end)):
-        text = question[span[0].start : until]
+    texts = [question[span[0].start : until] for until in (span[-1].end, span[-1].bare_end)]
+    if edits == 0 and texts[0].islower():
+        texts += [singular(texts[1]), f"{texts[1]}s"]  # a value of a table: "lamp" for Lamps
+    for text in dict.fromkeys(texts):
         if edits is None and (not bare or len(normalise(text)) < _FUZZY):
             continue
         matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
@@ -214,15 +214,12 @@ def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
-    """Not every word that is somewhere a name is one here: ``set`` is not the gene SET, and ``the lung`` not a film.
-
-    ``bare``: no word of grammar stands at the span's ends.
-    """
+    """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
     if not bare:
         return match.how == "exact"
-    if " " in text:
-        return True
     name = str(skb.nodes.names[match.number])
+    if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
+        return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)
     if text.islower():  # one plain word: the name itself, and that not an abbreviation
         return not name.isupper() and (match.how == "fuzzy" or normalise(name) == normalise(text))
     return match.how == "exact" or not name.isupper()
@@ -244,10 +241,7 @@ _COMMONEST = 50
 
 @dataclass(frozen=True)
 class Step:
-    """One relation followed; ``direction`` is seen from where the path comes from, ``both`` within one type.
-
-    An empty ``relation`` is any, an empty ``target`` any type.
-    """
+    """One relation followed, seen from where the path comes from (``both``: within a type); empty: any."""
 
     relation: str
     direction: Direction
@@ -315,10 +309,7 @@ class Paths:
                     yield (step, *rest)
 
     def _surroundings(self, reading: Reading, mention: Mention) -> tuple[int, tuple[int, ...]]:
-        """Where the part of the question about this mention begins, and the places of its words.
-
-        The part is what follows the mention before it; of the last mention, also what follows itself.
-        """
+        """Where the part of the question about this mention begins, and the places of its words."""
         before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
         last = mention.end >= max((one.end for one in reading.mentions), default=0)
         end = len(reading.tokens) if last else mention.first

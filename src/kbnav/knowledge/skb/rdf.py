@@ -126,10 +126,7 @@ def write_turtle(
     progress: Progress = no_progress,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the triples of an SKB; ``types`` and ``relations`` are names by number.
-
-    Raises InterruptedError once ``stopped`` says so.
-    """
+    """Write an SKB's triples; ``types`` and ``relations`` by number. Raises InterruptedError once ``stopped``."""
     total, done, said = len(nodes) + graph.edges, 0, 0
     for count, lines in _lines(nodes, graph, types, relations):
         file.write(lines.encode())
@@ -238,20 +235,13 @@ class SparqlStore:
     """Runs read-only queries on an SKB in child processes with hard limits; threads may share it."""
 
     def __init__(self, skb: SKB, *, timeout: float, memory_limit: int, size: int, most_bytes: int = MOST_BYTES) -> None:
-        """Nothing is started before the first query.
-
-        ``timeout`` is in seconds, ``memory_limit`` in bytes for each of up to ``size`` child processes. A result
-        has at most ``most_bytes``.
-        """
+        """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
         self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
 
     def query(self, text: str) -> AnswerTable:
-        """Run a query; the prefixes of ``SKB_PREFIXES`` need not be declared, and no SERVICE is allowed.
-
-        Raises QuerySyntaxError, QueryRefused, QueryTimeout, and UnknownId for a node, type or relation that is none.
-        """
+        """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
         refuse_oversized(text)
         guard(text, ())
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written

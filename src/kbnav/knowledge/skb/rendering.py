@@ -61,7 +61,9 @@ def get_doc_info(
 
 def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> str:
     if skb.meta.style == "plain":
-        return _plain_document(skb, node, fields, wrapped=wrapped)
+        # Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken.
+        text = plain_text(fields if wrapped else _unwrapped(fields))
+        return f"- name: {skb.name(node)}\n- type: {skb.type(node)}\n" + (f"{text}\n" if text else "")
     return "".join(_stark_lines(skb, node, fields))
 
 
@@ -142,12 +144,6 @@ def compact_text(text: str) -> str:
     text = text.replace("\n", ". ").replace("\r", "").replace("- ", "")
     text = text.replace(": .", ":").replace(":.", ":")
     return re.sub(r"\s{2,}", " ", text).replace(".. ", ". ")
-
-
-def _plain_document(skb: SKB, node: int, fields: Fields, *, wrapped: bool) -> str:
-    """Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken."""
-    text = plain_text(fields if wrapped else _unwrapped(fields))
-    return f"- name: {skb.name(node)}\n- type: {skb.type(node)}\n" + (f"{text}\n" if text else "")
 
 
 def _unwrapped(value: Any) -> Any:

@@ -243,10 +243,7 @@ class EdgeRecord(NamedTuple):
 
 
 class EdgeArrays(NamedTuple):
-    """Many edges at once, shape [edges] each.
-
-    Nodes are positions in the order of ``Source.nodes``, relations positions in ``Source.relations``.
-    """
+    """Edges, shape [edges] each, by positions in ``Source.nodes`` and in ``Source.relations``."""
 
     source: npt.NDArray[np.integer[Any]]
     relation: npt.NDArray[np.integer[Any]]

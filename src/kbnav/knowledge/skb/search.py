@@ -132,10 +132,7 @@ _EACH = 2
 
 @dataclass(frozen=True)
 class Instances:
-    """``walks`` are node numbers, one more than hops each, the best ends first; ``ends`` all ends in that order.
-
-    ``cut`` says that there are more ways than were followed.
-    """
+    """``walks`` of node numbers, best ends first; ``ends`` all of them so; ``cut``: more were not followed."""
 
     walks: tuple[tuple[int, ...], ...]
     ends: tuple[int, ...]

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import finalize
 
@@ -144,9 +143,7 @@ class SKB:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -216,10 +213,7 @@ class SKB:
 
 
 def open_store(place: str, home: Path | None = None) -> Store:
-    """Open an SKB wherever it is; below ``home`` is what is fetched from tables, which need it.
-
-    Raises as ``LocalStore.open`` and ``LanceStore.open``.
-    """
+    """Open an SKB; tables are fetched below ``home``. Raises as ``LocalStore.open`` and ``LanceStore.open``."""
     if not is_lance(place):
         return LocalStore.open(Path(place))
     from kbnav.knowledge.skb.lance.store import LanceStore

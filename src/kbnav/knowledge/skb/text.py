@@ -95,10 +95,7 @@ class TextIndex:
         return math.log(1 + (self.nodes - holders + 0.5) / (holders + 0.5))
 
     def searched(self, query: str) -> list[tuple[str, int]]:
-        """The words of a query that are searched, with their counts: the first, and the most frequent others.
-
-        What a query is put in front of must not push out its words.
-        """
+        """The words of a query that are searched, with counts: its first ones, and the most frequent others."""
         counts = list(Counter(self.words(query)).items())
         others = Counter(dict(counts[_FIRST_WORDS:]))
         return counts[:_FIRST_WORDS] + others.most_common(_MOST_WORDS - _FIRST_WORDS)

@@ -67,10 +67,7 @@ class VectorSearch(ABC):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder queries need; lsa, trained ones and those with weights of their own are loaded when first needed.
-
-        Raises UsageError for others.
-        """
+        """The encoder that queries need, loaded when first needed. Raises UsageError where it cannot be."""
         if self._encoder is None:
             kind = self.encoder_name.partition(":")[0]
             if kind not in ("lsa", "trained", *encoders.WITH_WEIGHTS):

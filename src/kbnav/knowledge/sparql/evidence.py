@@ -191,10 +191,7 @@ class _Writer:
         return f"{element.kind} {name}{inner[0]}"
 
     def _subquery(self, select: Select) -> str:
-        """A subquery's conditions in its place; one that counts, groups or cuts stays beside them.
-
-        So what it counted is listed, for the rows that it gives: also for that of a count of nothing.
-        """
+        """A subquery's conditions in its place; one that counts, groups or cuts stays beside them too."""
         kinds = {one.kind for one in select.tail.modifiers}
         texts = [one.place.of(self._query) for one in select.expressions]
         whole = f"{{ {select.place.of(self._query)} }}"

@@ -36,7 +36,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     text_literal,
 )
 
-Run = Callable[[str], AnswerTable]
+RunQuery = Callable[[str], AnswerTable]
 Row = tuple[Cell, ...]
 _COMPARED = ("ORDER BY", "HAVING")
 _MEASURED = frozenset(("<", ">", "<=", ">=", "+", "-", "*", "/", "SUM", "AVG", "MAX", "MIN"))
@@ -73,7 +73,7 @@ Measures = Mapping[tuple[Row, int], Measure]
 """By the row and the place of the cell in it."""
 
 
-def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: Run, words: Vocabulary) -> Measures:
+def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: RunQuery, words: Vocabulary) -> Measures:
     """The units of amounts and the precisions of dates in some rows, found by one query; empty where it fails."""
     try:
         read = read_query(query)
@@ -136,7 +136,7 @@ def _written(cell: Cell) -> str:
 def remarks(
     query: str,
     table: AnswerTable,
-    run: Run,
+    run: RunQuery,
     words: Vocabulary,
     *,
     partial: bool = False,
@@ -194,7 +194,7 @@ def loose_optional(query: str) -> str:
     return ""
 
 
-def begin_with(query: str, run: Run) -> str:
+def begin_with(query: str, run: RunQuery) -> str:
     """What a stopped query with several paths of any length should begin with; empty where it has not several.
 
     It is the path with a known end that leads to the fewest things; they are counted with ``run``, as of ``remarks``.
@@ -240,20 +240,14 @@ def begin_with(query: str, run: Run) -> str:
 
 
 def units_query(query: str, words: Vocabulary) -> str:
-    """A query for the units of the first amount that a query compares, with how many have each; empty: there is none.
-
-    The commonest goes first. Raises QuerySyntaxError.
-    """
+    """A query for units of the first amount compared, commonest first; else empty. Raises QuerySyntaxError."""
     read = parse_query(query)
     compared = set(_compared(query, read))
     return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")
 
 
 def values_query(query: str, words: Vocabulary) -> str:
-    """A query for how many values the things have whose first property a query compares; empty: it compares none.
-
-    Its row: the least, the most, how many have several, and how many there are. Raises QuerySyntaxError.
-    """
+    """A query for least, most, several and all of the values by the first property compared, or empty."""
     read = parse_query(query)
     compared = set(_compared(query, read))
     uses = (use for use in _uses(query, read, words) if use.value in compared and is_variable(use.thing))
@@ -358,7 +352,7 @@ class _Remarks:
     query: str
     read: Query
     table: AnswerTable
-    run: Run
+    run: RunQuery
     words: Vocabulary
     measured: Measures
     partial: bool

@@ -14,7 +14,7 @@ from typing import Literal
 
 from kbnav.errors import QuerySyntaxError
 
-Kind = Literal[
+TokenKind = Literal[
     "comment", "string", "iri", "variable", "blank", "name", "language", "number", "word", "subquery", "symbol"
 ]
 
@@ -73,7 +73,7 @@ class Token:
     ``%name``, a ``symbol`` an operator, a bracket or a character that no token begins with.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
 

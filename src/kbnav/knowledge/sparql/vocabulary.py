@@ -59,10 +59,7 @@ def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) ->
 
 
 def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
-    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other.
-
-    Without ``prefixes``, those of Wikidata and of SKBs.
-    """
+    """``wdt:P31`` for an IRI under one of ``prefixes``, or of those that need not be declared; else empty."""
     known = prefixes.items() if prefixes else (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items())
     for prefix, namespace in known:
         local = iri.removeprefix(namespace)
@@ -92,10 +89,7 @@ def expand(token: Token, declared: Mapping[str, str]) -> str:
 
 
 def entity_ids(query: str) -> list[str]:
-    """Ids of the items, properties and lexemes that a query names, each once, in the order of their first use.
-
-    Raises QuerySyntaxError at a string that is never closed.
-    """
+    """Ids that a query names, each once, in order. Raises QuerySyntaxError at a string that is never closed."""
     return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
 
 
@@ -108,10 +102,7 @@ def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
 
 
 def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
-    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
-
-    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
-    """
+    """IRIs that a query names, each once, in order, ``prefixes`` undeclared. Raises QuerySyntaxError."""
     tokens = tokenize(query)
     known = {**prefixes, **declared_prefixes(tokens)}
     declaring = {place + 2 for place, token in enumerate(tokens) if token.is_word("PREFIX")}
@@ -143,11 +134,7 @@ _ENTITY_PREFIXES = ("wd", "wdt", "wdtn", "p", "ps", "psv", "psn", "pq", "pqv", "
 
 
 def wikibase_prefixes(concept_base: str) -> dict[str, str]:
-    """The standard prefixes with those of Wikidata's own IRIs hung on another concept base.
-
-    Wikibase makes all of them of that one (``https://kb.example/entity/``: ``wdt:`` is
-    ``https://kb.example/prop/direct/``).
-    """
+    """The standard prefixes, those of Wikidata's IRIs hung on another concept base, as Wikibase makes them."""
     old, new = (base.removesuffix("entity/") for base in (WIKIDATA, concept_base))
     return {
         name: new + iri.removeprefix(old) if iri.startswith(old) else iri for name, iri in STANDARD_PREFIXES.items()
@@ -156,11 +143,7 @@ def wikibase_prefixes(concept_base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one knowledge base.
-
-    ``prefixes`` need not be declared in a query. ``ids`` has this knowledge base's id for each of ``CONCEPTS`` that it
-    has; None: the ids are Wikidata's.
-    """
+    """A knowledge base's ``prefixes``, which need no declaring, and its ``ids`` of ``CONCEPTS``; None: Wikidata's."""
 
     concept_base: str = WIKIDATA
     prefixes: Mapping[str, str] = field(default_factory=lambda: STANDARD_PREFIXES)
@@ -202,10 +185,7 @@ class Vocabulary:
         return re.findall(rf"{re.escape(self.concept_base)}({_ID})(?![\w-])", text)
 
     def written_id(self, text: str) -> str:
-        """The id in what a person or a model writes: an IRI, a prefixed name, a page's name; in upper case, or empty.
-
-        An IRI of another site is no id here.
-        """
+        """The upper-case id in an IRI of this site, a prefixed name or a page's name; empty where there is none."""
         plain = text.strip().strip("<>")
         if "://" in plain:
             tail = plain.partition("://")[2]

@@ -68,10 +68,7 @@ def api_error(where: str, error: Mapping[str, Any], after: float | None = None) 
 
 
 def read_siteinfo(reply: Reply) -> Mapping[str, Any] | None:
-    """What a MediaWiki says of itself, ``general`` among it; None where the reply is none of its action API's.
-
-    Raises as ``read_api``.
-    """
+    """A MediaWiki's ``general`` and more; None where the reply is no action API's. Raises as ``read_api``."""
     if reply.status == 429:
         check_status(reply)
     if reply.status != 200 and "mediawiki-api-error" not in reply.headers:
@@ -190,10 +187,7 @@ class ActionApi:
     def full_text(
         self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int
     ) -> tuple[list[str], str]:
-        """Ids of the entities whose page has a text's words, with ``OR`` between them one side of it (list=search).
-
-        Beside them what the service takes for the text's right spelling; empty where it says nothing.
-        """
+        """Ids of entities whose page has a text's words (list=search), and the spelling that the service offers."""
         if len(text) > LONGEST_SEARCH:
             text = text[:LONGEST_SEARCH].rpartition(" ")[0].removesuffix(" OR")
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)
@@ -246,10 +240,7 @@ VECTOR_KINDS = {"item": "QID", "property": "PID"}
 
 
 def nearest(http: HttpClient, base: str, text: str, *, kind: str, limit: int, language: str) -> list[tuple[str, float]]:
-    """Ids and similarities, best first; ``kind`` is ``item``, ``property``, or the id of a class: its instances.
-
-    Raises BadArguments for another kind.
-    """
+    """Ids and similarities, best first; ``kind``: ``item``, ``property`` or a class's id. Raises BadArguments."""
     classes = kind if _CLASS.fullmatch(kind) else ""
     kind = "item" if classes else kind
     if kind not in VECTOR_KINDS:

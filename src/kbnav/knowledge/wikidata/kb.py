@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers.relevance import words as telling
+from kbnav.answers.language import language_code
+from kbnav.answers.relevance import content_words
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
-_LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{2,12})*")
 _CALLS: tuple[Capability, ...] = (
     "search_entities",
     "get_entry",
@@ -73,10 +72,7 @@ def endpoints_of(url: str) -> Endpoints:
 
 
 class WikidataKB:
-    """Live Wikidata, any Wikibase with a query service, or a mirror.
-
-    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
-    """
+    """Wikidata, any Wikibase, or a mirror (``about`` says what of); ``http`` asks the vector service."""
 
     name = "wikidata"
 
@@ -143,18 +139,18 @@ class WikidataKB:
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
         """See ``KnowledgeBase``; the ladder is that of ``search.search``. Namesakes are told apart by what they are."""
-        code = _code(language)
+        code = language_code(language)
         if kind == "value":
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
-        if found.rung != "exact" and kind == "any" and telling(query):
+        if found.rung != "exact" and kind == "any" and content_words(query):
             texts = as_written(self.select, query, languages(code), self._words)
             found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
 
     def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
         """See ``Named``: two calls of wbsearchentities."""
-        phrase, code = " ".join(text.split())[:LONGEST], _code(language)
+        phrase, code = " ".join(text.split())[:LONGEST], language_code(language)
         if not phrase:
             return SearchResult()
         entities = self._api.search(phrase, kind="item", language=code, limit=items)
@@ -176,11 +172,8 @@ class WikidataKB:
         return tuple(named_values(found, self._api.brief(value_ids(found), code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
-
-        Statements of properties without a page, which were deleted or are not in a copy, are counted in ``omitted``.
-        """
-        code = _code(language)
+        """See ``KnowledgeBase``; labels come 50 a request, and ``omitted`` counts properties without a page."""
+        code = language_code(language)
         asked = self._id(entity_id)
         document = self._api.document(asked, code)
         known = self._api.brief(references(document), code)
@@ -190,7 +183,7 @@ class WikidataKB:
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """See ``KnowledgeBase``. From a sample of the property's uses; those with labels go first."""
-        code = _code(language)
+        code = language_code(language)
         asked = self._id(property_id, "P")
         chosen = queries.candidate_uses(self.select(queries.examples_query(asked)), self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in use.ids(self._words))], code)
@@ -238,12 +231,12 @@ class WikidataKB:
         return queries.read_profile(found, self._brief(language), self._words)[1].get("incoming", ())
 
     def _brief(self, language: str) -> queries.Brief:
-        return lambda ids: self._api.brief(ids, _code(language))
+        return lambda ids: self._api.brief(ids, language_code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. Declares this Wikibase's own prefixes; then in the dialect of the service."""
         named = add_prefixes(query, self._words.own_prefixes)
-        table = self._queries.run(named, language=_code(language))
+        table = self._queries.run(named, language=language_code(language))
         labels = self.labels(_ids_to_label(table, self._words), language=language)
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
@@ -262,11 +255,8 @@ class WikidataKB:
         language: str = "en",
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``; ``total`` counts the edges fetched.
-
-        Those are at most 500 for each direction and, for a hub, as many again of the relations that fit the phrase.
-        """
-        code = _code(language)
+        """See ``KnowledgeBase``; ``total`` counts edges fetched, 500 each way, and again of a hub's that fit."""
+        code = language_code(language)
         asked = self._id(entity_id)
         chosen = self._id(relation, "P") if relation else ""
         known_as = self._api.brief([asked], code).get(asked)
@@ -303,13 +293,17 @@ class WikidataKB:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        scored = nearest(self._http, self._endpoints.vector, text, kind=kind, limit=limit, language=_code(language))
+        scored = nearest(
+            self._http, self._endpoints.vector, text, kind=kind, limit=limit, language=language_code(language)
+        )
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """See ``KnowledgeBase``."""
-        return {one: entity.label for one, entity in self._api.brief(ids, _code(language)).items() if entity.label}
+        return {
+            one: entity.label for one, entity in self._api.brief(ids, language_code(language)).items() if entity.label
+        }
 
     def _id(self, text: str, letters: str = "QPL") -> str:
         """An entity id out of what a model may write: an IRI, a prefixed name, lower case. Raises UnknownId."""
@@ -330,12 +324,6 @@ class WikidataKB:
         """Close the connections that are kept open."""
         if self._http:
             self._http.close()
-
-
-def _code(language: str) -> str:
-    """A language code that can go into a request; English for anything else, ``auto`` among it."""
-    code = language.strip().lower().replace("_", "-")
-    return code if code != "auto" and _LANGUAGE.fullmatch(code) else "en"
 
 
 def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kbnav.answers.relevance import words as telling_words
+from kbnav.answers.relevance import content_words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
 from kbnav.knowledge.base import Entity, Qualifier, SearchKind, SearchResult, Stated, Statement, Value
@@ -120,12 +120,12 @@ class _Search:
 
     def by_words(self, phrase: str, joint: str) -> SearchResult | None:
         """What has every telling word of the phrase in its names and description; with OR between them, the rarest."""
-        if not self._spend() if joint == " " else len(telling_words(phrase)) < 2:
+        if not self._spend() if joint == " " else len(content_words(phrase)) < 2:
             return None
         kinds: list[Literal["item", "property"]] = ["item", "property"]
         if self.kind != "any":
             kinds = ["property"] if self.kind == "property" else ["item"]
-        told = telling_words(phrase)
+        told = content_words(phrase)
         text = joint.join([word for word in told if not _EDGE.fullmatch(word)] or told or phrase.split())
         ids, self.suggestion = self.api.full_text(text, kinds=kinds, limit=_HITS)
         names = self.api.brief(ids, self.language)
@@ -182,8 +182,8 @@ class _Search:
 
 def _named_in(entity: Entity, phrase: str) -> int:
     """Words of an entity's label where the whole of it stands in a phrase, else 0."""
-    label = telling_words(entity.label)
-    said = " ".join(telling_words(phrase))
+    label = content_words(entity.label)
+    said = " ".join(content_words(phrase))
     return len(label) if label and f" {' '.join(label)} " in f" {said} " else 0
 
 
@@ -249,8 +249,8 @@ def _name(words: Sequence[str]) -> tuple[int, int]:
 
 def dropped(phrase: str, matched: Sequence[str]) -> str:
     """The words of a phrase that no part has, those that tell something."""
-    kept = {word.removesuffix("s") for text in matched for word in telling_words(text)}
-    return " ".join(word for word in telling_words(phrase) if word.removesuffix("s") not in kept)
+    kept = {word.removesuffix("s") for text in matched for word in content_words(text)}
+    return " ".join(word for word in content_words(phrase) if word.removesuffix("s") not in kept)
 
 
 def _trim(words: Sequence[str]) -> list[str]:
@@ -264,10 +264,7 @@ def _trim(words: Sequence[str]) -> list[str]:
 
 
 def _singular(words: Sequence[str]) -> list[str]:
-    """With the last word in the singular where it looks like an English genitive or plural.
-
-    A capitalised word alone is a name, and no plural; behind others ("Nobel Prizes") it may be one.
-    """
+    """With the last word in the singular where it looks like a genitive or plural; a capital alone is a name."""
     if not words:
         return []
     common = len(words) > 1 or words[-1].islower()
@@ -297,10 +294,7 @@ def told_apart(
     languages: Sequence[str],
     words: Vocabulary = WIKIDATA_VOCABULARY,
 ) -> tuple[Entity, ...]:
-    """The entities; to those whose name another has, and whose description does not tell them apart, facts are added.
-
-    Those of them of which nothing is known come last. A query that fails leaves them as they are.
-    """
+    """The entities, facts added to namesakes whose descriptions do not tell them apart, unknown ones last."""
     names = [entity.label.casefold() for entity in entities]
     described = [entity.description for entity in entities]
     alike = [
@@ -395,7 +389,7 @@ def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tu
         pages, _ = api.full_text(f'insource:"{phrase}"', limit=_PAGES)
     except BadArguments as error:
         return [], str(error)
-    longest = max(telling_words(phrase), key=len, default="")
+    longest = max(content_words(phrase), key=len, default="")
     if not pages or not longest:
         return [], ""
     items = " ".join(f"wd:{one}" for one in pages)

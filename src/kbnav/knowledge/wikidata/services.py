@@ -75,10 +75,7 @@ class QueryService:
         return QueryService(self._endpoints, self._allowed, self._prefixes, self._http.metered(meter), self._probed)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
-        """The result of a model's or person's query, with a note where it may lack scholarly articles.
-
-        Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
-        """
+        """A query's result, and whether scholarly articles may be missing. Raises as ``prepare``, ``read_query``."""
         prepared = prepare(query, self._dialect(), services=self._allowed, prefixes=self._prefixes, language=language)
         triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:

@@ -77,10 +77,7 @@ Query = Callable[[str], AnswerTable]
 
 
 def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
-    """What a wiki says of itself, ``general`` and ``namespaces``; None where no wiki answers.
-
-    Raises what ``read_api`` raises.
-    """
+    """A wiki's ``general`` and ``namespaces``; None where no wiki answers. Raises what ``read_api`` raises."""
     return http.fetch(Request("api", api, {**SITEINFO, "format": "json"}), read_siteinfo)
 
 

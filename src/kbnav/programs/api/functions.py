@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from pydantic import FailFast, Field, ValidationError, validate_call
 
-from kbnav.answers.relevance import words
+from kbnav.answers.relevance import content_words
 from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import render
@@ -189,10 +189,7 @@ def _short_text(value: object, depth: int, room: list[int]) -> str:
 
 
 def excess(value: object) -> str | None:
-    """What of a value is too much to be sent, as in "more than 200000 values …"; None where nothing is.
-
-    Its parts may be shared a million times or nested for ever: it is walked through as far as is allowed.
-    """
+    """What of a value is too much to be sent, walked through as far as is allowed; None where nothing is."""
     values, items, characters = [value], 1, 0
     for _ in range(_DEEPEST + 1):
         characters += sum(len(one) for one in values if isinstance(one, str | bytes))
@@ -206,8 +203,8 @@ def excess(value: object) -> str | None:
     return "values nested too deep"
 
 
-_MOST_COMPARED = 500_000_000
-"""Pairs of letters that one call of ``fuzzy`` compares: some seconds."""
+_MOST_COMPARED = 20_000_000
+"""Pairs of letters that ``fuzzy`` compares in one text, about a second: the clock is looked at between texts."""
 
 
 class StringFunctions:
@@ -226,21 +223,21 @@ class StringFunctions:
 
     def token_recall(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the share of the phrase's words that it has, whatever the case; function words do not count."""
-        wanted = set(words(phrase))
-        return [len(wanted & set(words(text))) / len(wanted) if wanted else 0.0 for text in in_time(texts)]
+        wanted = set(content_words(phrase))
+        return [len(wanted & set(content_words(text))) / len(wanted) if wanted else 0.0 for text in in_time(texts)]
 
     def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text the harmonic mean of the shares of words that phrase and text have in common."""
-        wanted = Counter(words(phrase))
-        found = [Counter(words(text)) for text in in_time(texts)]
+        wanted = Counter(content_words(phrase))
+        found = [Counter(content_words(text)) for text in in_time(texts)]
         return [2 * (wanted & one).total() / max(1, wanted.total() + one.total()) for one in found]
 
     def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text how well its best part fits the phrase letter by letter, whatever the case."""
         from rapidfuzz import fuzz, utils
 
-        if len(phrase) * sum(map(len, texts)) > _MOST_COMPARED:
-            raise BadArguments("fuzzy: phrase and texts are too long: compare names, or fewer texts at once")
+        if len(phrase) * max(map(len, texts), default=0) > _MOST_COMPARED:
+            raise BadArguments("fuzzy: the phrase and a text are too long: compare names, or parts of the text")
         return [fuzz.partial_ratio(phrase, text, processor=utils.default_process) / 100 for text in in_time(texts)]
 
 
@@ -310,9 +307,7 @@ class ModelFunctions:
         return self._ask("summarise", [render("programs/summarise.md", words=words, text=_cut(text)) for text in texts])
 
     def classify(self, texts: list[str], labels: list[str]) -> list[str]:
-        """For each text the one of the labels that fits best, as a model judges; "" where it chose none. One prompt a
-        text.
-        """  # noqa: D205
+        """For each text the label that fits best, as a model judges; "" where it chose none. One prompt a text."""
         prompts = [render("programs/classify.md", labels=labels, text=_cut(text)) for text in texts]
         by_name = {_key(label): label for label in labels}
         return [by_name.get(_key(reply), "") for reply in self._ask("classify", prompts)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from kbnav.answers.relevance import words as words_of
+from kbnav.answers.relevance import content_words
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
@@ -31,6 +31,8 @@ MOST_IDS = 10_000
 """In one call, and in what it gives."""
 MOST_TEXTS = 256
 """That one call may have encoded."""
+_ENCODED = 20_000
+"""Characters of a text that are encoded. minilm and e5 read fewer, but would first split all into tokens."""
 Count = Annotated[int, Field(ge=1, le=MOST_IDS)]
 Names = Annotated[list[str], Field(max_length=1_000)]
 Hops = Annotated[list[str], Field(max_length=20)]
@@ -42,10 +44,7 @@ class NotHere(TellModel):
 
 
 class KnowledgeFunctions:
-    """What the graph and the documents say, and what texts have in common with a query.
-
-    Relations have the names that ``SkbKB`` shows; any other name of them is understood.
-    """
+    """What the graph and documents say, and share with a query; relations by any name, shown as ``SkbKB`` does."""
 
     def __init__(self, kb: SkbKB) -> None:
         self._kb, self._skb = kb, kb.skb
@@ -170,10 +169,7 @@ class KnowledgeFunctions:
         return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
-        """For each node the BM25 score of its document for the query, 0 where they share no word.
-
-        The document has the relations where these are indexed too.
-        """
+        """For each node its document's BM25 score, with relations where indexed, 0 where no word is shared."""
         index = self._skb.relational_text or self._skb.text
         if index is None:
             raise NotHere(f"{self._kb.name} was built without an index of texts")
@@ -182,16 +178,16 @@ class KnowledgeFunctions:
         return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, at most 256 texts a call; sums of products are cosines."""
+        """A vector of length 1 for each text's first 20,000 characters, 256 a call; sums of products are cosines."""
         if len(texts) > MOST_TEXTS:
             raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
         return [self._vector(text).tolist() for text in in_time(texts)]
 
     def best_chunk(self, query: Phrase, ids: list[str], words: WordCount = 100) -> dict[str, str]:
         """From each node's document the part of so many words that shares most with the query, rare words first."""
-        wanted = set(words_of(query))
+        wanted = set(content_words(query))
         chunks = {
-            node: [(part, wanted & set(words_of(part))) for part in in_time(_chunks(text, words))]
+            node: [(part, wanted & set(content_words(part))) for part in in_time(_chunks(text, words))]
             for node, text in self._texts(ids, own=True, relations=True).items()
         }
         holders = Counter(word for parts in chunks.values() for _, shared in parts for word in shared)
@@ -233,7 +229,7 @@ class KnowledgeFunctions:
     def _encode(self, text: str) -> Vectors:
         if self._skb.vectors is None:
             raise NotHere(f"{self._kb.name} has no vectors")
-        vector: Vectors = self._skb.vectors.encoder.encode([text])[0]
+        vector: Vectors = self._skb.vectors.encoder.encode([text[:_ENCODED]])[0]
         return vector
 
 

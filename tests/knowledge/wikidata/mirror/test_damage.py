@@ -12,6 +12,7 @@ from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 API = "/w/api.php?action="
 SEARCHES = (f"{API}wbsearchentities&search=marie&language=en", f"{API}query&list=search&srsearch=marie")
 READS = (f"{API}wbgetentities&ids=Q7186", "/wiki/Special:EntityData/Q7186.json")
+LIST = "/sparql?format=json&query=SELECT*{?x%20wdt:P31%20wd:Q5}"
 QUERY = "/sparql?format=json&query=SELECT*{?s%20?p%20?o}"
 
 
@@ -58,7 +59,7 @@ def test_a_damaged_index_is_an_error_of_the_server(quiet, copy):
     for path in SEARCHES:
         reply = requests.get(quiet.url + path, timeout=10)
         assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
-    for path in (*READS, QUERY):
+    for path in (*READS, QUERY, LIST):
         assert requests.get(quiet.url + path, timeout=10).status_code == 200
 
 

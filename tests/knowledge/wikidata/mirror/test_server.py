@@ -1,4 +1,3 @@
-import multiprocessing
 import signal
 import socket
 import subprocess
@@ -10,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
 
@@ -96,19 +94,3 @@ def test_an_address_that_is_taken_is_one_clear_line(server, mini):
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port}"):
         MirrorServer(mini, port=port)
-
-
-def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path):
-    with multiprocessing.get_context("spawn").Pool(3) as processes:
-        paths = processes.map(bundled_mirror, [tmp_path] * 6)
-    assert len(set(paths)) == 1
-    assert [path.name for path in (tmp_path / "mirrors").iterdir()] == [paths[0].name]
-    written = (paths[0] / "meta.json").stat().st_mtime_ns
-    assert bundled_mirror(tmp_path) == paths[0]
-    assert (paths[0] / "meta.json").stat().st_mtime_ns == written
-
-
-def test_a_home_that_cannot_be_written_is_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot build the bundled mini in"):
-        bundled_mirror(tmp_path / "file")

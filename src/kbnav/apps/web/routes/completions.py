@@ -204,10 +204,7 @@ def _choices(parts: ChatParts) -> list[tuple[str, str, str]]:
 
 
 def _conversation(messages: Sequence[Message], parts: ChatParts, owner: str) -> tuple[str, list[Turn]]:
-    """The question, and the earlier ones with what was answered: all that was found, where it was answered here.
-
-    Raises HTTPException.
-    """
+    """The question, and the earlier ones with all that was found where it was answered here. Raises HTTPException."""
     spoken = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise HTTPException(400, "the last message must be the user's question")

@@ -116,10 +116,7 @@ def _front_page(
     request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = "", kb: str = "",
     embed: bool = False,
 ) -> HTMLResponse:  # fmt: skip
-    """The chat page: empty, on a session, or on a run of ``kb`` that is shared.
-
-    With nothing to ask, it is a page that says so.
-    """
+    """The chat page: empty, on a session, on a run of ``kb`` that is shared; or that there is nothing to ask."""
     service = parts.service
     kbs = [one for one in service.kbs.values() if kb in ("", one.key)]
     if not share and not kbs:
@@ -130,12 +127,13 @@ def _front_page(
         "models": service.models,
         "session": session,
         "share": share,
+        "user": visitor.name if visitor else "",
     }
     return page(
         request,
         "page.html",
         offered=json.dumps(offered),
-        user=visitor.name if visitor else "",
+        user=offered["user"],
         share=share,
         embed=embed,
         version=versions()["kbnav"],

@@ -69,7 +69,7 @@ Column = Annotated[str, Query(max_length=200, description="Name of the column to
 Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]
 DateNumbers = Annotated[list[int], Query(max_length=100, description="Numbers of the rows, from 0 on.")]
 Text = Annotated[str, Query(min_length=1, max_length=200)]
-Kind = Annotated[Literal["any", "item", "property"], Query()]
+EntityKind = Annotated[Literal["any", "item", "property"], Query()]
 Ids = Annotated[list[str], Query(max_length=50)]
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 
@@ -193,7 +193,7 @@ async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
 
 @router.get("/kbs/{kb}/names")
 async def names(
-    kb: str, text: Text, request: Request, parts: ChatOf, visitor: VisitorOf, kind: Kind = "any",
+    kb: str, text: Text, request: Request, parts: ChatOf, visitor: VisitorOf, kind: EntityKind = "any",
     language: Language = "en",
 ) -> list[NameData]:  # fmt: skip
     """Entities and properties by a part of their names, best first."""
@@ -377,10 +377,7 @@ def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], 
 def _look_for_evidence(
     parts: ChatParts, served: Served, stored: Stored, rows: Sequence[int]
 ) -> tuple[Callable[[], Provenance | None], AnswerTable]:
-    """What looks evidence up in the knowledge base, and the table that it is of.
-
-    Of a query typed by hand it is that query's; of an answer that of its saved run.
-    """
+    """What looks evidence up, and the table that it is of: of a query typed by hand, or of a saved run's answer."""
     head, result = stored
     if query := head.document.get("query"):
         table = result.table(result.at([number for number in rows if 0 <= number < result.count]))

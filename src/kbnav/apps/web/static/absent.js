@@ -12,10 +12,11 @@ const KINDS = {
   "partial copy": t("absent.partial_copy"),
 };
 
-/** The kind in words, why that is, and what has matches instead; nothing where the answer says something; `brief` after a plain no. */
+/** The kind in words, why that is, and what has matches instead; nothing where the answer says something; after a plain no, `brief`, why alone. */
 export function absent(absence, brief = false) {
   if (!absence) return "";
-  const head = !(brief && absence.kind === "not stated" && absence.text) && h("p", {}, h("strong", {}, KINDS[absence.kind]));
+  if (brief && absence.kind === "not stated" && absence.text) return h("p", { class: "note absent", dir: "auto" }, absence.text);
+  const head = h("p", {}, h("strong", {}, KINDS[absence.kind]));
   return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, head,
     absence.text && h("p", { dir: "auto" }, absence.text),
     absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))));

@@ -15,7 +15,8 @@ import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
-const TYPES = 6; // of things that are named
+const TYPES = 10; // of things that are named
+const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
 const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
 const say = (text) => { document.getElementById("status").textContent = text; };
 
@@ -34,7 +35,7 @@ async function showShared() {
 class Chat {
   constructor() {
     for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge", "settings"]) this[name] = document.getElementById(name);
-    this.kept = new History({ many: offered.kbs.length > 1, complain: (error) => complain(error.message), leave: () => {
+    this.kept = new History({ user: offered.user, called: (key) => offered.kbs.length > 1 && this.called(key), complain: (error) => complain(error.message), leave: () => {
       history.pushState(null, "", "/");
       this.open("");
     } });
@@ -43,7 +44,7 @@ class Chat {
     this.opened = 0; // how often somebody went elsewhere
     this.fillChoice();
     this.listen();
-    this.open(this.session).then(() => this.list());
+    this.open(this.session).then(() => this.session && this.list());
   }
 
   get base() {
@@ -51,12 +52,18 @@ class Chat {
   }
 
   options(select, names, chosen, about = {}) {
-    const option = (name) => h("option", { value: name, selected: name === chosen, title: about[name] }, name);
+    const option = (name) => h("option", { value: name, selected: name === chosen, title: about[name] }, select === this.kb ? this.called(name) : name);
     const ranks = select === this.system ? names.filter((name) => this.base.rankings.includes(name)) : [];
     const answers = names.filter((name) => !ranks.includes(name));
     const group = (label, some) => h("optgroup", { label }, some.map(option));
     select.replaceChildren(...(ranks.length && answers.length ? [group(t("choice.agents"), answers), group(t("choice.rankings"), ranks)] : names.map(option)));
     select.title = about[select.value] || "";
+  }
+
+  /** What a visitor calls a knowledge base; its key too where two are called the same. */
+  called(key) {
+    const name = offered.kbs.find((one) => one.key === key)?.name ?? key;
+    return offered.kbs.filter((one) => one.name === name).length > 1 ? `${name}: ${key}` : name;
   }
 
   /** The choices of a session; the first of each without one. */
@@ -100,7 +107,8 @@ class Chat {
       this.question.focus();
     });
     this.stop.addEventListener("click", () => this.end());
-    document.addEventListener("query", ({ detail: { query, kb, found, after } }) => this.write(query, false, kb, { found, after }));
+    document.addEventListener("query", ({ detail: { query, ...more } }) => this.write(query, more));
+    document.addEventListener("ran", ({ detail }) => this.kept.ran(detail));
     document.getElementById("write").addEventListener("click", () => this.write());
     listenToExamples(() => this.base, (one) => this.try(one));
     this.question.addEventListener("input", () => this.grow());
@@ -132,7 +140,7 @@ class Chat {
   /** Another choice is another session. */
   leave() {
     this.opened++;
-    if (this.session) {
+    if (this.session || kept("query")) {
       this.session = "";
       openQueue("");
       history.pushState(null, "", "/");
@@ -150,10 +158,12 @@ class Chat {
 
   /** What this is, the box for a question, and what can be asked. */
   welcome() {
-    const { key, name, entities } = this.base;
+    const { key, name, entities, explore, types } = this.base;
     this.clear();
     this.question.placeholder = t("ask.placeholder");
-    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })), h("p", {}, t("welcome.what")), this.ask,
+    document.title = "kbnav";
+    runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })),
+      h("p", {}, name === "Wikidata" && t("welcome.wikidata"), types.length > 0 && t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(types.slice(0, TYPES)) }), " ", explore ? t("welcome.texts") : t("welcome.what")), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
     this.question.focus({ preventScroll: true });
   }
@@ -167,29 +177,41 @@ class Chat {
       examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most));
       head.hidden = !found.length;
     });
-    return h("div", { class: "holds" }, fromCopy(base), base?.types.length > 0 && h("p", { class: "soft" }, t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(base.types.slice(0, TYPES)) })), head, examples);
+    return h("div", { class: "holds" }, fromCopy(base), head, examples);
   }
 
   /** Ask an example, or run it where it is a query. */
   try({ question, query, text }) {
-    if (query) this.write(query, true, undefined, { title: text });
+    if (query) this.write(query, { now: true, title: text });
     else this.put(question);
   }
 
-  /** A query of one's own, with its result below it, and below the run it was `after`: `found` is what it gave; `now` runs it. One with a `title` stands closed below its result. */
-  write(query = "", now = false, kb = this.kb.value, { found, title, after } = {}) {
-    if (runs.querySelector(".welcome")) this.clear();
-    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, title);
+  /** Go to a page of a query's own, as `showQuery` shows it. */
+  write(query = "", more = {}) {
+    history.pushState(null, "", "/");
+    this.away("");
+    this.showQuery(query, more);
+  }
+
+  /** A query with its result below it: `found` is what it gave; `now` runs it. With a `title` it stands closed below its result; `of` is the question whose query was changed. */
+  showQuery(query, { now = false, kb = this.kb.value, found, title, of } = {}) {
+    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of });
     view.editor.value = query;
     const base = offered.kbs.find((one) => one.key === kb);
-    const hint = !query && h("p", { class: "soft" }, t("query.hint"), " ", base?.name === "Wikidata" && t("query.hint_wikidata"));
-    if (!query && base) examplesOf(base).then((found) => view.offer(h("ul", { class: "kinds" }, shownExamples(found.filter((one) => one.query), (one) => {
-      view.editor.value = one.query;
-      view.ask();
-    }))));
+    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: of })) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
+    if (!query && base) examplesOf(base).then((known) => {
+      const own = known.filter((one) => one.query);
+      const some = own.length ? own : [{ query: ANY, text: t("query.any") }];
+      view.offer(h("p", { class: "soft" }, t("welcome.try")), h("ul", { class: "kinds" }, shownExamples(some, (one) => {
+        view.editor.value = one.query;
+        view.name = one.text;
+        view.ask();
+      })));
+    });
     const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, h("h2", { class: "question", dir: "auto" }, title ?? t("query.label")), hint, view.element);
-    if (after) after.after(element);
-    else runs.append(element);
+    document.title = title ?? of ?? t("query.label");
+    this.question.placeholder = t("ask.placeholder");
+    runs.append(element);
     this.newest({ element });
     if (!title) view.editor.open().then(() => view.editor.focus());
     if (found) view.show(query, found);
@@ -241,7 +263,7 @@ class Chat {
     if (!question.trim() || this.send.disabled) return;
     clearComplaint();
     if (SPARQL.test(question)) {
-      this.write(question, true);
+      this.write(question, { now: true });
       return this.empty(question);
     }
     if (this.running && !choice.system) {
@@ -273,7 +295,7 @@ class Chat {
     if (turn !== this.opened) return false;
     this.session = made.id;
     openQueue(made.id);
-    if (runs.querySelector(".welcome")) this.clear();
+    this.clear();
     this.question.focus({ preventScroll: true });
     history.pushState(null, "", `/s/${made.id}`);
     document.title = question;
@@ -297,7 +319,8 @@ class Chat {
     }
   }
 
-  async open(id) {
+  /** Put away what is shown, for a session or for what belongs to none. */
+  away(id) {
     this.running?.close();
     this.work(null);
     hideLost();
@@ -305,10 +328,16 @@ class Chat {
     this.clear();
     this.session = id;
     openQueue(id);
-    const turn = ++this.opened;
+    return ++this.opened;
+  }
+
+  async open(id) {
+    const turn = this.away(id);
     const left = () => turn !== this.opened; // somebody went elsewhere, or away and back
-    const query = kept("query");
-    if (!id) return query ? this.again(query) : this.welcome();
+    if (!id) {
+      this.list();
+      return kept("query") ? this.again(kept("query")) : this.welcome();
+    }
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
@@ -316,7 +345,6 @@ class Chat {
       document.title = found.title || "kbnav";
       const views = found.runs.map((run) => this.show(run));
       if (views.length > 1) this.newest(views.at(-1));
-      if (query) this.write(query, true);
       const question = !this.running && next(); // it waited for one that was answered while nobody looked
       if (question) this.put(question);
     } catch (error) {
@@ -325,12 +353,13 @@ class Chat {
     return undefined;
   }
 
-  /** A query that the address has, under its title where it is an example. */
+  /** A query that the address has, under its title where it is an example or was given one. */
   async again(query) {
-    if (offered.kbs.some((one) => one.key === kept("kb"))) this.fillChoice({ kb: kept("kb") });
+    const kb = kept("kb");
+    if (offered.kbs.some((one) => one.key === kb)) this.fillChoice({ kb });
     const turn = this.opened;
-    const title = (await examplesOf(this.base)).find((one) => one.query === query)?.text;
-    if (turn === this.opened) this.write(query, true, undefined, { title });
+    const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => one.query === query)];
+    if (turn === this.opened) this.showQuery(query, { now: true, title: known[0]?.title ?? known[1]?.text, of: known[0]?.of });
   }
 
   list() {

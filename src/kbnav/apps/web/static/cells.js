@@ -6,6 +6,11 @@ import { language, t } from "./text.js";
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
+/** What a column is called: by its variable, but for the usual one. */
+export function columnName(name) {
+  return name === "answer" ? t("rows.answer") : name;
+}
+
 /** The cells of some rows, a list for each row. */
 export function showCells(rows) {
   const years = (rows[0] || []).map((_, place) => onlyYears(rows.map((row) => row[place])));
@@ -22,6 +27,7 @@ function cell(value, yearOnly) {
   if (value === null) return h("td", { class: "none" }, "–");
   if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
+  if (value.kind === "point" && located(value)) return h("td", { class: "point" }, h("span", { title: value.text, dir: "ltr" }, located(value)));
   if (value.kind === "unknown") return h("td", {}, h("em", {}, t("cell.unknown")));
   if (value.kind === "truth") return h("td", {}, t(value.text === "true" ? "cell.yes" : "cell.no"));
   const image = isPicture(value);
@@ -29,6 +35,17 @@ function cell(value, yearOnly) {
   const text = value.href ? link(shown, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, shown);
   const id = value.id && value.id !== value.text && h("small", {}, ` ${value.id}`);
   return h("td", { class: image ? "image" : false }, text, id);
+}
+
+/** Latitude and longitude of a point. */
+export function pointOf(value) {
+  const [, lon, lat] = /\(\s*(\S+)\s+([^\s)]+)/.exec(value.text) || [];
+  return lon === undefined ? null : [Number(lat), Number(lon)];
+}
+
+/** A point in degrees, to some ten metres; "" where it is none. */
+export function located(value) {
+  return pointOf(value)?.map((degrees) => Number(degrees.toFixed(4))).join(", ") ?? "";
 }
 
 /** Whether a value is the address of a picture. */

@@ -1,24 +1,53 @@
-// The sessions that are kept: found again, called something else, taken along, deleted and fetched back.
+// The sessions that are kept, and the queries that this browser keeps: found again, called something else, taken along, deleted and fetched back.
 
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { icon } from "./menu.js";
+import { kept } from "./result.js";
 import { language, t } from "./text.js";
 
 const UNDO = 8000; // milliseconds for which a deleted session can be fetched back
 const SEARCHED = 5; // sessions from which on they can be searched
+const QUERIES = 50; // that are kept
+const LETTERS = 80; // of a query in the list
 const FORMS = { html: "HTML", json: "JSON" };
 
-/** The list of sessions; `leave` is called where the one that is shown was deleted, `complain` where something fails. */
+/** The list of sessions and of the queries of a `user`; `called` says what a knowledge base is called where there are several, `leave` is called where the one that is shown was deleted, `complain` where something fails. */
 export class History {
-  constructor({ leave, complain, many }) {
-    Object.assign(this, { leave, complain, many });
+  constructor({ leave, complain, called, user }) {
+    Object.assign(this, { leave, complain, called });
+    this.key = `queries ${user}`;
     this.place = document.querySelector("#sessions ul");
     this.find = h("input", { type: "search", class: "find", placeholder: t("session.find"), "aria-label": t("session.find"), hidden: true, oninput: () => this.show() });
     this.place.before(this.find);
     this.found = [];
     this.going = new Map(); // sessions that are deleted unless somebody thinks better of it
     addEventListener("pagehide", () => this.going.forEach((_, id) => this.remove(id)));
+  }
+
+  /** The queries that were run, the last one first. */
+  get queries() {
+    try {
+      return JSON.parse(localStorage.getItem(this.key)) ?? [];
+    } catch {
+      return [];
+    }
+  }
+
+  set queries(queries) {
+    try {
+      localStorage.setItem(this.key, JSON.stringify(queries.slice(0, QUERIES)));
+    } catch {
+      // a browser that keeps nothing
+    }
+  }
+
+  /** Keep a query of a knowledge base, with its `title`, the question that it is a change `of`, or the `name` of the example that it is. */
+  ran({ query, kb, title, of, name }) {
+    const before = this.queries.find((one) => one.query === query && one.kb === kb);
+    this.queries = [{ title, of, name, ...before, query, kb, id: `query ${Date.now()}`, made: Date.now() / 1000 }, ...this.queries.filter((one) => one.id !== before?.id)];
+    this.current = "";
+    this.show();
   }
 
   async load(current) {
@@ -31,16 +60,20 @@ export class History {
 
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
-    this.place.closest("aside").hidden = !this.found.length;
-    this.find.hidden = this.found.length < SEARCHED;
-    const shown = this.found.filter((one) => one.title.toLocaleLowerCase().includes(wanted));
+    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? one.of ?? one.name ?? brief(one.query) }));
+    const all = [...this.found, ...queries].sort((one, other) => other.made - one.made);
+    this.place.closest("aside").hidden = !all.length;
+    this.find.hidden = all.length < SEARCHED;
+    const shown = all.filter((one) => `${one.title} ${one.query ?? ""}`.toLocaleLowerCase().includes(wanted));
     this.place.replaceChildren(...shown.map((one) => this.going.has(one.id) ? this.gone(one) : this.item(one)));
   }
 
   item(one) {
-    const title = h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === this.current ? "page" : false }, one.title,
-      h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), this.many && ` · ${one.kb}`));
-    const files = Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
+    const here = one.query ? !this.current && one.query === kept("query") : one.id === this.current;
+    const href = one.query ? `/#${new URLSearchParams({ query: one.query, kb: one.kb })}` : `/s/${encodeURIComponent(one.id)}`;
+    const title = h("a", { href, dir: "auto", "aria-current": here ? "page" : false }, one.title,
+      h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), one.query && ` · ${t("query.write")}`, this.called(one.kb) && ` · ${this.called(one.kb)}`));
+    const files = !one.query && Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
     const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: one.title }), title: t("session.menu_short") }, icon("more")),
       h("div", { class: "choices" }, h("button", { type: "button", onclick: () => this.rename(item, one) }, t("session.rename")), files,
         h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => this.drop(one) }, t("session.delete_short"))));
@@ -54,7 +87,8 @@ export class History {
     const keep = async () => {
       try {
         const title = box.value.trim();
-        if (title && title !== one.title) Object.assign(one, await call(`/api/sessions/${encodeURIComponent(one.id)}`, "PATCH", { title }));
+        if (title && one.query) this.queries = this.queries.map((other) => other.id === one.id ? { ...other, title } : other);
+        else if (title && title !== one.title) Object.assign(this.found.find((other) => other.id === one.id), await call(`/api/sessions/${encodeURIComponent(one.id)}`, "PATCH", { title }));
         if (one.id === this.current) document.title = one.title;
       } catch (error) {
         this.complain(error);
@@ -72,7 +106,7 @@ export class History {
     this.going.set(one.id, setTimeout(() => this.remove(one.id), UNDO));
     this.show();
     this.place.querySelector(`[data-id="${CSS.escape(one.id)}"]`)?.focus();
-    if (one.id === this.current) this.leave();
+    if (one.id === this.current || (one.query && one.query === kept("query"))) this.leave();
   }
 
   gone(one) {
@@ -87,14 +121,25 @@ export class History {
   async remove(id) {
     clearTimeout(this.going.get(id));
     this.going.delete(id);
+    const own = this.queries.filter((one) => one.id !== id);
+    if (own.length < this.queries.length) {
+      this.queries = own;
+      return this.show();
+    }
     try {
       await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE", undefined, { keepalive: true });
       this.found = this.found.filter((one) => one.id !== id);
     } catch (error) {
       this.complain(error);
     }
-    this.show();
+    return this.show();
   }
+}
+
+/** The beginning of a query behind its comments. */
+function brief(query) {
+  const text = query.replace(/^\s*#.*$/gm, "").replace(/\s+/g, " ").trim();
+  return text.length > LETTERS ? `${text.slice(0, LETTERS)}…` : text;
 }
 
 /** The time of today, the date of any other day. */

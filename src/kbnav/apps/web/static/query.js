@@ -1,18 +1,20 @@
 // An answer's query: what its ids mean, an editor, and what it gives when it is run again.
 
 import { absent } from "./absent.js";
+import { columnName } from "./cells.js";
 import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
 import { fromCopy } from "./examples.js";
+import { laidOut } from "./layout.js";
 import { keep, kept, showResult } from "./result.js";
 import { language, t } from "./text.js";
 
 /** A view of a query: of an answer, or one that is typed, with its result; those who read a shared run change nothing. */
 export class QueryView {
-  constructor(run, answer, offered, title = "") {
-    Object.assign(this, { run, answer, offered, base: offered.kbs.find((one) => one.key === run.kb) });
+  constructor(run, answer, offered, { title, of } = {}) {
+    Object.assign(this, { run, answer, offered, title, of, first: laidOut(answer.query), base: offered.kbs.find((one) => one.key === run.kb) });
     const shared = Boolean(offered.share);
     this.typed = !answer.query;
     this.seconds = this.base?.seconds;
@@ -21,7 +23,7 @@ export class QueryView {
     this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
     this.original = h("button", { type: "button", class: "original", onclick: () => this.restore() }, t("query.original"));
-    this.editor = new QueryEditor({ kb: run.kb, query: answer.query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
+    this.editor = new QueryEditor({ kb: run.kb, query: this.first, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
     this.button = h("button", { type: "button", class: this.typed ? "again primary" : "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
@@ -29,8 +31,9 @@ export class QueryView {
     this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.inWords, this.meaning) : h("div", {}, this.inWords, this.meaning);
     this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
     const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
-    const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], copyButton(t("copy.query"), () => this.editor.value),
-      this.typed && copyButton(t("copy.link"), link), this.address, this.live, this.told);
+    this.link = this.typed && copyButton(t("copy.link"), link);
+    this.copy = copyButton(t("copy.query"), () => this.editor.value);
+    const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.address, this.live, this.told);
     this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.editor.open() }, h("summary", {}, t("query.show")),
       this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
     this.details.open = this.typed && !title;
@@ -41,13 +44,13 @@ export class QueryView {
 
   /** What a query asks, in words, and what its ids mean, which the server has put in front of it as comments. */
   explain({ query_labelled: labelled, query, query_words: words }) {
-    const line = (one) => [one.text, one.inner.length > 0 && h("ul", {}, one.inner.map((inner) => h("li", {}, line(inner))))];
+    const line = (one) => [one.text.replaceAll("[answer]", `[${columnName("answer")}]`), one.inner.length > 0 && h("ul", {}, one.inner.map((inner) => h("li", {}, line(inner))))];
     this.inWords.replaceChildren(
       ...(words?.lines ?? []).map((one) => h("div", {}, line(one))),
       ...(words?.remarks ?? []).map((remark) => h("p", { class: "remark" }, remark)));
     const above = labelled.endsWith(query) ? labelled.slice(0, labelled.length - query.length) : "";
     this.empty = !words && !above;
-    this.explained = query;
+    this.explained = laidOut(query);
     this.asks.hidden = this.empty;
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
   }
@@ -58,14 +61,15 @@ export class QueryView {
     const page = (this.answer.link || "").split("#")[0];
     this.problem.hidden = true;
     this.asks.hidden = this.empty || (!this.typed && query !== this.explained); // or it would tell of another query
-    this.original.hidden = !this.answer.query || query === this.answer.query;
+    this.original.hidden = this.typed || query === this.first;
+    for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
     this.address.hidden = !page;
     this.live.hidden = !page || !this.answer.link_note;
     if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
   }
 
   restore() {
-    this.editor.value = this.answer.query;
+    this.editor.value = this.first;
     this.explain(this.answer);
   }
 
@@ -74,16 +78,18 @@ export class QueryView {
     this.shown.replaceChildren(...what);
   }
 
-  /** What a query found; the page's address keeps it. */
+  /** What a query found; the page's address and the list of sessions keep it. */
   show(query, found) {
     const { result } = found;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
+    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, name: this.name } }));
+    this.name = undefined;
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
-    this.shown.replaceChildren(absent(result.absence), shown.element, fromCopy(this.base) || "", h("div", { class: "foot" }, shown.files));
+    this.shown.replaceChildren(absent(result.absence), shown.element, fromCopy(this.base) || "", h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {
@@ -94,7 +100,7 @@ export class QueryView {
     if (error.line) this.editor.mark(error.line, error.column);
   }
 
-  /** Run it: what was changed of an answer's query is a result of its own, which the page shows. */
+  /** Run it: what was changed of an answer's query is a result of its own, on a page of its own. */
   async ask() {
     if (this.button.disabled || this.offered.share) return;
     this.button.disabled = true;
@@ -109,8 +115,7 @@ export class QueryView {
       if (this.typed) {
         this.show(query, found);
       } else {
-        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, after: this.element.closest(".run") } }));
-        this.restore();
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, of: this.run.question } }));
       }
     } catch (error) {
       if (this.typed) this.shown.replaceChildren();

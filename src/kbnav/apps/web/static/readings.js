@@ -16,7 +16,6 @@ const DOUBTS = {
   truth: () => t("doubt.truth"),
   count: () => t("doubt.count"),
   zero: () => t("doubt.zero"),
-  year: () => t("doubt.year"),
   choice: (about) => t("doubt.choice", { about }),
   one: (about) => t("doubt.one", { about }),
   order: (about) => t("doubt.order", { about }),
@@ -26,12 +25,12 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
 };
 
-/** What speaks against an answer, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. */
+/** What speaks against an answer, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
 export function doubts(found, read) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
   const words = [...new Set(unused)].map((word) => t("read.word", { word })).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t("read.unused", { words })),
-    ...found.flatMap(({ kind, about, text }) => (kind === "number" ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
+    ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
   return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
 }
 

@@ -1,6 +1,6 @@
 // A result: its rows a page at a time, sorted and searched by the server, its downloads, and the pictures that it allows.
 
-import { imprecise, showCells } from "./cells.js";
+import { columnName, imprecise, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { menu } from "./menu.js";
@@ -36,7 +36,7 @@ class ResultView {
     this.asked = 0; // pages
     this.body = h("tbody");
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
-      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
+      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name))));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });

@@ -14,7 +14,7 @@ import { QueryView } from "./query.js";
 import { doubts, understood } from "./readings.js";
 import { kept, showResult } from "./result.js";
 import { Steps, toolName } from "./steps.js";
-import { t } from "./text.js";
+import { language, t } from "./text.js";
 
 const HEADS = {
   "best effort": t("answer.best_effort"),
@@ -44,11 +44,12 @@ export class RunView {
     for (const event of run.events) this.apply(event);
   }
 
-  /** Of what and by what it is answered, where that can be chosen or is not said above. */
+  /** By what it is answered, where that is not the usual or not said above; of a shared answer also when. */
   by() {
     const { run, offered } = this;
     const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
-    const told = [offered.kbs.length > 1 && `${t("choice.kb")}: ${run.kb}`, base?.systems.length > 1 && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const date = offered.share && new Date(run.made * 1000).toLocaleDateString(language, { dateStyle: "long" });
+    const told = [date, base && run.system !== base.systems[0] && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
     const badge = (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge();
     return (told || badge) && h("p", { class: "soft" }, told, " ", badge);
   }
@@ -118,13 +119,15 @@ export class RunView {
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
     const head = HEADS[answer.status];
+    const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
       ...doubts(answer.doubts ?? [], answer.understood),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
+      nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",
       understood(answer.understood, this.ask),
-      (answer.status === "no answer" && this.run.model === "offline" && this.holds?.()) || "");
+      (nothing && this.holds?.()) || "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       result?.element ?? "",
@@ -151,29 +154,28 @@ export class RunView {
   foot(text, result) {
     const copy = text && copyButton(t("copy.answer"), () => text);
     if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
-    const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
-    const shared = h("span", { class: "share" });
-    const share = h("button", { type: "button", title: t("share.about") }, icon("share"), t("share.share"));
-    share.addEventListener("click", async () => {
-      try {
-        const made = await call(`${path}/share`, "POST");
-        const view = kept(this.run.id) && `#view=${kept(this.run.id)}`;
-        const address = new URL(made.path + view, location.href).href;
-        const unshare = h("button", { type: "button", onclick: async () => {
-          try {
-            await call(`${path}/share`, "DELETE");
-            shared.replaceChildren(t("share.over"));
-          } catch (error) {
-            complain(error.message);
-          }
-        } }, t("share.unshare"));
-        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", copyButton(t("copy.embed"), () => `<iframe src="${new URL(`${made.path}?embed=1${view}`, location.href).href}" width="640" height="480"></iframe>`), " ", unshare);
-      } catch (error) {
-        shared.textContent = error.message;
-      }
-    });
+    const shared = h("div", { class: "share" });
+    const make = h("button", { type: "button", class: "primary", onclick: () => this.share(shared) }, t("share.make"));
+    const share = h("button", { type: "button", onclick: () => {
+      if (!shared.querySelector("a")) shared.replaceChildren(h("p", {}, t("share.about")), make);
+      make.focus();
+    } }, icon("share"), t("share.share"));
     return h("div", { class: "foot" }, copy, share, result?.files,
       menu(t("again.menu"), "more", againButtons(this.run, this.offered)), shared);
+  }
+
+  /** Publish the answer, and show in a place its link and how it is taken back. */
+  async share(shared) {
+    const path = `/api/runs/${encodeURIComponent(this.run.id)}/share`;
+    try {
+      const made = await call(path, "POST");
+      const view = kept(this.run.id) && `#view=${kept(this.run.id)}`;
+      const address = new URL(made.path + view, location.href).href;
+      const unshare = h("button", { type: "button", onclick: () => call(path, "DELETE").then(() => shared.replaceChildren(t("share.over")), (error) => complain(error.message)) }, t("share.unshare"));
+      shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), copyButton(t("copy.link"), () => address), copyButton(t("copy.embed"), () => `<iframe src="${new URL(`${made.path}?embed=1${view}`, location.href).href}" width="640" height="480"></iframe>`), unshare);
+    } catch (error) {
+      shared.textContent = error.message;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // The steps of a run, which read as a story while it goes on.
 
 import { h } from "./dom.js";
+import { laidOut } from "./layout.js";
 import { language, t } from "./text.js";
 
 const TOOLS = {
@@ -102,7 +103,7 @@ function action(call) {
   const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
   const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value) && !(Array.isArray(value) && !value.length));
   const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
-  return [h("p", { class: "action" }, h("span", { class: "tool", title: call.tool, lang: language }, toolName(call.tool)), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
+  return [h("p", { class: "action" }, h("span", { class: "tool", title: call.tool, lang: language }, toolName(call.tool)), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, laidOut(query))];
 }
 
 function observation(text) {

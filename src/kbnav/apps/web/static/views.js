@@ -1,6 +1,6 @@
 // Pictures of a result: a map, a timeline, a chart, a graph, its images. Each is drawn by a library that is loaded when it is first shown.
 
-import { dated, fileName, isPicture } from "./cells.js";
+import { dated, fileName, isPicture, located, pointOf } from "./cells.js";
 import { call } from "./client.js";
 import { h, link } from "./dom.js";
 import { t } from "./text.js";
@@ -8,6 +8,8 @@ import { t } from "./text.js";
 const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
+const FEW = 60; // places that need no clusters but where they lie on each other
+const SIDES = { right: [9, 0], left: [-9, 0], top: [0, -9], bottom: [0, 9] }; // of a place, where its name may stand, and how far from it
 const LETTERS = 11; // pixels of a graph's letters
 const LINES = 6; // that colours tell apart
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
@@ -66,20 +68,40 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 async function drawMap({ rows, kinds }, box) {
   const [{ default: L }, rings] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
   const at = kinds.indexOf("point");
-  const map = L.map(box, { attributionControl: false, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
+  const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
-  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: 40,
+  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 18,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
   for (const row of rows) {
-    const [, lon, lat] = (row[at]?.kind === "point" && /\(\s*(\S+)\s+([^\s)]+)/.exec(row[at].text)) || [];
-    if (lon === undefined) continue;
+    const point = row[at]?.kind === "point" && pointOf(row[at]);
+    if (!point) continue;
     const name = named(row, kinds);
-    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, `${lat}, ${lon}`));
-    marks.addLayer(L.marker([Number(lat), Number(lon)], { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told));
+    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, located(row[at])));
+    marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
   }
   map.addLayer(marks);
+  const uncrowded = () => uncrowd(box, marks);
+  marks.on("animationend", uncrowded);
+  map.on("zoomend moveend", uncrowded);
   map.fitBounds(marks.getBounds().pad(0.1), { maxZoom: 6, animate: false });
+  uncrowded();
   return t("map.label", { n: marks.getLayers().length });
+}
+
+const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+
+/** Show the names of places at the side that has room; those without come nearer by. */
+function uncrowd(box, marks) {
+  const taken = [...box.querySelectorAll(".pin, .cluster")].map((one) => one.getBoundingClientRect());
+  for (const name of marks.getLayers().map((mark) => mark.getTooltip()).filter((one) => one.getElement()?.isConnected)) {
+    const room = Object.entries(SIDES).some(([direction, offset]) => {
+      Object.assign(name.options, { direction, offset });
+      name.update();
+      const place = name.getElement().getBoundingClientRect();
+      return !taken.some((one) => meet(one, place)) && taken.push(place);
+    });
+    name.getElement().classList.toggle("crowded", !room);
+  }
 }
 
 /** A ring of tenths of degrees as latitudes and longitudes; one across the date line at both of its sides. */
@@ -99,15 +121,17 @@ function styled() {
   return new Promise((done) => document.head.append(h("link", { id: "leaflet-style", rel: "stylesheet", href: "/static/vendor/leaflet.css", onload: done, onerror: done })));
 }
 
+const quiet = Object.fromEntries(["level", "error", "warn", "info", "debug"].map((name) => [name, () => quiet])); // a logger
+
 /** A drawing by Vega-Lite, whose expressions are interpreted: the page's policy lets no text become code. */
 async function plot(box, spec, label) {
   const { compile, expressionInterpreter, parse, View } = await import("./vendor/vega.js");
   const [ink, soft, line, accent] = ["ink", "soft", "line", "accent"].map(colour);
   const config = { background: null, font: "system-ui, sans-serif", view: { stroke: null }, mark: { color: accent }, rule: { color: accent },
-    axis: { labelColor: ink, titleColor: soft, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, labelLimit: Math.max(110, box.clientWidth / 3) },
+    axis: { labelColor: ink, titleColor: soft, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, labelLimit: Math.max(150, box.clientWidth / 3) },
     legend: { labelColor: ink, titleColor: soft, orient: "bottom", columns: 2 } };
   const sized = { width: Math.max(280, box.clientWidth - 8), autosize: { type: "fit-x", contains: "padding" }, ...spec };
-  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box });
+  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box });
   await view.runAsync();
   Object.entries({ tabindex: 0, role: "group", "aria-label": label }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
@@ -183,11 +207,33 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
     style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
       { selector: "node[kind = 'value']", style: { shape: "round-rectangle", "background-color": soft } },
+      { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
       { selector: "edge", style: { ...text, label: said ? "data(text)" : "", color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } }],
     layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: many ? 60 : 90, nodeDimensionsIncludeLabels: true } });
+  const { w, h: high } = graph.elements().boundingBox();
+  if (w > high === box.clientWidth < box.clientHeight) { // as high or wide as the place
+    graph.nodes().positions((node) => ({ x: node.position("y"), y: node.position("x") }));
+    graph.fit(undefined, 12);
+  }
   const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).update(); // as large on the screen however far away
-  size();
-  graph.on("zoom", size);
+  const ordered = graph.nodes().sort((one, other) => other.degree() - one.degree());
+  const uncrowded = () => { // the names that have room, those of many links first
+    const taken = [];
+    graph.batch(() => ordered.forEach((node) => {
+      const { x1: left, x2: right, y1: top, y2: bottom } = node.boundingBox({ includeNodes: false, includeEdges: false });
+      const hidden = taken.some((one) => meet(one, { left, right, top, bottom }));
+      if (!hidden) taken.push({ left, right, top, bottom });
+      node.toggleClass("crowded", hidden);
+    }));
+  };
+  let waiting = 0;
+  const sized = () => {
+    size();
+    clearTimeout(waiting);
+    waiting = setTimeout(uncrowded, 50);
+  };
+  sized();
+  graph.on("zoom", sized);
   const zoom = (by) => graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
   const keys = { "+": () => zoom(1.25), "-": () => zoom(0.8), 0: () => graph.fit(), ArrowLeft: () => graph.panBy({ x: 40, y: 0 }), ArrowRight: () => graph.panBy({ x: -40, y: 0 }),
     ArrowUp: () => graph.panBy({ x: 0, y: 40 }), ArrowDown: () => graph.panBy({ x: 0, y: -40 }) };

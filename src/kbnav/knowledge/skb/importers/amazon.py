@@ -123,10 +123,7 @@ class AmazonSource:
     alias_fields: Sequence[str] = ()
 
     def __init__(self, folder: Path, memory: int = MEMORY) -> None:
-        """Raises UsageError where the folder has no ``meta_NAME.json.gz``, or one without its reviews.
-
-        ``memory`` is what one line may take, in bytes.
-        """
+        """``memory``: bytes that one line may take. Raises UsageError without ``meta_NAME.json.gz`` or its reviews."""
         metas = sorted(folder.glob("meta_*.json.gz"))
         if not metas:
             raise UsageError(f"{folder}: there is no meta_NAME.json.gz here; docs/skb-format.md says what to download")

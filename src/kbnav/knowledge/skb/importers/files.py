@@ -178,10 +178,7 @@ def at(path: Path, number: int) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """The file as text.
-
-    Raises UsageError where it cannot be opened, DataError while it is read where it is damaged or not in UTF-8.
-    """
+    """The file as text. Raises UsageError, and DataError while it is read where it is damaged or not in UTF-8."""
     try:
         with ExitStack() as files:
             binary: Any = files.enter_context(path.open("rb"))
@@ -260,10 +257,7 @@ _WAITING = 1 << 16
 
 
 class Grouped:
-    """Lines by the number of their group, in packed files of a temporary folder.
-
-    A part holds groups next to each other, so that only one part of ``PARTS`` is ever in memory.
-    """
+    """Lines by group number in packed temporary files, of which one of ``PARTS`` is in memory at a time."""
 
     def __init__(self, groups: int, parts: int = PARTS) -> None:
         """``groups`` is how many there are; they are numbered from 0."""

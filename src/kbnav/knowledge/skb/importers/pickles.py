@@ -145,7 +145,7 @@ class _Reader(pickle.Unpickler):
         }
         for package in ("numpy.core", "numpy._core"):
             self._known[f"{package}.multiarray", "scalar"] = _scalar
-            self._known[f"{package}.multiarray", "_reconstruct"] = _array
+            self._known[f"{package}.multiarray", "_reconstruct"] = lambda *_: _Array()
             self._known[f"{package}.numeric", "_frombuffer"] = _from_buffer
 
     def find_class(self, module: str, name: str) -> Any:
@@ -217,10 +217,6 @@ class _Array(list[Any]):
         if len(shape) != 1 or not isinstance(dtype, _Dtype):
             raise DataError("NumPy arrays of other than one dimension are not read")
         self.extend(content if isinstance(content, list) else np.frombuffer(content, dtype.real).tolist())
-
-
-def _array(*_: Any) -> _Array:
-    return _Array()
 
 
 def _from_buffer(content: Any, dtype: Any, shape: tuple[int, ...], *_: Any) -> list[Any]:

@@ -51,10 +51,7 @@ Row = dict[str, Any]
 
 
 def records(given: Path | Origin, memory: int = MEMORY, reject: Reject | None = None) -> Iterator[tuple[int, Row]]:
-    """The records of a table with their lines, by the format its name says.
-
-    Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it.
-    """
+    """A table's records with their lines, by its format. Raises UsageError, and DataError unless ``reject``."""
     origin = Origin.parse(given)
     if origin.of_graph or origin.suffix not in (*DELIMITED, *JSON):
         yield from enumerate(_rows(origin, memory), 1)

@@ -46,10 +46,7 @@ class StarkSource:
     """One of STaRK's three knowledge bases, from the folder its files are in."""
 
     def __init__(self, folder: Path, memory: int = MEMORY) -> None:
-        """Find the files, also in ``cache/<link types>/`` as of Amazon. Raises UsageError where there are none.
-
-        ``memory`` is what a file may take beside itself, and a node, in bytes.
-        """
+        """Files, also of ``cache/<link types>/``; ``memory``: bytes of one beside itself. Raises UsageError."""
         self._memory = memory
         found = [path.parent for path in (folder / NODES, *sorted(folder.glob(f"cache/*/{NODES}"))) if path.is_file()]
         if not found:
@@ -185,10 +182,7 @@ class PrimeKGSource:
     description = "PrimeKG's published files"
 
     def __init__(self, folder: Path, memory: int = MEMORY) -> None:
-        """Raises UsageError where ``kg.csv`` or the features of drugs or diseases are missing.
-
-        ``memory`` is what a line, or the pickle beside itself, may take, in bytes.
-        """
+        """``memory``: bytes of a line, or a pickle beside itself. Raises UsageError without ``kg.csv`` or features."""
         self._graph, self._memory = _found(folder, "kg"), memory
         self._features = [_found(folder, name) for name in FEATURES]
         extended = folder / EXTENDED

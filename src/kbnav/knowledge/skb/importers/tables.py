@@ -344,11 +344,9 @@ class TableSource:
                     losses.add(f"line that cannot be read (all are in {self.bad})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
-            yield from self._read(table, losses or Losses(), reject if self.bad else None)
-
-    def _read(self, table: Table | Links, losses: Losses, reject: Reject | None) -> Iterator[Record]:
-        for file in table.file.matching():
-            yield from self._read_one(table.model_copy(update={"file": file}), losses, reject or _stop)
+            for file in table.file.matching():
+                one = table.model_copy(update={"file": file})
+                yield from self._read_one(one, losses or Losses(), reject if self.bad else _stop)
 
     def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[Record]:
         needed: list[str] | None = None
@@ -402,10 +400,7 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
 def mapped_from_file(
     path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
 ) -> TableSource:
-    """The tables that a TOML file maps (``[[table]]``, ``[[links]]``), with files named from its own folder.
-
-    Raises UsageError where it cannot be opened, DataError where it is not such a file.
-    """
+    """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
     try:
         found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

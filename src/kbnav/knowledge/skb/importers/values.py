@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +17,13 @@ from typing import Any, NamedTuple
 _DATES = {"%Y-%m-%d": "date", "%d.%m.%Y": "date", "%d/%m/%Y": "date, day first", "%m/%d/%Y": "date, month first"}
 _NUMBERS = {".": "number", ",": "number, decimal comma"}
 """Ways in which a column may be written, and what it is then called."""
+_CURRENCIES = {"EUR": "€", "USD": "$", "GBP": "£"}
+_SIZES = (
+    {"mg": 1, "g": 1000, "kg": 10**6, "t": 10**9},
+    {"mm": 1, "cm": 10, "m": 1000, "km": 10**6},
+    {"ml": 1, "cl": 10, "l": 1000},
+)
+"""Units that are multiples of each other."""
 _NONE = frozenset({"", "-", "–", "n/a", "na", "null", "none"})
 _BLOCK = re.compile(r"</?(?:blockquote|br|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|thead|tr|ul)\b[^<>]*>", re.I)
 _INLINE = re.compile(r"</?(?:a|abbr|b|code|em|i|img|s|small|span|strong|sub|sup|u)(?:\s[^<>]*)?/?>|<!--.*?-->", re.I)
@@ -42,7 +49,7 @@ class _Number(NamedTuple):
 def _number(text: str, point: str) -> _Number | None:
     """A number with this decimal mark, in which thousands may be parted by the other one."""
     match = re.fullmatch(
-        rf"([+−-]?)\s?([$€£¥]?)\s?([1-9]\d{{0,2}}(?:[{'.,'.replace(point, '')}'’\s]\d{{3}})+|0|[1-9]\d*)"
+        rf"([+−-]?)\s?([$€£¥]|EUR|USD|GBP|)\s?([1-9]\d{{0,2}}(?:[{'.,'.replace(point, '')}'’\s]\d{{3}})+|0|[1-9]\d*)"
         rf"(?:{re.escape(point)}(\d+))?(?:\s?(%|[$€£¥]|[^\W\d_]{{1,5}}[²³]?))?",
         text,
     )
@@ -50,7 +57,8 @@ def _number(text: str, point: str) -> _Number | None:
         return None
     whole = re.sub(r"\D", "", match[3])
     value = float(f"{whole}.{match[4]}") if match[4] else int(whole)
-    return _Number(value if match[1] in ("", "+") else -value, match[5] or match[2])
+    unit = match[5] or match[2]
+    return _Number(value if match[1] in ("", "+") else -value, _CURRENCIES.get(unit, unit))
 
 
 def _day(text: str, way: str) -> str:
@@ -67,18 +75,26 @@ class Column:
     way: str = ""
     why: str = ""
     """Why it stays text, where most of its cells are numbers or dates."""
+    unit: str = ""
+    """What its numbers are turned into, where its cells have several units."""
 
     def value(self, cell: Any) -> Any:
         """A cell as an int, a float or a date as ISO 8601 writes it; as it is where it is none of these."""
         text = cell.strip() if isinstance(cell, str) else ""
         if self.way in _NUMBERS and (number := _number(text, self.way)):
-            return number.value
+            sizes = _sizes({self.unit, number.unit}) if number.unit != self.unit else {}
+            return number.value * sizes[number.unit] / sizes[self.unit] if sizes else number.value
         return (self.way in _DATES and _day(text, self.way)) or plain(cell)
 
     @property
     def says(self) -> str:
         """The kind for people."""
         return {**_NUMBERS, **_DATES}.get(self.way) or (f"text, because {self.why}" if self.why else "text")
+
+
+def _sizes(units: Set[str]) -> dict[str, int]:
+    """The sizes of units that are multiples of each other; empty where they are not."""
+    return next((sizes for sizes in _SIZES if units <= sizes.keys()), {})
 
 
 def _why_text(texts: Sequence[str]) -> str:
@@ -97,12 +113,18 @@ def column_of(name: str, cells: Sequence[Any]) -> Column:
     days = [way for way in _DATES if texts and all(_day(text, way) for text in texts)]
     if days:
         return Column(name, days[0] if len(days) == 1 else "")
+    name_words = re.findall(r"\w+", name)
     read = {way: [_number(text, way) for text in texts] for way in _NUMBERS}
     fitting = {way: [one for one in found if one] for way, found in read.items() if found and all(found)}
     units = {one.unit for found in fitting.values() for one in found}
-    if len(units) > 1:
+    said = {one for one in units if one and (one in name or any(_CURRENCIES.get(word) == one for word in name_words))}
+    if said and said | {""} == units:  # cells without a unit are in that of the column's name
+        units = said
+    sizes = _sizes(units)
+    if len(units) > 1 and not sizes:
         return Column(name, why=f"its units differ: {', '.join(sorted(one or 'none' for one in units))}")
     if len({tuple(found) for found in fitting.values()}) != 1:
         return Column(name, why="" if fitting else _why_text(texts))
-    unit = units.pop()
-    return Column(f"{name} ({unit})" if unit and unit not in name else name, next(iter(fitting)))
+    unit = max(units, key=lambda one: sizes.get(one, 0))
+    called = f"{name} ({unit})" if unit and unit not in said else name
+    return Column(called, next(iter(fitting)), unit=unit if len(units) > 1 else "")

@@ -53,10 +53,7 @@ def is_lance(place: str) -> bool:
 
 
 def connect(place: str) -> Any:
-    """The tables in a folder or below an address such as s3://bucket/name; credentials are in the environment.
-
-    Raises UsageError without ``lancedb``.
-    """
+    """Tables in a folder or at an address (credentials in the environment). Raises UsageError without ``lancedb``."""
     os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns of each table that it makes
     with needs("lance", "an SKB on LanceDB"):
         import lancedb

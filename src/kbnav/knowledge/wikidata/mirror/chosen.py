@@ -88,7 +88,8 @@ class Filter:
         closures = [link for link in (*chosen.keep, *chosen.without) if link.again]
         self._above: dict[str, dict[int, list[int]]] = {link.again: {} for link in closures}
         self._settled: dict[tuple[str, int], dict[int, bool]] = {(link.again, link.item): {} for link in closures}
-        self._seen, self._needed = bytearray(), bytearray(_NEEDED_BITS >> 3 if shared_nodes else 0)
+        self._seen: dict[int, int] = {}  # by the number without its last twelve bits, a bit for each number
+        self._needed = bytearray(_NEEDED_BITS >> 3 if shared_nodes else 0)
         self.external: dict[bytes, bool] = {}
         """Of each property that is known, whether it is an external identifier."""
         self._entity, self._block, self._over = b"", list[bytes](), False
@@ -161,10 +162,7 @@ class Filter:
             if prop in links:
                 above[number] = links[prop]
         if self._above:
-            place, bit = number >> 3, 1 << (number & 7)
-            if place >= len(self._seen):
-                self._seen.extend(bytes(place + 1 - len(self._seen)))
-            self._seen[place] |= bit
+            self._seen[number >> 12] = self._seen.get(number >> 12, 0) | 1 << (number & 4095)
         kept = _any(self._leads(link, number, links) for link in self._chosen.keep) if self._chosen.keep else True
         left_out = _any(self._leads(link, number, links) for link in self._chosen.without)
         if kept is False or left_out is True:
@@ -184,7 +182,7 @@ class Filter:
         above, found, left, all_seen = self._above[link.again], {start}, [start], True
         while left and link.item not in found:
             here = left.pop()
-            all_seen &= self._over or (here >> 3 < len(self._seen) and bool(self._seen[here >> 3] >> (here & 7) & 1))
+            all_seen &= self._over or bool(self._seen.get(here >> 12, 0) >> (here & 4095) & 1)
             more = [one for one in above.get(here, ()) if one not in found]
             found.update(more)
             left += more
@@ -226,15 +224,17 @@ class Filter:
     def state(self) -> dict[str, Any]:
         """All that it knows, as JSON has it."""
         above = {prop: list(links.items()) for prop, links in self._above.items()}
-        packed = [b64encode(compress(one, 1)).decode() for one in (self._seen, self._needed, b"".join(self._block))]
+        packed = [b64encode(compress(one, 1)).decode() for one in (self._needed, b"".join(self._block))]
+        seen = list(self._seen.items())
         external = {prop.decode(): one for prop, one in self.external.items()}
-        return {"above": above, "packed": packed, "external": external, "entity": self._entity.decode()}
+        return {"above": above, "seen": seen, "packed": packed, "external": external, "entity": self._entity.decode()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``."""
         self._above = {prop: {int(one): above for one, above in links} for prop, links in state["above"].items()}
-        seen, needed, block = (decompress(b64decode(one)) for one in state["packed"])
-        self._seen, self._needed, self._block = bytearray(seen), bytearray(needed), block.splitlines(keepends=True)
+        needed, block = (decompress(b64decode(one)) for one in state["packed"])
+        self._seen, self._needed = dict(state["seen"]), bytearray(needed)
+        self._block = block.splitlines(keepends=True)
         self.external = {prop.encode(): one for prop, one in state["external"].items()}
         self._entity = state["entity"].encode()
 

@@ -2,7 +2,8 @@
 
 The mapping is https://www.mediawiki.org/wiki/Wikibase/Indexing/RDF_Dump_Format. As there, an entity's counts are on
 itself and not on its page, and a label is ``rdfs:label`` alone. Value nodes are named by a hash of their own. ``wdtn:``
-and its kind, which need the page of another entity, are left out.
+and its kind, which need the page of another entity, are left out, and normalised quantities (``psn:``), for which
+Wikidata has a list of conversions that no dump holds.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool, Result
 from kbnav.knowledge.wikidata.mirror.search import Index
-from kbnav.knowledge.wikidata.mirror.store import TRIPLES, open_store, read_info
+from kbnav.knowledge.wikidata.mirror.store import NAMES, TRIPLES, open_store, read_info
 from kbnav.models.cancellation import current_cancellation
 
 QUERY_TIMEOUT = 60.0
@@ -63,7 +63,13 @@ class Mirror:
         self.prefixes = wikibase_prefixes(self.info.concept_base)
         self.documents = Documents(open_store(path), self.info.concept_base)
         self._index = Index(path)
-        self.pool = QueryPool(path / TRIPLES, size=workers, timeout=query_timeout, memory_limit=memory_limit)
+        self.pool = QueryPool(
+            path / TRIPLES,
+            size=workers,
+            timeout=query_timeout,
+            memory_limit=memory_limit,
+            links=(path / NAMES, self.info.concept_base),
+        )
         self.pool.now = self.info.newest
         self.api = MirrorApi(self.documents, self._index, self.info)
 

@@ -86,6 +86,7 @@ class QueryPool:
         timeout: float,
         memory_limit: int,
         union: bool = False,
+        links: tuple[Path, str] | None = None,
         patience: float | None = None,
     ) -> None:
         """Keep up to ``size`` children, which start when they are first needed.
@@ -96,12 +97,13 @@ class QueryPool:
             timeout: seconds that a query may take, its turn not counted.
             memory_limit: bytes of address space for each child; 0: no limit.
             union: whether queries see all named graphs as one, beside the default graph.
+            links: index of a mirror's names, and its concept base, where ``links`` may answer from them.
             patience: seconds that a query may wait for its turn; as long as ``timeout`` unless given.
         """
         self.timeout = timeout
         self._union = union
         self._patience = timeout if patience is None else patience
-        self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(memory_limit)]
+        self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(memory_limit), *map(str, links or ())]
         self._turns = threading.Semaphore(size)
         self._waiting, self._closed = 0, False
         self._lock = threading.Lock()

@@ -14,6 +14,7 @@ import re
 import sqlite3
 import threading
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from math import log2
@@ -24,6 +25,7 @@ from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, 
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
+from kbnav.knowledge.wikidata.mirror.links import SCHEMA, add_links
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 _RUN = re.compile(
@@ -167,7 +169,7 @@ def build_index(
     """
     with closing(sqlite3.connect(path)) as index:
         index.create_function("split", 1, split, deterministic=True)
-        index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
+        index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA + _SCHEMA)
         numbers: dict[str, int] = {}
         names = 0
         for predicate, label in ((v.RDFS_LABEL, 1), (v.ALT_LABEL, 0)):
@@ -183,7 +185,7 @@ def build_index(
             ((numbers[entity], text) for entity, text, _ in _texts(store, v.DESCRIPTION, here) if entity in numbers),
         )
         predicates = [row["p"].value for row in _rows(store, "SELECT DISTINCT ?p { ?s ?p ?o }")]
-        weights = _weights(store, numbers, predicates, here)
+        weights = _weights(store, index, numbers, predicates, here)
         index.executemany(
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
@@ -207,20 +209,28 @@ def _texts(store: Store, predicate: NamedNode, here: v.Namespaces) -> Iterator[t
             yield entity, quad.object.value, quad.object.language or "und"
 
 
-def _weights(store: Store, numbers: dict[str, int], used: Sequence[str], here: v.Namespaces) -> list[float]:
-    """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
-    degrees = [0] * len(numbers)
-    predicates = [f"<{one}>" for one in used if one.startswith(here.wdt)]
-    truthy = f"VALUES ?p {{ {' '.join(predicates)} }} ?s ?p ?o"
-    ends = [f"SELECT ?{end} (COUNT(*) AS ?n) WHERE {{ {truthy} }} GROUP BY ?{end}" for end in "spo"]
-    for query in (*ends, f"SELECT ?s ?n WHERE {{ ?s {v.SITELINKS} ?n }}"):
-        for row in _rows(store, query):
-            entity, count = row[0], row[1]
-            iri = entity.value if isinstance(entity, NamedNode) else ""
-            number = numbers.get(here.local_id(iri) or iri.removeprefix(here.wdt))
-            if number is not None and isinstance(count, Literal) and count.value.isdecimal():
-                degrees[number] += int(count.value)
-    return [log2(1 + degree) for degree in degrees]
+def _weights(
+    store: Store, index: sqlite3.Connection, numbers: dict[str, int], used: Sequence[str], here: v.Namespaces
+) -> list[float]:
+    """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks.
+
+    Those statements are written as links too, but for properties that another subject than an entity has.
+    """
+    degrees = [0] * len(numbers) + [0]  # the last is of all without a name
+    for predicate in (one for one in used if one.startswith(here.wdt)):
+        prop, links = predicate.removeprefix(here.wdt), defaultdict[str, list[str]](list)
+        for row in _rows(store, f"SELECT ?s ?o {{ ?s <{predicate}> ?o }}"):
+            subject, value = (here.local_id(one.value) if isinstance(one, NamedNode) else "" for one in row)
+            for one in (subject, prop, value):
+                degrees[numbers.get(one, -1)] += 1
+            if value or not subject:
+                links["" if not subject else value].append(subject)
+        if "" not in links:
+            add_links(index, prop, links)
+    for row in _rows(store, f"SELECT ?s ?n {{ ?s {v.SITELINKS} ?n }}"):
+        if isinstance(row[0], NamedNode) and isinstance(row[1], Literal) and row[1].value.isdecimal():
+            degrees[numbers.get(here.local_id(row[0].value), -1)] += int(row[1].value)
+    return [log2(1 + degree) for degree in degrees[:-1]]
 
 
 def _rows(store: Store, query: str) -> Iterator[QuerySolution]:

@@ -11,7 +11,7 @@ from pyoxigraph import Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 
-FORMAT = 5
+FORMAT = 6
 META = "meta.json"
 TRIPLES = "triples"
 NAMES = "names.sqlite"

@@ -1,7 +1,8 @@
 """The child of a pool of queries, which runs one after another.
 
-Run as a module: ``python -m … STORE MEMORY_BYTES``, with a socket as its input. It says that it is ready, and answers
-a request in JSON with ``result`` and a media type, then the result; or with a ``QueryError``'s reason and text.
+Run as a module: ``python -m … STORE MEMORY_BYTES [NAMES CONCEPT_BASE]``, with a socket as its input. It says that it
+is ready, and answers a request in JSON with ``result`` and a media type, then the result; or with a ``QueryError``'s
+reason and text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pyoxigraph import BlankNode, Literal, NamedNode, QueryResultsFormat, QueryT
 
 from kbnav.knowledge.sparql.ordering import order_joins
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
+from kbnav.knowledge.wikidata.mirror.links import Links
 
 Term = NamedNode | BlankNode | Literal | Triple
 Function = Callable[..., Term | None]
@@ -121,13 +123,13 @@ _NEARLY = 32 << 20
 """Bytes: who has had all but these of the memory that it may have fails for want of it, whatever the error says."""
 
 
-def _serve(path: str, memory_limit: int) -> None:
+def _serve(path: str, memory_limit: int, *names: str) -> None:
     """The child's loop: a reply for each request, until its pool is gone. It ends itself where memory runs out.
 
     What it needs is loaded before its memory is limited: a module that cannot be loaded fails in many ways.
     """
     pool = Connection(os.dup(sys.stdin.fileno()))
-    store = None
+    store = links = None
     pool.send_bytes(b"ready")
     while True:
         try:
@@ -138,10 +140,11 @@ def _serve(path: str, memory_limit: int) -> None:
         try:
             if store is None:
                 store = Store.read_only(path)
+                links = Links(Path(names[0]), v.Namespaces.of(names[1])) if names else None
                 if memory_limit:
                     resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
                     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # out of memory, a signal ends the process
-            _answer(pool, store, request)
+            _answer(pool, store, links, request)
         except BaseException as error:  # a panic of the engine's is no Exception
             if _out_of_memory(error, memory_limit):
                 os._exit(0)  # in good order would need memory
@@ -151,11 +154,11 @@ def _serve(path: str, memory_limit: int) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _answer(pool: Connection, store: Store, request: dict[str, Any]) -> None:
+def _answer(pool: Connection, store: Store, links: Links | None, request: dict[str, Any]) -> None:
     """Run a query and send what comes of it. Raises what has nothing to do with the query."""
     out = _Bounded(request["most_bytes"])
     try:
-        form = _write(store, request, out)
+        form = _write(store, links, request, out)
     except SyntaxError as error:
         said = f"syntax {error.msg}"
     except _TooLarge:
@@ -204,8 +207,11 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-def _write(store: Any, request: dict[str, Any], out: IO[bytes]) -> str:
+def _write(store: Any, links: Links | None, request: dict[str, Any], out: IO[bytes]) -> str:
     """Write a query's result; returns the form it is in."""
+    if links and request["form"] == "json" and (listed := links.listed(request["query"])):
+        out.write(listed)
+        return "json"
     where: dict[str, Any] = {"use_default_graph_as_union": request["union"]}
     if request["graph"]:
         where = {"default_graph": NamedNode(request["graph"])}
@@ -219,4 +225,4 @@ def _write(store: Any, request: dict[str, Any], out: IO[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]))
+    _serve(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
