@@ -1,11 +1,11 @@
 """How fast a study of many questions runs without a model, and what its runs cost to go on with, score and compare.
 
-    python -m benchmarks.studies [--questions 10000] [--fewer 2000] [--save FILE]
+    python -m benchmarks.studies [FOLDER] [--questions 10000] [--fewer 2000]
 
 The questions are made by rule of the bundled mirror, each with its gold query; there are fewer than are asked, so that
 they come again and again. Each row is a command of kbnav in a process of its own. Two processes take half of the
 questions each; Ray, where the extra is installed, has two workers. The second run, to compare with, is the first with
-every third answer gone.
+every third answer gone. The runs stay in FOLDER, where it is given; from one that has them only the rest is measured.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -99,18 +98,20 @@ def asked(folder: Path, count: int, fewer: int) -> Iterator[str]:
         yield f"| {few} Ray, two workers, whose processors' seconds are not counted | {_said(took, fewer)} |"
     took = timed((*command, "--out", folder / "one"))
     yield f"| {count:,} by one process, scores printed | {_said(took, count)} |"
-    whole = (folder / "one" / "questions.jsonl").read_bytes()
-    shutil.copytree(folder / "one", folder / "resumed")
-    (folder / "resumed" / "questions.jsonl").write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
-    took = timed((*command, "--out", folder / "resumed"))
-    yield f"| go on at {count - 1:,}; the journal has {len(whole) / 2**20:.1f} MiB | {_said(took)} |"
 
 
 def scored(folder: Path) -> Iterator[str]:
-    """The rows of what is done with a run, and two."""
-    one, two = folder / "one", folder / "two"
-    shutil.copytree(one, two)
-    lines = [json.loads(line) for line in (one / "questions.jsonl").read_text().splitlines()]
+    """The rows of what is done with a run that lacks its last question, with one, and two."""
+    one, two, cut = folder / "one", folder / "two", folder / "resumed"
+    for copy in (two, cut):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(one, copy)
+    whole = (one / "questions.jsonl").read_bytes()
+    (cut / "questions.jsonl").write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+    gold = folder / "gold" / "questions.jsonl"
+    took = timed(("eval", "run", folder / "questions.jsonl", *ASK, "--gold", gold, "--out", cut))
+    yield f"| go on where the last question is left; the journal has {len(whole) / 2**20:.1f} MiB | {_said(took)} |"
+    lines = [*map(json.loads, whole.splitlines())]
     for line in lines[::3]:
         line["run"]["outcome"]["table"] = None
     (two / "questions.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -131,25 +132,19 @@ def _said(took: tuple[float, float, float], count: int = 0) -> str:
 
 
 def main() -> None:
-    """Print the table, and save it."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--questions", type=int, default=10_000)
     parser.add_argument("--fewer", type=int, default=2_000, help="in each way but the first")
-    parser.add_argument("--save", type=Path)
     options = parser.parse_args()
-    lines = []
+    print("| | seconds | of processors | MiB at most | questions/s |\n|---|---|---|---|---|")
     with TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        for rows in (asked(folder, options.questions, options.fewer), scored(folder)):
-            for row in rows:
-                print(row, flush=True)
-                lines.append(row)
-    if options.save:
-        heads = "| | seconds | of processors | MiB at most | questions/s |\n|---|---|---|---|---|\n"
-        text = options.save.read_text() if options.save.exists() else ""
-        options.save.write_text(
-            re.sub(r"^\|.*\Z", "", text, flags=re.DOTALL | re.MULTILINE) + heads + "\n".join(lines) + "\n"
-        )
+        folder = options.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        done = (folder / "one").exists()
+        for row in chain(() if done else asked(folder, options.questions, options.fewer), scored(folder)):
+            print(row, flush=True)
 
 
 if __name__ == "__main__":
