@@ -144,11 +144,7 @@ def read_wikiwebquestions(file: File) -> Iterator[Question]:
     is_list = file.data.lstrip().startswith(b"[")
     for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}
-        answers = None
-        if "results" in info:
-            boolean = isinstance(info["results"], bool)
-            answers = AnswerTable(boolean=info["results"]) if boolean else record.rows(info["results"])
-        yield _question(record, record.meta("paraphrases"), answers)
+        yield _question(record, record.meta("paraphrases"), stored_answer(record, info.get("results")))
 
 
 def read_text2sparql(file: File) -> Iterator[Question]:

@@ -15,8 +15,6 @@ Mode = Literal["standard", "stark-compat"]
 STARK_METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 SET_METRIC = "f1"
 """Of the nodes that a system names as the answer, whatever their order; only agents name any."""
-
-
 TRAIL_METRIC = "trail@20"
 """Share of the answers among the first 20 nodes when those that an agent only saw on the way follow its answer."""
 
