@@ -195,7 +195,7 @@ def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
     assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
     assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
     assert (found["largest_degree"], found["isolated"], found["indexed"]) == (2, 0, "plain")
-    assert found["fields"] == {"person": {}, "house": {"description": "A house with a wheel."}}
+    assert found["fields"] == {"house": {"description": "A house with a wheel."}}
     assert "house: 2\n    description: A house with a wheel." in kbnav("skb", "info", "v.skb")[1]
     mill = next(line for line in NODES.splitlines() if "The Mill" in line)
     told = kbnav("skb", "info", "v.skb", "--node", json.loads(mill)["id"])[1]

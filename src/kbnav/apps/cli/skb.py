@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
-_LONGEST_LIST = 40
-"""Kinds of edges that ``info`` lists."""
-_EXAMPLE = 60
-"""Characters of a field's example."""
+_LONGEST_LIST, _EXAMPLE = 40, 60
+"""Kinds of edges that ``info`` lists, and characters of a field's example."""
 
 Nodes = Annotated[
     list[str] | None,
@@ -394,17 +392,16 @@ def _size(nodes: int, edges: int) -> str:
     return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
 
 
-def _kind_lines(kind: str, count: int, fields: Mapping[str, str]) -> Iterator[str]:
-    yield f"  {kind}: {count:,}"
-    yield from (f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in fields.items())
-
-
 def _print_info(found: Info) -> None:
     from rich.filesize import decimal
 
     from kbnav.apps.console import printable
 
     meta = found.meta
+    fields = {
+        kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]
+        for kind, values in found.fields.items()
+    }
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
@@ -424,7 +421,7 @@ def _print_info(found: Info) -> None:
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",
         "node types",
-        *(line for kind in meta.types for line in _kind_lines(kind.name, kind.count, found.fields[kind.name])),
+        *(line for kind in meta.types for line in (f"  {kind.name}: {kind.count:,}", *fields.get(kind.name, ()))),
         "",
         "relations",
         *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),

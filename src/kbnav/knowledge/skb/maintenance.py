@@ -77,14 +77,13 @@ def info(place: Path | str, home: Path | None = None) -> Info:
 
 
 def _fields(skb: SKB) -> dict[str, dict[str, str]]:
-    found, start = dict[str, dict[str, str]](), 0
-    for kind in skb.meta.types:
-        fields = found.setdefault(kind.name, {})
-        for node in range(start, start + min(kind.count, _SAMPLED)):
+    found = dict[str, dict[str, str]]()
+    for kind in skb.type_names:
+        first, last = skb.type_range(kind)
+        for node in range(first, min(last, first + _SAMPLED)):
             for name, value in skb.documents[node].items():
-                if not fields.get(name):
-                    fields[name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
-        start += kind.count
+                if not found.setdefault(kind, {}).get(name):
+                    found[kind][name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
     return found
 
 
@@ -152,7 +151,7 @@ def _reread(path: Path, meta: Meta) -> Iterator[Source]:
 
 
 def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Read the files that an SKB was built from again, in the same way; what is in them no more goes.
+    """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
     Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
     know its files or they are gone.
