@@ -14,11 +14,11 @@ from contextlib import suppress
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, is_empty_result
 from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
-from kbnav.knowledge.wikidata.services import LEFT_OUT
 
 _FEW = 5
 """Things of which each is looked at; of more none is."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from kbnav.answers.tables import Term
+from kbnav.answers.tables import Cell, Term
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 
 TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -21,6 +21,8 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
+_IRI = re.compile(r"[^<>\"{}|^`\\\x00-\x20]*")
+_LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _APART = re.compile(r"[/#?]")
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)\Z")
@@ -43,6 +45,22 @@ def text_literal(text: str) -> str:
     """A text as a query writes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
+
+
+def written(cell: Cell) -> str:
+    """A cell as queries write it: UNDEF for a blank node, and for an IRI, datatype or language that cannot be one."""
+    if (
+        cell is None
+        or cell.type == "bnode"
+        or not _IRI.fullmatch(cell.value if cell.type == "uri" else cell.datatype or "")
+    ):
+        return "UNDEF"
+    if cell.type == "uri":
+        return f"<{cell.value}>"
+    if cell.language and not _LANGUAGE.fullmatch(cell.language):
+        return "UNDEF"
+    ending = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
+    return text_literal(cell.value) + ending
 
 
 def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
