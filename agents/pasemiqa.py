@@ -33,10 +33,7 @@ _PATHS = 5
 
 
 def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """PASemiQA with the settings' model and options; ``offline`` is the SKB's offline policy, which needs no plan.
-
-    Raises UsageError where there is no SKB, for a planner that cannot be had, and for any planner offline.
-    """
+    """PASemiQA by the settings' model and options, or offline by rules without a plan. Raises UsageError."""
     skb = as_skb(kb, f"the system {NAME}")
     if settings.model == OFFLINE:
         if read_options(PasemiqaOptions, settings.options, NAME).planner != "none":

@@ -104,10 +104,7 @@ def without_way_back(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]
 def best_of_each(
     facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
 ) -> list[tuple[int, float]]:
-    """Places of the ``width`` best of every source, best first; those scored 0 are none.
-
-    Of equal scores those come first that ``fit`` the question better, by place; then those of earlier ids.
-    """
+    """Places of every source's ``width`` best above 0, best first; of equal scores those that ``fit``, then earlier."""
     taken: dict[str, int] = {}
     chosen = []
 
@@ -191,10 +188,7 @@ _SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d
 
 
 def read_scores(text: str, count: int) -> dict[int, float]:
-    """``number: score`` pairs of a model's reply, by number from 1 to ``count``; what is not from 0 to 1 is no score.
-
-    Lines, a JSON object and prose around either are read; of a number that is scored twice the first counts.
-    """
+    """``number: score`` pairs of a reply, in lines or JSON, from 0 to 1, the first of each number up to ``count``."""
     found: dict[int, float] = {}
     for number, score in _SCORED.findall(text):
         if 0 < int(number) <= count and 0 <= float(score) <= 1:

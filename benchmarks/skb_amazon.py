@@ -4,7 +4,8 @@
 
 The files are made up, in the published formats of reviews, metadata, questions and answers: with --share 1 they give
 1.0M nodes and 9.4M edges, and 592M words that are indexed (STaRK, Table 2); without it a hundredth of that. Words are
-drawn from 100,000 so that the commonest come as often as in English. The build's own temporary files go to TMPDIR, as
+drawn from 100,000 so that the commonest come as often as in English. Then 1,000 products get another description by an
+update. The build's own temporary files go to TMPDIR, as
 those of any program. Without FOLDER, or without --keep, all is deleted at the end.
 """
 
@@ -26,6 +27,9 @@ from benchmarks._timing import status
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.maintenance import update
+from kbnav.knowledge.skb.store import SKB
 
 SEED = 7
 PRODUCTS, BRANDS, CATEGORIES, COLOURS = 957_192, 76_000, 1_500, 800
@@ -34,6 +38,8 @@ BOUGHT, VIEWED, IN_CATEGORY, COLOURED = 1.74, 4.8, 1.57, 0.73
 REVIEWS, REVIEW_WORDS, OTHER_WORDS = 9, 58, 50
 VOCABULARY = 100_000
 POOL = 5_000_000
+CHANGED = 1_000
+"""Nodes of an update."""
 NAME = "Sports_and_Outdoors"
 
 
@@ -174,6 +180,24 @@ def measure(folder: Path, share: float, *, vectors: bool) -> None:
     disk = sum(file.bytes for file in meta.files.values()) / 2**30
     print(f"built: {meta.nodes:,} nodes, {meta.edges:,} edges, {meta.tokens or 0:,} words")
     print(f"{took:,.0f} s by the clock, {cpu:,.0f} s of CPU, peak {status('VmHWM'):,.0f} MiB, {disk:.2f} GiB on disk")
+    change(out, folder / "changed.jsonl", Options(vectors=vectors))
+
+
+def change(out: Path, file: Path, options: Options) -> None:
+    """Update some products, spread over all, with their documents but for another description."""
+    words = Words(4)
+    with SKB.open(out) as skb, file.open("w") as lines:
+        first, end = skb.type_range("product")
+        for node in range(first, end, max(1, (end - first) // CHANGED)):
+            fields = {**skb.documents[node], "description": [words.text(OTHER_WORDS)]}
+            lines.write(json.dumps({"id": skb.id(node), "name": skb.name(node), **fields}) + "\n")
+    begin, cpu, stages = time.perf_counter(), time.process_time(), Stages()
+    update(out, TableSource([file]), options, progress=stages)
+    stages("", 0, 0)
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    print(f"updated {CHANGED:,} nodes: {took:,.1f} s by the clock, {cpu:,.1f} s of CPU")
+    print(stages.told())
+    file.unlink()
 
 
 if __name__ == "__main__":

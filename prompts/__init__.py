@@ -44,10 +44,7 @@ def _bounds(mark: str) -> re.Pattern[str]:
 
 
 def render(name: str | Path, **values: Any) -> str:
-    """The prompt ``name`` (as in ``spinach/policy.md``, or a ``Path``) with its variables filled in.
-
-    Raises jinja2.UndefinedError where the file uses a variable that is not given.
-    """
+    """The prompt ``name`` (a path below this folder, or a ``Path``), filled in. Raises jinja2.UndefinedError."""
     environment = _environment()
     own = name.read_text(encoding="utf-8") if isinstance(name, Path) else None
     template = environment.get_template(name) if own is None else environment.from_string(own)

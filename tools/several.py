@@ -12,8 +12,8 @@ from kbnav.answers.question import in_kb, kb_of
 from kbnav.answers.tables import Cell
 from kbnav.errors import BadArguments, TellModel
 from kbnav.knowledge.base import Capability, Joint, is_mirror, said_from
-from kbnav.knowledge.sparql.evidence import written
 from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, tokenize
+from kbnav.knowledge.sparql.vocabulary import written
 from kbnav.runs.trajectory import QUERY, Step, Usage
 from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools.context import Context, Observation, Shown

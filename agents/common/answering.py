@@ -134,10 +134,7 @@ class QueryEnding:
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
-
-        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
-        """
+        """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is."""
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
         if table is None and outcome.status == "no answer":
@@ -236,19 +233,13 @@ def _final_table(query: str, question: str, context: Context) -> tuple[str, Answ
 
 @dataclass(frozen=True)
 class RankingEnding:
-    """The nodes that finish names are the answer, with its sentence, which alone is one where a number is asked for.
-
-    Out of budget, the answer are the nodes that the observations support best.
-    """
+    """The nodes that finish names are the answer, with its sentence; out of budget those best supported are."""
 
     write: Writer
     describe: Describe
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
-        """A finish is premature if it names a node that no observation has shown, on the path or in an earlier turn.
-
-        That there is no answer (no nodes) may be said once anything was looked at.
-        """
+        """Whether a finish names a node never shown; with no nodes it may come once anything was looked at."""
         nodes = named_by(finish)
         shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
@@ -287,10 +278,7 @@ class RankingEnding:
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
-    """Nodes by how often and how far up the observations show them, best first: their reciprocal ranks summed.
-
-    Nodes that were looked at by their ids are left out, unless nothing else was seen.
-    """
+    """Nodes by their summed reciprocal ranks in observations; those looked at by id only if there are no others."""
     from kbnav.knowledge.skb.search import reciprocal_rank_fusion  # SKBs alone need it
 
     taken = list(steps)

@@ -152,10 +152,7 @@ class ChatPolicy:
         return invoke(self._model, self.messages(state, width=narrowest))
 
     def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
-        """What a model sees: earlier questions, this one, the path, and a hint where something was dropped.
-
-        Observations are cut to ``width`` characters, if it is given, and say so.
-        """
+        """What a model sees: earlier questions, this one, the path (cut to ``width``), and what was dropped."""
         from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
         messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]

@@ -35,10 +35,7 @@ class State(TypedDict):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy says: at least one call, or a refusal; neither where it gives up, with ``note`` on why.
-
-    ``understood`` says how the question was read, where that is worth saying.
-    """
+    """What a policy says: calls, a refusal, or why it gives up (``note``); ``understood``: the question's reading."""
 
     calls: Sequence[Call] = ()
     usage: Usage = Usage()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
+from kbnav.answers.language import fold
 from kbnav.runs.trajectory import Step
 
 _IDENTIFIER = r"(?:[QP]\d+|<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
@@ -150,10 +151,12 @@ def read_search(query: str, text: str) -> Search:
                 kind = "property"
             hits.append(SearchHit(id_, found["label"] or "", about, found["type"] or "", found["alias"] or "", kind))
     if not hits:
-        meant = _SUGGESTED.search(text)
-        return Search(query, "none", suggestion=meant[1] if meant else "")
-    if rung == "near" and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling is for people to choose
-        return Search(query, "none", suggestion=hits[0].alias or hits[0].label)
+        found = _SUGGESTED.search(text)
+        return Search(query, "none", suggestion=found[1] if found else "")
+    meant = hits[0].alias or hits[0].label
+    plural = fold(query).removeprefix(fold(meant)) in ("e", "en", "er", "es", "n", "s")
+    if rung == "near" and not plural and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling: people choose
+        return Search(query, "none", suggestion=meant)
     items = [hit for hit in hits if hit.kind != "property"]
     low = query.casefold()
     named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]

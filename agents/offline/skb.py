@@ -163,9 +163,8 @@ class SkbAgenda(Agenda):
                 answer = "\n".join(shown)
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 self._told |= {*words}
-                self.understood = self._understood((), paths, "")
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
-                yield [(FINISH, f"This is “{field}” of {of}.", {"nodes": holders, "answer": answer})]
+                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer)
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -207,16 +206,14 @@ class SkbAgenda(Agenda):
         rows = yield from self._rows(query, "How many are there in all?")
         total = int(rows[0][0].value) if rows and rows[0][0] else 0
         if counted and rows:
-            self.understood = self._understood((), paths, found[0] if found else "")
-            yield [(FINISH, "This is their number.", {"nodes": [], "answer": str(total)})]
+            yield self._finished("This is their number.", paths, (), str(total))
         if total <= len(found):
             return
         listed = self._query(paths, limit=self._schema.listed)
         nodes = (yield from self._nodes([(QUERY, "Listing them.", {"query": listed})])) or found
         if nodes:
             some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
-            self.understood = self._understood((), paths, nodes[0])
-            yield [(FINISH, some, {"nodes": list(nodes)})]
+            yield self._finished(some, paths, nodes)
 
     def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
@@ -266,16 +263,20 @@ class SkbAgenda(Agenda):
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
         read = [word for word in free if relevance(known.adjectives.get(word, word), [name])[0]]
         self._told |= {*_SUMMED, *known.measures, *read}
-        self.understood = self._understood((), paths, nodes[0] if nodes else "")
         if total:
-            said = f"This is their {'sum' if total == 'SUM' else 'mean'}."
             amount = float(value)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
-            yield [(FINISH, said, {"nodes": [], "answer": answer})]
+            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
         labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {len(found):,} of type {kind}."
-        yield [(FINISH, fits, {"nodes": nodes, "answer": f"{labels}{more}: {value}"})]
+        among = f"{len(found):,}" if len(found) < self._schema.listed else "all"
+        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among} of type {kind}."
+        yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
+
+    def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
+        """The end, with how the question was read."""
+        self.understood = self._understood((), paths, nodes[0] if nodes else "")
+        return [(FINISH, said, {"nodes": list(nodes), "answer": answer})]
 
     def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""

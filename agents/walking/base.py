@@ -51,10 +51,7 @@ class Models(NamedTuple):
 
 
 def open_walking_models(settings: Settings, system: str) -> Models:
-    """The models of the settings; the policy's temperature is 0 unless one is set, so that runs can be repeated.
-
-    Raises UsageError where there is no model, CredentialsError where its key is missing.
-    """
+    """The settings' models; the policy's temperature is 0 unless set. Raises UsageError, CredentialsError."""
     from kbnav.models.calls import open_calls
     from kbnav.models.chat import open_chat_model, open_models
 
@@ -296,10 +293,7 @@ def _speaks_of(step: Step, names: Iterable[str]) -> bool:
 
 
 def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:
-    """What a reader must know where a model's word was on the way; nothing where there is no answer.
-
-    ``own`` are the facts generated for this question; those of earlier ones matter where the answer rests on them.
-    """
+    """What to know where a model's word, ``own`` facts or earlier ones the answer rests on, was on the way."""
     rests = outcome.ranking is not None and any(node.basis == "generated" for node in outcome.ranking.chosen)
     facts = word.facts if rests and not own else own
     if not facts or outcome.ranking is None:

@@ -17,18 +17,24 @@ RANKER = SystemEntry("ranker", "A retriever of somebody's own.", "nowhere:build"
 class Cli:
     """Runs the command line in this process."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str) -> None:
+        """``first``: what every command begins with."""
+        self._monkeypatch, self._capsys, self._first = monkeypatch, capsys, first
 
     def __call__(self, *arguments: str, typed: str = "") -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
-        self._monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
+        self._monkeypatch.setattr(sys, "argv", ["kbnav", *self._first, *arguments])
         self._monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         with pytest.raises(SystemExit) as ended:
             main()
         out, error = self._capsys.readouterr()
         return int(ended.value.code or 0), out, error
+
+    def out(self, *arguments: str, typed: str = "") -> str:
+        """Standard output of what ends well."""
+        code, out, error = self(*arguments, typed=typed)
+        assert code == 0, error
+        return out
 
 
 def curie(*, query: str = QUERY, said: str = "Polonium and radium.") -> list[Canned]:

@@ -15,8 +15,7 @@ from tests.models.stub import Canned, ModelStub, completion, failure, silent_end
 
 
 def test_ask_streams_steps_then_prints_answer_table_query_with_labels_and_link(kbnav):
-    code, out, _ = kbnav("ask", QUESTION)
-    assert code == 0
+    out = kbnav.out("ask", QUESTION)
     steps, answer = out.split("─" * 100)
     assert "→ search_entities Marie Curie" in steps
     assert "offline policy: no language model" in steps

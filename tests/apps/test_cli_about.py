@@ -20,8 +20,7 @@ def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch)
     Path("kbnav.toml").write_text('kb = "demo"\n[budget]\nsteps = 9\nactions = 11\n[bot]\npassword = "sesame-open"\n')
     monkeypatch.setenv("KBNAV_BUDGET__STEPS", "12")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-nevertobeleft")
-    code, out, _ = kbnav("config", "--json")
-    assert code == 0
+    out = kbnav.out("config", "--json")
     told = {one["name"]: (one["value"], one["source"]) for one in json.loads(out)}
     assert list(told) == list(setting_names())
     assert told["budget.steps"] == (12, "KBNAV_BUDGET__STEPS")

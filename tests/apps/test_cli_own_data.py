@@ -1,7 +1,6 @@
 """``kbnav eval`` with what people bring themselves: questions in a spreadsheet, and answers of other systems."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ gas;Which gas glows red?;;neon;names
 def kbnav(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-8")
-    return partial(Cli(monkeypatch, capsys), "eval")
+    return Cli(monkeypatch, capsys, "eval")
 
 
 def scores(folder: str) -> dict[str, float]:
@@ -30,8 +29,7 @@ def scores(folder: str) -> dict[str, float]:
 
 
 def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(kbnav, caplog):
-    code, out, error = kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
-    assert code == 0, error
+    out = kbnav.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
     assert "3 questions" in out
     assert scores("runs/a")["polonium"] == 1.0
     assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text

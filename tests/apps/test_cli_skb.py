@@ -53,8 +53,7 @@ def built(kbnav: Cli, *more: str) -> str:
 def test_an_skb_built_from_rdf_is_asked(kbnav):
     code, out, _ = kbnav("skb", "build", "--from", "rdf", "lakes.ttl", "--out", "l.skb", "--encoder", "none")
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
-    code, out, _ = kbnav("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
-    assert code == 0
+    out = kbnav.out("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
 
 
@@ -107,8 +106,7 @@ def test_vectors_of_an_endpoint_are_asked_of_it_again_with_the_settings_own_key(
     arguments = ["--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--out", "v.skb", "--encoder", "openai:small"]
     assert kbnav("skb", "build", *arguments)[0] == 0
     sent = len(embeddings.headers)
-    code, out, _ = kbnav("ask", "--kb", "v.skb", "--csv", "Which house that Ann Reed owns has a wheel?")
-    assert code == 0
+    out = kbnav.out("ask", "--kb", "v.skb", "--csv", "Which house that Ann Reed owns has a wheel?")
     assert out.splitlines()[1].startswith("1,The Mill,")
     assert len(embeddings.headers) > sent
     assert {
@@ -197,7 +195,7 @@ def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
     assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
     assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
     assert (found["largest_degree"], found["isolated"], found["indexed"]) == (2, 0, "plain")
-    assert found["fields"] == {"person": {}, "house": {"description": "A house with a wheel."}}
+    assert found["fields"] == {"house": {"description": "A house with a wheel."}}
     assert "house: 2\n    description: A house with a wheel." in kbnav("skb", "info", "v.skb")[1]
     mill = next(line for line in NODES.splitlines() if "The Mill" in line)
     told = kbnav("skb", "info", "v.skb", "--node", json.loads(mill)["id"])[1]

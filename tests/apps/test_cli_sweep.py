@@ -70,11 +70,9 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
     with Planning([]) as stub:
         model = ("--model", "stub", "--base-url", stub.base_url)
         given = ("eval", "sweep", "q.jsonl", "--limit", "1", "--system", "rog", "--kb", "demo", *model, *vary)
-        code, out, _ = kbnav(*given, "--out", "cold")
-        assert code == 0, out
+        out = kbnav.out(*given, "--out", "cold")
         asked = len(stub.requests)
-        code, out, _ = kbnav(*given, "--out", "warm")
-        assert code == 0, out
+        out = kbnav.out(*given, "--out", "warm")
         assert len(stub.requests) - asked < asked  # the cache was warm
     cold, warm = rows_of(tmp_path / "cold"), rows_of(tmp_path / "warm")
     for value in ("1", "2"):

@@ -31,13 +31,11 @@ def kbnav(urls, tmp_path, monkeypatch, capsys) -> Cli:
 
 
 def test_ask_takes_several_and_a_follow_up_asks_the_same(kbnav):
-    code, out, error = kbnav("ask", "--kb", "shop", "--kb", "places", QUESTION)
-    assert code == 0, error
+    out = kbnav.out("ask", "--kb", "shop", "--kb", "places", QUESTION)
     assert "From shop." in out
     assert "# kb: shop" in out
     assert "query.wikidata.org" not in out
-    code, out, error = kbnav("ask", "--continue", "--json", CAPITAL)
-    assert code == 0, error
+    out = kbnav.out("ask", "--continue", "--json", CAPITAL)
     answer = json.loads(out)
     assert answer["link"] == ""
     assert "From places." in answer["note"]
@@ -48,8 +46,7 @@ def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_pa
     asked = {"id": "1", "question": CAPITAL, "sparql": f"# kb: places\n{query}"}
     (tmp_path / "own.jsonl").write_text(json.dumps(asked) + "\n", encoding="utf-8")
     together = ("--kb", "shop", "--kb", "places")
-    code, out, error = kbnav("eval", "run", "own.jsonl", *together, "--out", "run", "--json")
-    assert code == 0, error
+    out = kbnav.out("eval", "run", "own.jsonl", *together, "--out", "run", "--json")
     assert '"f1": 1.0' in out
 
 

@@ -15,8 +15,8 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import Term
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.open import bundled_mirror, open_kb
-from kbnav.knowledge.sparql.evidence import written
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.knowledge.sparql.vocabulary import written
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.sessions.session import use
 from kbnav.settings.model import Settings

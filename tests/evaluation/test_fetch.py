@@ -112,11 +112,10 @@ def test_a_redirect_is_followed_on_the_same_host_only(tmp_path):
 
 
 def test_the_environments_proxy_is_used(tmp_path, monkeypatch):
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
     with published(Publisher()) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        monkeypatch.setenv("http_proxy", proxy.url)
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+            monkeypatch.delenv(name.replace("HTTP", "NO").replace("http", "no"), raising=False)
         remote = Remote("http://data.example/dev.json", "spinach/dev.json", len(QUESTIONS), DIGEST)
         fetch("spinach-dev", tmp_path, origins={"spinach-dev": (remote,)})
     assert proxy.asked == ["http://data.example/dev.json"]

@@ -1,7 +1,6 @@
 """Baselines that are given something of the gold answers, as SPINACH's were (section 5.3), and scores by labels."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.agents.tog import tog_with
-from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.gold import given_of_gold
@@ -21,6 +19,7 @@ from kbnav.evaluation.scoring import score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.agents.walkers import Script
+from tests.apps.parts import Cli
 from tests.evaluation.parts import table
 
 DISCOVERED = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
@@ -110,12 +109,8 @@ def test_topics_are_twenty_at_most_drawn_with_the_seed(mini_kb):
 def test_ask_has_no_gold_answer_to_give(mini_home, monkeypatch, capsys, system, option, what):
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     monkeypatch.setenv("OPENAI_API_KEY", "test")
-    line = ["kbnav", "ask", "--kb", "mini", "--model", "gpt-4o", "--system", system, "--set", option, "Who?"]
-    monkeypatch.setattr(sys, "argv", line)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert f"{system} is given {what} by kbnav eval alone" in " ".join(capsys.readouterr().err.split())
+    code, _, error = Cli(monkeypatch, capsys)("ask", "--model", "gpt-4o", "--system", system, "--set", option, "Who?")
+    assert (code, f"{system} is given {what} by kbnav eval alone" in " ".join(error.split())) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +140,11 @@ def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, mo
     by_id = {one.id: one.values["em"] for one in score_run(saved).questions}
     assert by_id == {"curie": 0, "number": 0, "is": 0}
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
-    line = ["kbnav", "eval", "score", str(tmp_path / "run"), "--by", "labels"]
-    shown = []
-    for _ in range(2):
-        monkeypatch.setattr(sys, "argv", line)
-        with pytest.raises(SystemExit):
-            main()
-        shown.append(capsys.readouterr().out)
-        monkeypatch.setenv("KBNAV_KB", "no-such")
-        line = [*line[:4], "--by", "labels", "--kb", "nowhere"]  # nothing is left to ask
-    assert shown[0] == shown[1]
-    assert "by labels: English labels are compared" in shown[0]
+    kbnav, line = Cli(monkeypatch, capsys), ("eval", "score", str(tmp_path / "run"), "--by", "labels")
+    shown = kbnav(*line)[1]
+    assert "by labels: English labels are compared" in shown
+    monkeypatch.setenv("KBNAV_KB", "no-such")
+    assert kbnav(*line, "--kb", "nowhere")[1] == shown  # nothing is left to ask
     assert json.loads((tmp_path / "run" / "labels.json").read_text()) == {"Q1128": "radium", "Q979": "polonium"}
     scores = json.loads((tmp_path / "run" / "scores.json").read_text())
     assert scores["by"] == "labels"

@@ -34,15 +34,12 @@ from kbnav.evaluation.scoring import score_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
 from tests.conftest import ROOT
+from tests.evaluation.parts import table
 
 PAGE = ROOT / "docs" / "reports.md"
 WD = "http://www.wikidata.org/entity/"
 ELEMENTS = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 HOSTILE = f"""'"></td></pre></bdi>--></style>{ELEMENTS}{{{{ 7*7 }}}}{{% raw %}}"""
-
-
-def items(*ids: str) -> AnswerTable:
-    return AnswerTable(("x",), tuple((Term("uri", WD + name),) for name in ids))
 
 
 def question(name: str, outcome: Outcome, *, steps: int = 0, **rest) -> QuestionRecord:
@@ -61,7 +58,7 @@ def saved(records: list[QuestionRecord], gold: list[GoldAnswer], **info) -> Save
     return SavedRun(about, GoldInfo("own", "0"), {g.id: g for g in gold}, {r.id: r for r in records})
 
 
-GOLD = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=items(f"Q{n}")) for n in range(1, 5)]
+GOLD = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=table(f"Q{n}")) for n in range(1, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -103,25 +100,25 @@ def test_actions_of_the_published_runs_are_those_of_the_recordings(published, tr
 
 
 RIGHT = "SELECT ?x { ?x wdt:P31 wd:Q5 ; wdt:P21 wd:Q1 }"
-ASKED = GoldAnswer("q", "?", "stored", RIGHT, items("Q1", "Q2"))
+ASKED = GoldAnswer("q", "?", "stored", RIGHT, table("Q1", "Q2"))
 WRONG = {"f1": 0.5, "em": 0.0}
 
 
 @pytest.mark.parametrize(
     ("kind", "outcome", "values"),
     [
-        ("right", answered(items("Q1", "Q2"), RIGHT), {"f1": 1.0, "em": 1.0}),
+        ("right", answered(table("Q1", "Q2"), RIGHT), {"f1": 1.0, "em": 1.0}),
         ("failed", answered(None, status="failed", stop="error"), WRONG),
         ("no answer", answered(None, status="no answer", stop="gave up"), WRONG),
-        ("out of budget", answered(items("Q1"), RIGHT, status="best effort", stop="action budget"), WRONG),
+        ("out of budget", answered(table("Q1"), RIGHT, status="best effort", stop="action budget"), WRONG),
         ("out of budget", answered(None, status="no answer", stop="step budget"), WRONG),  # it did not give up
         ("other kind", answered(AnswerTable(boolean=True), "ASK { wd:Q1 wdt:P31 wd:Q5 }"), WRONG),
         ("no rows", answered(AnswerTable(("x",)), RIGHT), WRONG),
-        ("other properties", answered(items("Q1"), "SELECT ?x { ?x p:P31/ps:P31 wd:Q5 ; wdt:P106 ?y }"), WRONG),
-        ("extra properties", answered(items("Q1"), RIGHT.replace("}", "; wdt:P27 wd:Q2 }")), WRONG),
-        ("other query", answered(items("Q1"), "SELECT ?x { ?x wdt:P31 wd:Q5 OPTIONAL { ?x wdt:P21 ?y } }"), WRONG),
-        ("other query", answered(items("Q1"), "SELECT ?x {"), WRONG),
-        ("no gold", answered(items("Q1"), RIGHT), None),
+        ("other properties", answered(table("Q1"), "SELECT ?x { ?x p:P31/ps:P31 wd:Q5 ; wdt:P106 ?y }"), WRONG),
+        ("extra properties", answered(table("Q1"), RIGHT.replace("}", "; wdt:P27 wd:Q2 }")), WRONG),
+        ("other query", answered(table("Q1"), "SELECT ?x { ?x wdt:P31 wd:Q5 OPTIONAL { ?x wdt:P21 ?y } }"), WRONG),
+        ("other query", answered(table("Q1"), "SELECT ?x {"), WRONG),
+        ("no gold", answered(table("Q1"), RIGHT), None),
     ],
 )
 def test_a_wrong_answer_is_put_into_a_class(kind, outcome, values):
@@ -132,8 +129,8 @@ def costly_run(factor: int = 1, **rest) -> SavedRun:
     """Four questions, one of them not reached: F1 1, 0 and 0."""
     return saved(
         [
-            question("q1", answered(items("Q1")), steps=3, usage=Usage(1000 * factor, 10, 0, 3), cost=0.02),
-            question("q2", answered(items("Q9")), steps=8, usage=Usage(1900 * factor, 110, 0, 8), cost=0.05),
+            question("q1", answered(table("Q1")), steps=3, usage=Usage(1000 * factor, 10, 0, 3), cost=0.02),
+            question("q2", answered(table("Q9")), steps=8, usage=Usage(1900 * factor, 110, 0, 8), cost=0.05),
             question("q3", answered(None, status="failed", stop="error", note="down"), error="ServiceError"),
         ],
         GOLD,
@@ -166,7 +163,7 @@ def test_tokens_costs_and_actions_of_a_run():
 
 def test_runs_are_compared_where_they_can_be():
     other = costly_run()
-    better = {**other.records, "q2": question("q2", answered(items("Q2")))}
+    better = {**other.records, "q2": question("q2", answered(table("Q2")))}
     report = build_report({"a": costly_run(), "b": replace(other, records=better), "c": costly_run(sha="1")})
     good, bad = report.against.values()
     assert good.questions == 3
@@ -286,10 +283,10 @@ def test_nodes_only_seen_earn_a_wrong_answer_nothing_but_their_own_figure():
 
 
 def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
-    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=items(f"Q{n}")) for n in range(1, 13)]
+    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=table(f"Q{n}")) for n in range(1, 13)]
 
     def run(right: int, **info) -> SavedRun:
-        found = [items(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
+        found = [table(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
         return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
 
     runs = {"weak_1": run(3), "strong": run(12), "same": run(3), "equal": run(12)}

@@ -50,8 +50,7 @@ def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_pa
     answers = {"a": Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), "b": None}
     folder = saved_folder(tmp_path / "r", {"a": ("7",), "b": ("1 x",)}, answers)
     asked = ("--metric", "ndcg@10", "--metric", "map", "--trec", str(tmp_path / "a.run"), "--json")
-    code, out, error = Cli(monkeypatch, capsys)("eval", "score", str(folder), *asked)
-    assert code == 0, error
+    out = Cli(monkeypatch, capsys).out("eval", "score", str(folder), *asked)
     means = json.loads(out)["all"]["values"]
     assert (means["ndcg@10"], means["map"]) == (pytest.approx(0.63093 / 2, abs=1e-5), 0.25)
     lines = [line.split()[:5] for line in (tmp_path / "a.run").read_text().splitlines()]
@@ -66,10 +65,8 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
         "q1 Q0 c 1 0.2 bm25\nq1 Q0 a 2 0.9 bm25\nq2 Q0 z 1 3 bm25\nq2 Q0 x%20y 2 2 bm25\n"
     )
     cli, out = Cli(monkeypatch, capsys), str(tmp_path / "r")
-    code, _, error = cli("eval", "import", str(tmp_path / "other.run"), str(tmp_path / "gold.qrels"), "--out", out)
-    assert code == 0, error
-    code, printed, error = cli("eval", "score", out, "--metric", "map", "--trec", str(tmp_path / "back.run"), "--json")
-    assert code == 0, error
+    cli.out("eval", "import", str(tmp_path / "other.run"), str(tmp_path / "gold.qrels"), "--out", out)
+    printed = cli.out("eval", "score", out, "--metric", "map", "--trec", str(tmp_path / "back.run"), "--json")
     means = json.loads(printed)["all"]["values"]
     assert means["map"] == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
     assert (means["hit@1"], means["mrr"]) == (pytest.approx(1 / 3), pytest.approx((1 + 1 / 2) / 3))

@@ -8,7 +8,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.wikidata.services import LEFT_OUT
+from kbnav.knowledge.replies import LEFT_OUT
 
 
 class Over:

@@ -136,8 +136,7 @@ def test_options_of_a_training_are_held_to_their_bounds_and_a_model_must_be_name
 
 @pytest.mark.slow
 def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
-    code, out, _ = kbnav("programs", "show", "made", "--steps", "--curve", "curve.csv")
-    assert code == 0
+    out = kbnav.out("programs", "show", "made", "--steps", "--curve", "curve.csv")
     assert "g1: MRR" in out
     assert "def retrieve(" in out
     assert "1 calls, " in out
@@ -146,8 +145,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
     assert [row["step"] for row in rows] == ["0", "1"]
     assert float(rows[-1]["best"]) > float(rows[0]["best"])
     chosen = ("--system", "agent-retriever", "--set", "trained=made", "--kb", "demo")
-    code, out, _ = kbnav("retrieve", *chosen, "What came out of the workshop of Wenna Pellow?", "--k", "3")
-    assert code == 0, out
+    out = kbnav.out("retrieve", *chosen, "What came out of the workshop of Wenna Pellow?", "--k", "3")
     for seen in ("train.jsonl", "val.jsonl"):
         code, _, err = kbnav("eval", "run", seen, *chosen, "--out", f"refused-{seen}")
         assert code == 2
@@ -156,12 +154,8 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
     code, _, err = kbnav("eval", "run", "train.jsonl", *within, "--kb", "demo", "--out", "refused")
     assert code == 2
     assert "evaluate on others" in err
-    code, _, err = kbnav("eval", "run", "test.jsonl", *chosen, "--out", "run", "--limit", "3")
-    assert code == 0, err
-    code, _, err = kbnav(
-        "eval", "run", "test.jsonl", "--system", "graph-rank", "--kb", "demo", "--out", "first", "--limit", "3"
-    )
-    assert code == 0, err
+    kbnav.out("eval", "run", "test.jsonl", *chosen, "--out", "run", "--limit", "3")
+    kbnav.out("eval", "run", "test.jsonl", "--system", "graph-rank", "--kb", "demo", "--out", "first", "--limit", "3")
     found = json.loads(kbnav("eval", "compare", "first", "run", "--json")[1])
     (mrr,) = (one for one in found["metrics"] if one["metric"] == "mrr")
     assert mrr["b"]["mean"] > mrr["a"]["mean"]

@@ -67,10 +67,7 @@ def why_unread(question: str, language: str) -> str:
 
 
 def reads(language: str) -> bool:
-    """Whether the words of a language are known that say little, so that what is left over can be judged.
-
-    Of others only question words are known, and names are found; a word that looks like a label's is no proof there.
-    """
+    """Whether a language's words that say little are known, so that what is left over can be judged."""
     code = language.split("-")[0]
     return code in _lexicons() and bool(_lexicons()[code].light)
 

@@ -123,10 +123,7 @@ def beyond(question: Question, named: Collection[str]) -> str:
 
 
 def titles(question: Question, language: str) -> list[str]:
-    """The two longest parts that may be names with small words inside: "Der Garten für Anfänger", "Haus am Fluss".
-
-    They begin with a capital, not behind a word such as "which", and end with the last capital before a mark.
-    """
+    """The two longest parts from capital to capital that may be names with small words, as "Haus am Fluss"."""
     words, found = lexicon(language), list[str]()
     for part in re.split(r"[,;:()?!\"“”„«»]+", question.text):
         tokens = part.split()

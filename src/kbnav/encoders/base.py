@@ -21,10 +21,7 @@ class Encoder(Protocol):
         """Names the model and all that changes its vectors; vectors of different names are never compared."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
-
-        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
-        """
+        """Vectors, [len(texts), d], of length 1; zeros, similar to nothing, where an encoder knows nothing of it."""
 
 
 @runtime_checkable

@@ -39,11 +39,7 @@ class Endpoint:
             raise CredentialsError("embeddings need a key: set OPENAI_API_KEY or the setting api_key") from error
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape [len(texts), d].
-
-        Raises CredentialsError where the key is refused, ServiceError where the endpoint stays down or refuses the
-        texts, BadResponse where it does not return one vector a text.
-        """
+        """Vectors of shape [len(texts), d]. Raises CredentialsError, ServiceError, BadResponse for other shapes."""
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         parts = [self._call(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]

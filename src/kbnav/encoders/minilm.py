@@ -85,10 +85,7 @@ def find_files(folder: Path | None = None, *, package: str = PACKAGE) -> tuple[P
 
 
 def _read_safetensors(path: Path) -> dict[str, Vectors]:
-    """The float32 tensors of a safetensors file, mapped into memory; others are left out.
-
-    The file is the length of a JSON header (8 bytes, little endian), the header, and the tensors' bytes.
-    """
+    """The float32 tensors of a safetensors file (header's length, JSON header, bytes), mapped into memory."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))

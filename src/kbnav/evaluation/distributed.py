@@ -36,11 +36,7 @@ class Worker:
 
 
 class _Workers:
-    """Workers that share the questions under way; threads share it.
-
-    They are started when the first question is asked. One that is killed is started again, and its questions are asked
-    once more, each once.
-    """
+    """Workers that share questions, for threads; begun with the first one, and begun again once where killed."""
 
     def __init__(self, ray: Any, count: int, share: float, at_once: int, name: str, settings: Settings) -> None:
         """``count`` workers, each with a ``share`` of a processor and at ``at_once`` questions at most."""

@@ -50,8 +50,6 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
-_NAMED = 10
-"""Questions without a gold answer that are named."""
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _NOT_OF_RUNS = ("api_key", "database", "home", "web", "bot")
 """Settings of the machine and its servers, and secrets, of which only masks are saved."""
@@ -232,7 +230,7 @@ def evaluate(
             _log.warning("%s: kbnav eval score %s --by labels compares names", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
         unknown = [answers[name] for name in texts if not answers[name].known]
-        for one in unknown[:_NAMED]:
+        for one in unknown[:10]:
             _log.warning("no gold answer of %s: %s", one.id, one.error.partition("\n")[0])
         if unknown:
             left = f"{len(unknown)} of {len(texts)} questions have no gold answer and cannot be scored"

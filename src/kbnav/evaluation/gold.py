@@ -109,10 +109,7 @@ def _read_answers(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
 
 
 def refuse_unfit(answers: Sequence[GoldAnswer], kind: KBKind, *, ranks_only: bool) -> None:
-    """Raise UsageError, DataError where no answer of a system on such a knowledge base could be scored against these.
-
-    Before anything is asked, for else all answers count as wrong, or the scoring fails at the end.
-    """
+    """Raise UsageError or DataError, before asking, where answers could not be scored against these."""
     known = [one for one in answers if one.known]
     nodes = next((one for one in known if one.nodes), None)
     table = next((one for one in known if not one.nodes), None)

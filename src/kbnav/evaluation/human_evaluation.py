@@ -36,10 +36,7 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Collected:
-    """A question as ``kbnav.evaluation.datasets`` reads one's own; ``nodes`` are its answers.
-
-    ``meta`` says who wrote it and when, of which node of which SKB, and which candidates were looked at.
-    """
+    """A question as datasets have it; ``meta``: who, when, of which node and SKB, and what was looked at."""
 
     id: str
     question: str

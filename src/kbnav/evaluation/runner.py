@@ -244,10 +244,7 @@ def _record(name: str, question: str, system: System, future: Future[Attempt]) -
 def side_by_side(
     items: Iterable[T], do: Callable[[T], R], *, jobs: int, stopped: Callable[[], object] = lambda: False
 ) -> Iterator[tuple[T, Future[R]]]:
-    """Items with their ended futures, in the order in which they end; at most ``jobs`` threads work at once.
-
-    No item is begun once ``stopped()`` is true; those under way are waited for, unless the consumer leaves early.
-    """
+    """Items with ended futures as they end, by ``jobs`` threads; none is begun once ``stopped()``."""
     queue = iter(items)
     under_way: dict[Future[R], T] = {}
     pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="kbnav-eval")

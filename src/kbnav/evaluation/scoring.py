@@ -121,11 +121,12 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
         for one, record, scores in zip(gold, records, values, strict=True)
     )
     everything = list(zip(questions, gold, records, strict=True))
+    attempted, means = [item for item in everything if item[2] is not None], _means(everything, metrics)
     known = {one.id for one in gold}
     return Scores(
         metrics=metrics,
-        attempted=_means([item for item in everything if item[2] is not None], metrics),
-        all=_means(everything, metrics),
+        attempted=means if len(attempted) == len(everything) else _means(attempted, metrics),
+        all=means,
         without_gold=tuple(name for name in run.info.questions if name not in known),
         questions=questions,
         mode="stark-compat" if run.candidates and ranked else "standard",
@@ -247,12 +248,12 @@ class Comparison:
     missing_b: int = 0
 
 
-def compare_runs(a: SavedRun, b: SavedRun, more: Sequence[str] = ()) -> Comparison:
-    """Compare two runs question by question, also by ``more`` metrics, as of ``score_run``.
+def compare_runs(a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores] | None = None) -> Comparison:
+    """Compare two runs question by question; ``scored`` are their scores, where these are known.
 
     Raises UsageError where their datasets or gold answers differ.
     """
-    of_a, of_b, common = _in_common(a, b, more)
+    of_a, of_b, common = _in_common(a, b, scored or (score_run(a), score_run(b)))
     metrics, disagreement = [], 0.0
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
@@ -267,14 +268,14 @@ def compare_runs(a: SavedRun, b: SavedRun, more: Sequence[str] = ()) -> Comparis
 
 
 def _in_common(
-    a: SavedRun, b: SavedRun, more: Sequence[str]
+    a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores]
 ) -> tuple[dict[str, QuestionScore], dict[str, QuestionScore], list[str]]:
     """The scores of what each run attempted, and the questions that both did. Raises UsageError."""
     if a.info.dataset_sha256 != b.info.dataset_sha256:
         raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
     of_a, of_b = (
-        {one.id: one for one in score_run(run, more).questions if run.info.origin or one.status != "missing"}
-        for run in (a, b)
+        {one.id: one for one in scores.questions if run.info.origin or one.status != "missing"}
+        for run, scores in zip((a, b), scored, strict=True)
     )
     common = [name for name in of_a if name in of_b]
     if not common:

@@ -14,11 +14,11 @@ from contextlib import suppress
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, is_empty_result
 from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
-from kbnav.knowledge.wikidata.services import LEFT_OUT
 
 _FEW = 5
 """Things of which each is looked at; of more none is."""
@@ -63,10 +63,7 @@ class _Probe:
         return self._otherwise(found.part, found.text)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
-        """Whether things of the subject's kind are known to have such statements, as people have mothers and are some.
-
-        Then that the other way round has matches does not say that the query is wrong.
-        """
+        """Whether things of the subject's kind may have such statements, as people both have and are mothers."""
         step = found.pattern
         if step is None or not isinstance(step.verb, Path):
             return False

@@ -133,10 +133,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge between the entity asked about and a neighbour; ``direction`` is seen from the former.
-
-    ``indirect`` marks what is stated (``p:``, ``ps:``) and is no truthy edge (``wdt:``).
-    """
+    """An edge as seen from the entity asked about; ``indirect``: stated (``p:``, ``ps:``), and not ``wdt:``."""
 
     direction: Literal["out", "in"]
     relation: Entity
@@ -210,10 +207,7 @@ class PropertyProfile:
 
 @dataclass(frozen=True)
 class ClassProfile:
-    """The members of a class: its own, and with those of the classes below it, each counted up to ``limit``.
-
-    ``properties`` are those that most of the ``sampled`` members have, each with how many of them.
-    """
+    """Members of a class, direct and below, up to ``limit``; ``properties`` that most of ``sampled`` have."""
 
     direct: int
     below: int

@@ -65,10 +65,7 @@ class Deadlines(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self, *, some: bool = False) -> None:
-        """Start the clock where a head or a body is waited for, and stop it where none is.
-
-        Between two requests uvicorn has a clock of its own; ``some`` of the next one ends that.
-        """
+        """Start the clock where a head or a body is waited for, else stop it; ``some`` of the next ends uvicorn's."""
         state = self.conn.their_state
         if state is self._state and not (state is h11.IDLE and some and self._deadline is None):
             return

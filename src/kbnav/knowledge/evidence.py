@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
@@ -155,19 +156,19 @@ class _Details:
         self._references: dict[str, dict[str, list[Link]]] = {}
         self._values: dict[tuple[str, str], list[tuple[Rank, str, Term]]] = {}
         self._ranks: dict[str, Rank] = {}
-        self._precisions: dict[Term, set[int]] = {}
+        self._dates: dict[Term, Term] = {}
+        """Those that are not stated to the day, as precise as they are."""
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
         if known:
             self._add_statements(kb.execute_query(self._query(known), language=language))
-            named |= {link.property for links in self._links.values() for link in links}
-            named |= {link.property for some in self._references.values() for links in some.values() for link in links}
-        ends = (self._words.entity_id(term.value) for one in told for term in (one.subject, one.value))
-        terms = (link.value for some in self._references.values() for links in some.values() for link in links)
-        quoted = (link.value for links in self._links.values() for link in links)
+        quoted = [*chain(*self._links.values(), *(chain(*some.values()) for some in self._references.values()))]
+        ends = (end for one in told for end in (one.subject, one.value))
         beside = (value for some in self._values.values() for _, _, value in some[:_MOST_BESIDE])
-        ids = {*named, *ends, *(self._words.entity_id(term.value) for term in (*terms, *quoted, *beside))} - {""}
+        terms = (*ends, *beside, *(link.value for link in quoted))
+        named |= {link.property for link in quoted} | {self._words.entity_id(term.value) for term in terms}
+        ids = named - {""}
         if ids and "execute_query" in kb.capabilities:
             self.labels = kb.labels(sorted(ids), language=language)
 
@@ -176,25 +177,17 @@ class _Details:
             return one
         rank = self._ranks.get(one.statement, "")
         beside = self._values.get((one.subject.value, one.property), [])
-        value = next((value for _, node, value in beside if node == one.statement == one.value.value), one.value)
+        own = (value for _, node, value in beside if node == one.statement == one.value.value)
+        value = next(own, self._dates.get(one.value, one.value))
         others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
         return replace(
             one,
             rank=rank,
-            qualifiers=self._dated(self._links.get(one.statement, ())),
-            references=tuple(map(self._dated, self._references.get(one.statement, {}).values())),
-            others=tuple(dict.fromkeys(self._date(other) for other in others if other != value)),
-            value=self._date(value),
+            qualifiers=tuple(self._links.get(one.statement, ())),
+            references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
+            others=tuple(dict.fromkeys(other for other in others if other != value)),
+            value=value,
         )
-
-    def _dated(self, links: Iterable[Link]) -> tuple[Link, ...]:
-        return tuple(Link(link.property, self._date(link.value)) for link in links)
-
-    def _date(self, value: Term) -> Term:
-        """A date as precise as it is stated, such as a year, where that is less than a day."""
-        precisions = self._precisions.get(value, set())
-        precision = min(precisions) if len(precisions) == 1 else _DAY
-        return Term("literal", date_text(value, precision)) if precision < _DAY else value
 
     def _query(self, known: Sequence[Evidence]) -> str:
         nodes = " ".join(dict.fromkeys(f"<{one.statement}>" for one in known))
@@ -219,12 +212,17 @@ class _Details:
         )
 
     def _add_statements(self, found: AnswerTable) -> None:
+        precisions: dict[Term, set[int]] = {}
+        for time, *_, value in found.rows:
+            if time is not None and value is not None and time.type == "literal":
+                precisions.setdefault(time, set()).add(int(value.value))
+        told = {time: min(some) for time, some in precisions.items() if len(some) == 1 and min(some) < _DAY}
+        self._dates = {time: Term("literal", date_text(time, precision)) for time, precision in told.items()}
         for bearer, statement, node, link, value in found.rows:
-            if statement is None or link is None or value is None:
+            if statement is None or link is None or value is None or (bearer and bearer.type == "literal"):
                 continue
-            if bearer is not None and bearer.type == "literal":
-                self._precisions.setdefault(bearer, set()).add(int(value.value))
-            elif bearer is not None and node is not None:
+            value = self._dates.get(value, value)
+            if bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))
             elif link.value == f"{_WIKIBASE}rank":

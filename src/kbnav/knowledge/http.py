@@ -58,10 +58,7 @@ T = TypeVar("T")
 
 
 def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
-    """The User-Agent with the operator's contact. Raises CredentialsError where live use lacks one.
-
-    ``urls`` are the services that are talked to; those of the settings' endpoints unless given.
-    """
+    """The User-Agent with the operator's contact. Raises CredentialsError where live use of ``urls`` lacks one."""
     endpoints = settings.endpoints
     contact = settings.contact.strip()
     services = urls if urls is not None else (endpoints.sparql, endpoints.api, endpoints.vector)

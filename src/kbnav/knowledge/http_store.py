@@ -28,10 +28,7 @@ _TABLES = (
 
 
 class HttpCache:
-    """Bodies of good answers by request key, each used for ``age`` seconds; at most ``max_bytes`` (compressed).
-
-    ``place`` is a file, or the URL of a PostgreSQL database. Raises UsageError where nothing can be kept there.
-    """
+    """Good bodies by key, for ``age`` seconds, in ``max_bytes``, in a file or PostgreSQL. Raises UsageError."""
 
     def __init__(
         self,
@@ -49,10 +46,7 @@ class HttpCache:
         self._clock = clock or self._tables.now
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Content type and body, or None where there is none young enough; what is dated ahead has no known age.
-
-        What somebody else has changed such that it cannot be unpacked is as if it were not there.
-        """
+        """Content type and body; None for none, for one too old or dated ahead, or that cannot be unpacked."""
         rows = []
         with best_effort(self._warned):
             now = self._clock()
@@ -66,10 +60,7 @@ class HttpCache:
         return str(rows[0][0]), body
 
     def put(self, key: str, content_type: str, body: bytes) -> None:
-        """Store a body; now and then the expired ones go, and the oldest until the size is kept.
-
-        Where it cannot be stored, the answer is there all the same: the first time it is told in the log.
-        """
+        """Store a body, dropping expired and then oldest ones; a failure is logged once, and ends nothing."""
         packed = zlib.compress(body, 3)
         with best_effort(self._warned):
             now = self._clock()
@@ -147,10 +138,7 @@ class Throttle:
 
     @contextmanager
     def slot(self, service: str, rules: Rules, *, longest: float = LONGEST) -> Iterator[Slot]:
-        """Wait until ``rules`` allow a request to ``service``, then count what happens inside as that request.
-
-        After ``longest`` seconds it counts as ended, so that one whose process was killed does not hold up all others.
-        """
+        """Wait until ``rules`` allow a request, and count what is inside as it, for ``longest`` seconds at most."""
         while (number := self._start(service, rules, longest)) is None:
             self._sleep(POLL)
         slot = Slot()

@@ -225,11 +225,7 @@ def _wikibase(settings: Settings, http: HttpClient, info: Mapping[str, Any]) -> 
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
-    """A SPARQL endpoint. Nothing is asked of it yet.
-
-    Raises UsageError for an address that is none or holds a password, CredentialsError where the contact, or a variable
-    that is to hold a credential, is missing.
-    """
+    """A SPARQL endpoint, not asked yet. Raises UsageError for its address, CredentialsError for a variable."""
     from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.probing import dialect_at

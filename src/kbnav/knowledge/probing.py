@@ -45,10 +45,7 @@ def dialect_at(url: str, name: str, http: HttpClient) -> Dialect:
 
 
 def probe(ask: Callable[[str], Reply]) -> Dialect:
-    """Ask an endpoint what it understands; ``ask`` sends a query and gives the reply, whatever its status.
-
-    Raises ServiceError and its kinds where there is no query service, and Again where it may answer later.
-    """
+    """What an endpoint understands, by replies of ``ask``, whatever their status. Raises ServiceError, Again."""
     first = ask(_PLAIN)
     if not read_query(first).rows:
         raise BadResponse(f"{first.url} does not answer the simplest query as SPARQL 1.1 has it")

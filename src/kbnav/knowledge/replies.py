@@ -186,6 +186,11 @@ def _cut_off(body: bytes, error: Exception) -> bool:
     return text[:1] in ("{", "[") and (not text.endswith(("}", "]")) or text.count("{") > text.count("}"))
 
 
+LEFT_OUT = (
+    "Scholarly articles are in a graph of their own, and none of them is among this. For them, put the patterns about "
+    "articles inside SERVICE wdsubgraph:scholarly_articles { … }."
+)
+"""Noted on a result of Wikidata's service that may lack scholarly articles."""
 ACCEPT_ROWS = "application/sparql-results+json"
 ACCEPT_TRIPLES = "application/n-triples, text/turtle;q=0.9"
 

@@ -266,11 +266,7 @@ class Loaded:
 
 
 def load(files: Sequence[Path], folder: Path) -> Loaded:
-    """Read files into a new store in a folder.
-
-    Raises UsageError for a file that is absent or of an unknown kind, or a disk that is full, DataError for one that
-    does not read, with its line where that is known.
-    """
+    """Read files into a new store in a folder. Raises UsageError, and DataError for one that does not read."""
     formats: dict[Path, RdfFormat] = {}
     for file in files:
         suffix = Path(file.name.lower().removesuffix(".gz")).suffix

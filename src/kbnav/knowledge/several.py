@@ -33,10 +33,7 @@ T = TypeVar("T")
 
 
 class SeveralKB:
-    """Knowledge bases by their names. What is asked of no one in particular is asked of each in turn.
-
-    A query is for one of them, which its line ``# kb: NAME`` says (``kbnav.answers.question.in_kb``).
-    """
+    """Knowledge bases by name, asked in turn; a query is for the one of its line ``# kb: NAME`` (``in_kb``)."""
 
     def __init__(self, parts: Mapping[str, KnowledgeBase], addresses: Mapping[str, str]) -> None:
         """``addresses`` are the IRIs by which SERVICE may name them; those that have one."""

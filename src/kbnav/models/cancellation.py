@@ -65,10 +65,7 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` runs in another thread and makes the model's calls; without one they can only be left alone.
-
-        ``limit`` says from what was used so far why no model may be asked any more; nothing where it may.
-        """
+        """``loop`` (of another thread) makes the model's calls; ``limit`` says why no model may be asked any more."""
         self._loop = loop
         self._limit = limit
         self._lock = threading.Lock()
@@ -154,10 +151,7 @@ class Cancellation:
 
 @contextmanager
 def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
-    """A cancellation that ``stop`` asks for, with a loop of its own for models' calls.
-
-    The event may be set by a signal's handler, which must not cancel by itself: it may come while a lock is held.
-    """
+    """A cancellation, with a loop for models' calls, that ``stop`` asks for, which a signal's handler may set."""
     loop, over = asyncio.new_event_loop(), threading.Event()
     cancellation = Cancellation(loop)
 

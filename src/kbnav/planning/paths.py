@@ -174,10 +174,7 @@ class PathSchema:
         return walks
 
     def paths(self, longest: int = 2, most: int = MOST_PATHS) -> list[RelationPath]:
-        """All paths of 1 to ``longest`` hops, and ``text`` first; of each length those with the most edges first.
-
-        A path of several hops counts the edges of its rarest. ``most`` bounds them all.
-        """
+        """``text`` and paths of 1 to ``longest`` hops, those whose rarest hop has most edges first, ``most`` in all."""
         found = [TEXT_PATH]
         level = [(RelationPath((), (kind,)), sum(edge.edges for edge in self.edges)) for kind in self.types]
         for _ in range(longest):
@@ -336,10 +333,7 @@ MOST_REACHED = 10_000
 
 
 def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
-    """The nodes that a path leads to from any of some nodes, by number, each once, ascending; none for ``text``.
-
-    NodeNumbers of another type than the path's first are passed over. Raises UnknownId.
-    """
+    """The nodes, ascending, that a path leads to from nodes of its first type; none for ``text``. Raises UnknownId."""
     if path.is_text:
         return np.zeros(0, np.int32)
     found = np.array(sorted(_starts(skb, path, nodes)), np.int32)

@@ -126,11 +126,7 @@ class Weights:
 
 
 def fit(questions: Sequence[tuple[Candidates, npt.NDArray[np.bool_]]], start: Weights) -> Weights:
-    """The weights under which the answers, which are marked among the candidates, are likeliest.
-
-    A question of which no candidate is an answer teaches nothing and is passed over; without any other, ``start`` is
-    given.
-    """
+    """The weights that make the marked answers likeliest, of questions that have some; else ``start``."""
     known = [(_design(found), right) for found, right in questions if right.any()]
     first = np.array([*start.plain, *start.sure])
     if not known:

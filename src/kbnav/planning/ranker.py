@@ -259,10 +259,7 @@ class Ranker:
         return np.isin(self._starts, [TEXT_PATH.start, *starts])
 
     def save(self, folder: Path, matching: Variant = "hybrid") -> None:
-        """Write ``planner.npz`` and ``planner.json``, which has its checksum, the schema's and the encoder's name.
-
-        ``matching`` is how the nodes of the questions were found that it learned from.
-        """
+        """Write ``planner.npz``, and ``planner.json`` with checksum, schema, encoder, and how nodes were matched."""
         folder.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, weights=self._scorer.weights, rarity=self._scorer.rarity)
@@ -282,10 +279,7 @@ class Ranker:
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, encoder: Encoder, notes: Sequence[str] = ()) -> Ranker:
-        """Read what ``save`` wrote; ``notes`` are those of every plan.
-
-        Raises UsageError where it is none or was trained for another schema or encoder, DataError where it is damaged.
-        """
+        """Read what ``save`` wrote; ``notes`` go with every plan. Raises UsageError for another SKB's, DataError."""
         found = read_description(folder, cls.name)
         fits(folder, found, skb, encoder)
         try:

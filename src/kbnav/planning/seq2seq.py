@@ -87,10 +87,7 @@ def new_model(examples: Sequence[Example]) -> tuple[Any, Any]:
 
 
 def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
-    """A pretrained model that has the marks of paths as tokens, with LoRA of this rank on it (Hu et al., 2022).
-
-    Of the embeddings only those of the new tokens are trained. Raises UsageError where ``base`` cannot be had.
-    """
+    """A pretrained model with LoRA (Hu et al., 2022); of the embeddings the marks' are trained. Raises UsageError."""
     from peft import LoraConfig, get_peft_model
 
     model, tokenizer = pretrained(base, dtype)
@@ -111,10 +108,7 @@ def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
 
 
 def add_marks(model: Any, tokenizer: Any) -> list[int]:
-    """Make ``<PATH>``, ``<SEP>`` and ``</PATH>`` special tokens, and the model's embeddings as many as the tokens.
-
-    Gives back the ids of those that are new (PASemiQA, section 4.1.2).
-    """
+    """Make the marks of paths special tokens with embeddings; ids of the new ones (PASemiQA, 4.1.2)."""
     before = set(tokenizer.get_vocab())
     marks = [OPEN, BETWEEN, CLOSE]
     tokenizer.add_tokens(marks, special_tokens=True)
@@ -247,10 +241,7 @@ def path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
 
 
 def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
-    """The paths of a label that are trained on, with their shares, at most 50: those of a share of 2 % or more.
-
-    Where no path has that, as among many that count the same, the best 50, whose shares are made to sum to 1.
-    """
+    """The paths of a label that are trained on: shares of 2 % or more, else the best 50, made to sum to 1."""
     large = {path: share for path, share in label.items() if share >= _LEAST}
     if large:
         return large
@@ -456,10 +447,7 @@ class Seq2Seq:
         return cls(skb, model.to(device), tokenizer, notes, found.get("beams", BEAMS))
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
-        """The best paths, one a beam, by the probabilities of their tokens; only ``text`` where no node was matched.
-
-        A question that is longer than the model can read loses its end, which a note says.
-        """
+        """The best paths, one a beam; only ``text`` without a node. A note says where a question was cut."""
         starts = frozenset(self._skb.type(self._skb.number(node)) for node in nodes)
         kept = _read(self._tokenizer, question, starts, self._most)
         plan = checked(self.beams(kept, starts), self._schema, starts)

@@ -45,10 +45,7 @@ class PlannerOptions(Options):
 
 @dataclass(frozen=True)
 class Example:
-    """A question, the ids and types of its matched nodes, and the distribution over paths it should have.
-
-    ``made_from`` are the paths it was made from; empty where the label's are those that are known.
-    """
+    """A question, its matched nodes' ids and types, and its distribution over paths; ``made_from``: known ones."""
 
     question: str
     nodes: tuple[str, ...] = ()

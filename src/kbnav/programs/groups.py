@@ -108,10 +108,7 @@ def groups_by_model(
     seed: int = 0,
     kinds: Callable[[str], str] = lambda _: "",
 ) -> list[Group]:
-    """Groups by patterns that a model proposes. What fits none, after the leftovers were read once more, is a group.
-
-    ``kinds`` gives the type of an answer, as of ``merged``. Raises as the model's calls do.
-    """
+    """Groups by a model's patterns, and one of leftovers; ``kinds``: types of answers. Raises as its calls."""
     drawn = random.Random(seed).sample(list(training), min(READ, len(training)))
     patterns = propose([one.text for one in drawn], most, ask, trace)
     everyone = [*training, *validation]

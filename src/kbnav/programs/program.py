@@ -62,10 +62,7 @@ class BadProgram(TellModel):
 
 @dataclass(frozen=True)
 class Program:
-    """A module with ``PARAMETERS`` and ``score(query, candidates, **parameters)`` or ``retrieve(query, **parameters)``.
-
-    Either gives a dict of node ids with their scores, the higher the better. ``read`` makes one.
-    """
+    """A module with ``PARAMETERS`` and ``score`` or ``retrieve``, which give scores by node id. ``read`` makes one."""
 
     source: str
     entry: Entry

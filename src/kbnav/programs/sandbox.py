@@ -144,10 +144,7 @@ class Sandbox:
         api: Api,
         trace: Trace | None = None,
     ) -> Outcome:
-        """What a program makes of one query. ``candidates`` are ids; a program with ``retrieve`` does not see them.
-
-        Raises nothing for what a program does; StopRun where a model or a knowledge base fails for good.
-        """
+        """What a program makes of a query; ``candidates`` are ids, for ``score`` alone. Raises StopRun only."""
         calls = api.open(encodable(query), trace)
         began = time.perf_counter()
         scores: Mapping[str, float] = {}

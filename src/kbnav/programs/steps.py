@@ -43,10 +43,7 @@ class Trial:
 
 
 def ranked(outcome: Outcome, first: Sequence[str]) -> list[tuple[str, float]]:
-    """Nodes with their scores, best first: the program's, and behind them, in their order, candidates not scored.
-
-    A program that failed scored none, so that the first stage's ranking stands: no query is without one.
-    """
+    """Nodes by the program's scores, best first; behind them candidates in order, all where it failed."""
     scored = list(outcome.scores.items())
     lowest = min(outcome.scores.values(), default=0.0)
     others = [node for node in first if node not in outcome.scores]
@@ -76,10 +73,7 @@ class TrialRunner:
         return [self._judged(query, self.candidates(query.text)[:KEPT], Outcome()) for query in queries]
 
     def run(self, program: Program, queries: Sequence[TrainingQuery]) -> list[Trial]:
-        """The program on each query, in their order; a query whose answers are no candidates is scored as any other.
-
-        Queries are run side by side, each in a process of the sandbox, and know nothing of one another.
-        """
+        """The program on each query, side by side in processes of the sandbox, in their order."""
 
         def trial(query: TrainingQuery) -> Trial:
             candidates = self.candidates(query.text)

@@ -265,10 +265,7 @@ class GroupsFound:
 
 @dataclass(frozen=True)
 class Order:
-    """What is trained on, and what the programs will be bound to.
-
-    ``bound`` is everything that must be the same where they are used, ``models`` names the writer's and the programs'.
-    """
+    """What is trained on; ``bound``: all that must be the same in use; ``models``: the writer's, the programs'."""
 
     skb: str
     training: Sequence[TrainingQuery]

@@ -208,10 +208,7 @@ class ContrastText:
 
 @dataclass(frozen=True)
 class Setting:
-    """What does not change within a training: the knowledge base as text, and the API as its functions tell it.
-
-    ``language`` is what a program is written in, and what of it is checked before it runs.
-    """
+    """What a training keeps: knowledge base and API as text, and the ``language`` that programs are checked in."""
 
     knowledge_base: str
     schema: str

@@ -36,10 +36,7 @@ class Retriever(Protocol):
 
 
 def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> None:
-    """Raise UsageError where the system, or one of the ``stages`` it is made of, was trained on one of the questions.
-
-    A trained system has a method ``refuse_seen`` of its own; questions are given by id and text.
-    """
+    """Raise UsageError where the system, or one of its ``stages``, was trained on a question (id and text)."""
     asked = list(questions)
     if own := getattr(retriever, "refuse_seen", None):
         own(asked)

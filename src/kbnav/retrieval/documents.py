@@ -282,10 +282,7 @@ def vectors_of(folder: Path, skb: SKB, encoder: Encoder) -> VectorIndex:
 
 
 def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
-    """Make the vectors of an SKB beside the model; those of texts that did not change are taken over.
-
-    What was cut off goes on. Raises UsageError where the SKB has another schema than that trained for.
-    """
+    """Make or go on with an SKB's vectors beside the model, unchanged ones taken over. Raises UsageError."""
     encoder = Trained.load(folder)
     card = encoder.card
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)

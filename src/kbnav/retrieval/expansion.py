@@ -240,10 +240,7 @@ def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
 def write_documents(
     calls: ModelCalls, prompt: str, trace: Trace, options: SampledOptions, purpose: str = "write a document"
 ) -> list[str]:
-    """Documents sampled for one prompt; replies that failed or say nothing are left out.
-
-    At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
-    """
+    """Documents sampled for a prompt (at temperature 0 one), good replies alone. Raises as ``ask_many``."""
     numbers = range(options.samples if options.temperature else 1)
     prompts = [prompt] * len(numbers)
     replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=options.temperature, samples=numbers)
@@ -280,11 +277,7 @@ def document_line(skb: SKB, node: int) -> str:
 
 @dataclass(frozen=True)
 class Entity:
-    """A thing that a query names, as a model wrote its document.
-
-    ``kind`` is a node type of the SKB, empty where the model named none that exists. ``text`` is the whole document,
-    its name first.
-    """
+    """A thing that a query names: its ``kind`` (empty if none exists), and the whole document, name first."""
 
     kind: str
     name: str

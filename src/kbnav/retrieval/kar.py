@@ -437,11 +437,7 @@ class Meaning:
 
 
 class Words:
-    """By BM25; names, by the words they share with the query.
-
-    Documents are scored as the system ``bm25`` does; a node for an entity is looked up as ``SkbKB`` does it, where a
-    word in a name counts more.
-    """
+    """By BM25: documents as the system ``bm25`` scores them, entities as ``SkbKB`` looks names up."""
 
     def __init__(self, skb: SKB, index: TextIndex) -> None:
         self._skb, self._index = skb, index

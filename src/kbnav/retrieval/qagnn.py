@@ -209,10 +209,7 @@ class Batch(NamedTuple):
 
 
 def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) -> Batch:
-    """Subgraphs as one graph, both directions of each edge and the question's edges with it.
-
-    ``index`` has the vectors of all nodes of the SKB, ``relations`` is their number there.
-    """
+    """Subgraphs as one, edges both ways and the question's; ``index``: all nodes' vectors; ``relations``: how many."""
     sizes = np.array([len(one.nodes) + 1 for one in graphs])
     questions = np.cumsum(sizes) - sizes
     plain = np.concatenate([one.nodes for one in graphs])

@@ -57,10 +57,7 @@ def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
 
 @contextmanager
 def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
-    """Make tables one server after another: at the same time, PostgreSQL would refuse one of them.
-
-    The lock is tried again and again, not waited for: PostgreSQL builds an index only when no other session waits.
-    """
+    """Make tables one server after another; the lock is tried, as PostgreSQL builds no index while one waits."""
     with pool.connection() as connection:
         while not connection.execute("SELECT pg_try_advisory_lock(%s)", (_TABLES,)).fetchone()[0]:
             time.sleep(0.1)
@@ -168,10 +165,7 @@ def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:
 
 @contextmanager
 def best_effort(warned: list[str]) -> Iterator[None]:
-    """Let nothing that is under way end because something cannot be stored for the next time.
-
-    The first failure is logged, and put into ``warned``. Raises UsageError where the file is damaged.
-    """
+    """End nothing where something cannot be stored; logged, and in ``warned``. Raises UsageError for damage."""
     try:
         yield
     except UsageError as error:

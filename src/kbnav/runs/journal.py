@@ -139,10 +139,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines without a torn one at the end: one without its line break, or, after a power cut, one of garbage.
-
-    Raises UsageError, and DataError for a line that is too long for any memory.
-    """
+    """The lines without a torn or garbled last one. Raises UsageError, and DataError for one that is too long."""
     last = b""
     try:
         for line in read_lines(path):

@@ -20,10 +20,7 @@ Tell = Callable[[Mapping[str, Value]], None]
 
 @contextmanager
 def span(operation: str, what: str, **attributes: Value) -> Iterator[Tell]:
-    """A span around what is done within: ``gen_ai.operation.name`` and what it is done with, such as a tool's name.
-
-    Attributes are ``gen_ai.*``, given without that and with ``_`` for its points.
-    """
+    """A span around what is done within, ``operation`` on ``what``; attributes are ``gen_ai.*``, ``_`` for points."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:  # nobody can have configured it
         yield lambda attributes: None  # noqa: ARG005

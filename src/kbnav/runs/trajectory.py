@@ -188,10 +188,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
-
-    ``kept`` of the calls were answered by replies that were kept from before: they count as when they were made.
-    """
+    """Tokens and calls of a model: ``cached`` ones are part of ``prompt``, ``kept`` calls were stored replies."""
 
     prompt: int = 0
     completion: int = 0

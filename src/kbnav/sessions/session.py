@@ -67,10 +67,7 @@ def attempt(
     config: RunnableConfig | None = None,
     given: Mapping[str, str] = _NOTHING,
 ) -> Attempt:
-    """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question.
-
-    ``given`` are entities that an evaluation gives of the gold answer, labels by id.
-    """
+    """Ask without saving; a failure comes beside the run. ``given``: gold entities. Raises UsageError."""
     question = checked_question(question)
     context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
     state = start(question, history, agent.settings.budget)

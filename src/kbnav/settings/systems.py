@@ -234,10 +234,7 @@ class SystemEntry:
         return read_options(self.options_type(), given, self.name)
 
     def settings_beside_others(self, settings: Settings, *, alone: bool) -> Settings:
-        """The settings with a retriever's options: those that are set where it is ``alone``, for they fit no other.
-
-        An agent's are left as they are. Raises UsageError for an unknown option.
-        """
+        """The settings with a retriever's options, those set only where it is ``alone``. Raises UsageError."""
         if self.kind != "retriever":
             return settings
         options = self.read(settings.options if alone else {})

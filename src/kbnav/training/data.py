@@ -69,10 +69,7 @@ def split(
     held_out: float = 0.1,
     seed: int = 0,
 ) -> Split:
-    """What is learned from and validated on; without validation questions a share of the training ones is held out.
-
-    A question of both is validated on and not learned from. Raises UsageError where a part would be empty.
-    """
+    """What is learned from, and validated on (else a share held out), never both. Raises UsageError."""
     if not validation:
         count = max(1, round(held_out * len(training)))
         chosen = set(random.Random(seed).sample(range(len(training)), min(count, len(training))))
@@ -88,10 +85,7 @@ def split(
 
 
 class Documents:
-    """The documents of an SKB as its indexes have them, with relations or without.
-
-    Raises UsageError where no node has a text beside its name, and no relations are in the documents.
-    """
+    """The documents of an SKB as indexed, with relations or without. Raises UsageError where none has a text."""
 
     def __init__(self, skb: SKB, *, relations: bool) -> None:
         if not relations and not has_texts(skb):
@@ -114,10 +108,7 @@ def has_texts(skb: SKB) -> bool:
 
 
 def draw_pool(split: Split, hard: Mapping[str, Sequence[int]], nodes: int, size: int, seed: int) -> list[int]:
-    """The nodes among which validation questions look for their answers, ascending: at most ``size``, 0 for all.
-
-    They are the answers, what an untrained system finds for each question (``hard``, by id), and random ones.
-    """
+    """At most ``size`` nodes (0: all) to validate among, ascending: answers, ``hard`` ones by id, random ones."""
     if size <= 0 or size >= nodes:
         return list(range(nodes))
     chosen = {node for one in split.validation for node in one.answers}
@@ -165,10 +156,7 @@ class Miner:
         return list(dict.fromkeys(node for name in self._systems for node in self._top_nodes(name, example, most)))
 
     def negatives(self, example: Example) -> list[int]:
-        """Node numbers, ``count`` of them; random nodes of the answers' types where the sources have too few.
-
-        Raises UsageError where the SKB has not so many nodes that are no answer.
-        """
+        """``count`` nodes, random ones of the answers' types where sources have too few. Raises UsageError."""
         taken = _Taken(example, self._documents)
         chosen: list[int] = []
         for name, count in self._counts.items():
@@ -238,10 +226,7 @@ def read_lists(plain: Sequence[Mapping[str, Any]], examples: Sequence[Example]) 
 
 
 def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]:
-    """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found.
-
-    An answer comes after every other candidate of equal score, so that scoring all alike gains nothing.
-    """
+    """STaRK's metrics by candidates' scores; an answer that is none counts as missed, and ties go against it."""
     ranked = []
     for one, given in zip(lists, scores, strict=True):
         order = sorted(zip(-np.asarray(given), one.right, one.nodes, strict=True))
@@ -251,10 +236,7 @@ def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]
 
 
 class Row(NamedTuple):
-    """What a question learns from at once: the first of ``documents`` answers it, the others do not.
-
-    Both hold keys of documents, equal for equal texts; ``answers`` are all that answer the question.
-    """
+    """What a question learns from at once: the first of ``documents``, keys, answers it, and all ``answers`` do."""
 
     documents: tuple[int, ...]
     answers: frozenset[int]

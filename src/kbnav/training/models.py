@@ -26,10 +26,7 @@ def base_folder(base: str) -> str:
 
 
 def bi_encoder(base: str, device: str, *, two: bool, longest: int) -> Any:
-    """An encoder of questions and documents from one base: two of them, or one for both (STaRK, section 3.1).
-
-    It reads ``longest`` tokens of a text. Raises UsageError where the base cannot be had.
-    """
+    """Two encoders or one for both (STaRK, 3.1), reading ``longest`` tokens. Raises UsageError for the base."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
@@ -56,10 +53,7 @@ def weights_sha256(model: Any) -> str:
 
 
 def export_encoders(encoder: Any, folder: Path) -> None:
-    """Write what encodes questions and documents of a ``SentenceTransformer``: one model each, or one for both.
-
-    Their weights are not quantized: the vectors are those of the trained model.
-    """
+    """Write what encodes questions and documents, one model each or one for both, and not quantized."""
     import torch
     from sentence_transformers.base.modules import Router
 

@@ -185,8 +185,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     cli = Cli(monkeypatch, capsys)
     kb, out = str(tmp_path / "small.skb"), tmp_path / "made" / "q.jsonl"
     given = ("eval", "synthesize", "--kb", kb, "--wording", str(tmp_path / "own.toml"), "--count", "5", "--val", "2")
-    code, said, _ = cli(*given, "--out", str(out))
-    assert code == 0
+    said = cli.out(*given, "--out", str(out))
     assert "7 kept: 5 test, 2 val" in said
     first = out.read_bytes()
     cli(*given, "--out", str(out))

@@ -151,8 +151,7 @@ def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     cli = Cli(monkeypatch, capsys)
     given = ("eval", "synthesize", "--kb", str(tmp_path / "small.skb"), "--wording", str(tmp_path / "words.toml"))
     given += ("--count", "1", "--seed", "2", "--out", str(tmp_path / "q.jsonl"))
-    code, said, _ = cli(*given, "--reworded", str(tmp_path / "own.toml"))
-    assert code == 0
+    said = cli.out(*given, "--reworded", str(tmp_path / "own.toml"))
     assert "q-reworded.jsonl" in said
     plain, reworded = (load_file("jsonl", tmp_path / name).questions for name in ("q.jsonl", "q-reworded.jsonl"))
     assert [one.id for one in plain] == [one.id for one in reworded]

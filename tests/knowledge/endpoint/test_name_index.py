@@ -138,8 +138,7 @@ def parts(tmp_path_factory):
 def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "names"
-    code, printed, error = Cli(monkeypatch, capsys)("sparql", "index", served.url, "--out", str(out))
-    assert code == 0, error
+    printed = Cli(monkeypatch, capsys).out("sparql", "index", served.url, "--out", str(out))
     assert "14 names" in printed
     assert 'index = "' in printed
     written = f'[sparql.shop]\nurl = "{served.url}"\n'

@@ -212,8 +212,7 @@ def as_graph(path: Path) -> None:
 def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, monkeypatch, capsys):
     path = tmp_path / name
     as_graph(path) if name[2:] in ("graphml", "gexf") else path.write_text(NEO4J_CSV if "csv" in name else NEO4J_JSON)
-    code, out, error = Cli(monkeypatch, capsys)("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
-    assert code == 0, error
+    out = Cli(monkeypatch, capsys).out("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
     assert json.loads(out)[f"{path}#nodes"]["born"] == ["number" if "csv" in name else "int", [1964]]
     source, losses = of_graphs([path]), Losses()
     (ann, blue) = source.nodes(losses)

@@ -1,17 +1,21 @@
 """What is done to a built SKB: checked, told about, updated."""
 
+import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.maintenance import check, update
+from kbnav.knowledge.skb.rdf import SparqlStore
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.knowledge.skb.search import search_both
 from kbnav.knowledge.skb.store import SKB
@@ -89,6 +93,53 @@ def test_the_data_before_an_update_stays_as_long_as_somebody_reads_it(tmp_path):
         assert [fields["text"] for fields in reader.documents] == ["first"] * 5
     with SKB.open(path) as skb:
         assert len(skb.nodes) == 4
+
+
+def told(path: Path, encoder: Encoder) -> dict[str, Any]:
+    """What an SKB says, by whatever way it is asked."""
+    query = "SELECT * { ?s ?p ?o }"
+    with SKB.open(path, encoder) as skb, closing(SparqlStore(skb, timeout=20, memory_limit=1 << 30, size=1)) as triples:
+        assert skb.text is not None
+        assert skb.names is not None
+        assert skb.vectors is not None
+        return {
+            "nodes": list(zip(skb.nodes.ids, skb.nodes.names, skb.documents, strict=True)),
+            "edges": [
+                (n, *edge) for n in range(len(skb.nodes)) for edge in zip(*map(list, skb.graph.row(n)), strict=True)
+            ],
+            "kinds": (skb.meta.types, skb.meta.relations, skb.meta.tuples, skb.meta.tokens),
+            "found": [sorted(n for n, _ in skb.text.search(word)) for word in ("first", "second", "seven")],
+            "named": [skb.names.search(name) for name in ("Seven", "Node 7", "Node 2")],
+            "vectors": np.asarray(skb.vectors.vectors).tolist(),
+            "triples": sorted(map(str, triples.query(query).rows)),
+        }
+
+
+def test_an_update_of_few_nodes_takes_the_rest_over_and_says_what_a_build_says(tmp_path):
+    encoder, path = CountingEncoder(), tmp_path / "s.skb"
+    options = Options(encoder=encoder)
+    before = build(small(tmp_path, 60), path, options)
+    others, edges = (
+        list(map(json.loads, (tmp_path / file).read_text().splitlines())) for file in ("n.jsonl", "e.jsonl")
+    )
+    kept = (path / before.data / "graph" / "out-nodes.npy").stat().st_ino
+    encoder.texts.clear()
+    new = [{"id": "n2", "name": "Node 2", "text": "second"}, {"id": "n7", "type": "t1", "name": "Seven"}]
+    meta = update(path, TableSource([write_jsonl(tmp_path / "new.jsonl", new)]), options)
+    assert sorted(encoder.texts) == ["Node 2\ntext: second", "Seven"]
+    assert (path / meta.data / "graph" / "out-nodes.npy").stat().st_ino == kept
+    links = [
+        {"source": "n0", "relation": "next", "target": "n1", "deleted": True},
+        {"source": "n5", "relation": "next", "target": "n0"},
+    ]
+    meta = update(path, TableSource([], [write_jsonl(tmp_path / "links.jsonl", links)]), options)
+    assert meta.dropped["edge deleted"].count == 1
+    assert check(path) == []
+    others[2], others[7] = new[0] | {"type": "t0"}, new[1]
+    edges = write_jsonl(tmp_path / "e.jsonl", [*edges[1:], links[1]])
+    whole = TableSource([write_jsonl(tmp_path / "n.jsonl", others)], [edges])
+    build(whole, tmp_path / "whole.skb", options)
+    assert told(path, encoder) == told(tmp_path / "whole.skb", encoder)
 
 
 class CountingEncoder:

@@ -22,9 +22,7 @@ def shop(folder: Path, rows: str = PUMPS) -> Path:
 
 
 def ran(kbnav: Cli, *arguments: object) -> str:
-    code, out, error = kbnav(*map(str, arguments))
-    assert code == 0, error
-    return out
+    return kbnav.out(*map(str, arguments))
 
 
 def edges_of(path: Path) -> set[tuple[str, str]]:

@@ -6,9 +6,9 @@ import pytest
 
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import QLEVER, open_kb
-from kbnav.knowledge.replies import Reply
+from kbnav.knowledge.replies import LEFT_OUT, Reply
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.services import LEFT_OUT, QueryService
+from kbnav.knowledge.wikidata.services import QueryService
 from kbnav.settings.model import Endpoints, Settings
 from tests.knowledge.wikidata.serving import ROWS
 

@@ -100,10 +100,7 @@ class Bot:
         """The page that edit summaries name."""
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
-        """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
-
-        Raises CredentialsError and Banned, after which nothing would fare better.
-        """
+        """Tick until ``stop``, which waits so many seconds; failing services are waited out. Raises as they do."""
         failures = 0
         while True:
             try:

@@ -117,10 +117,7 @@ class Ledger:
         return self._select("ORDER BY seen_at, rowid")
 
     def due(self, now: float, longest: float = math.inf) -> list[Entry]:
-        """The questions that something is to be done for now, the oldest first.
-
-        One that is due later than ``longest`` seconds from now was put off by a clock that has jumped back since.
-        """
+        """The questions due now, oldest first; what is due beyond ``longest`` seconds was put off by a wrong clock."""
         condition = "WHERE status IN ('seen', 'answered') AND (due <= ? OR due > ?) ORDER BY seen_at, rowid"
         return self._select(condition, now, now + longest)
 

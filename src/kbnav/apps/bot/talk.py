@@ -358,10 +358,7 @@ def _asks(text: str) -> bool:
 
 
 def question_ids(comment: Comment) -> list[str]:
-    """Ids of the questions that a comment may hold: one, and one for each further mention of the same user.
-
-    16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read.
-    """
+    """Ids, 16 hexadecimal digits by signer, time and words, of a comment's question and of further mentions."""
     parts = "\0".join((comment.author, comment.time, " ".join(comment.text.split())))
     most = min(max(map(len, comment.mentions.values()), default=1), _MOST)
     numbered = [parts, *(f"{parts}\0{number}" for number in range(1, most))]

@@ -33,10 +33,7 @@ _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag"
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read: ``revision`` is that of its text, ``read_at`` is the wiki's clock.
-
-    ``denied`` is why this account may not edit it, such as protection; empty where it may.
-    """
+    """A page: ``revision`` of its text, ``read_at`` by the wiki, ``denied``: why it may not be edited, or empty."""
 
     title: str
     text: str
@@ -108,10 +105,7 @@ class Wiki:
 
     @_understood
     def login(self) -> None:
-        """Log in with the bot password. Raises CredentialsError where it is refused, ServiceError for any other reason.
-
-        With new cookies: MediaWiki lets nobody log in who brings those of a bot password's session.
-        """
+        """Log in by the bot password, with new cookies. Raises CredentialsError where refused, ServiceError."""
         self._logged_in, self._token = False, ""
         self._http.forget_cookies()
         token = self._query(meta="tokens", type="login")["tokens"]["logintoken"]

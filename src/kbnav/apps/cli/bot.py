@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import Asking, Json, load
+from kbnav.apps.cli.options import Asking, Json, flag, load
 from kbnav.apps.cli.terminal import stop_on_signals
 from kbnav.errors import CredentialsError, UsageError
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def run(
     of: Asking,
-    edit: Annotated[bool, typer.Option("--edit", help="Really edit; without it, edits are printed as diffs.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
+    edit: Annotated[bool, flag("--edit", "Really edit; without it, edits are printed as diffs.")] = False,
+    once: Annotated[bool, flag("--once", "Look once, see to what is open, and end.")] = False,
     as_json: Json = False,
 ) -> None:
     """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…).
@@ -43,7 +43,7 @@ def run(
 
 
 def status(
-    dry: Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")] = False,
+    dry: Annotated[bool, flag("--dry", "Of dry runs, whose state is kept apart.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running.

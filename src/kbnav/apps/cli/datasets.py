@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kbnav.apps.cli.evaluate import ids_in
-from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, argument, load, option
+from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, argument, flag, load, option
 from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
 
@@ -22,17 +22,15 @@ def stats(
     ],
     of: Annotated[
         Literal["queries", "words", "pairs", "threads"],
-        typer.Option(
+        flag(
             "--of",
-            help="queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
+            "queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
             "type-token ratio, also of .txt and .md files; pairs: questions of people beside made ones that are like "
             "them (STaRK, Table 6); threads: lengths of a forum's conversations about queries, from a folder of "
             "talk pages as wikitext (SPINACH, Table 8).",
         ),
     ] = "queries",
-    together: Annotated[
-        bool, typer.Option("--together", help="Count datasets as one, as the splits of a set.")
-    ] = False,
+    together: Annotated[bool, flag("--together", "Count datasets as one, as the splits of a set.")] = False,
     histograms: Annotated[
         Path | None, option("--histograms", "FOLDER", "Write lengths of questions and answers as CSV.")
     ] = None,

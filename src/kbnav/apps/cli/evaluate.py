@@ -98,7 +98,7 @@ class Benchmark(Asking):
         if (out / "questions.jsonl").exists():
             saved = read_saved_run(out)
             scored = any(saved.gold[name].known for name in saved.info.questions if name in saved.gold)
-            scores = score_folder(out) if scored else None
+            scores = score_folder(out, saved) if scored else None
             if scores and not quiet:
                 print_scores(str(out), saved, scores)
             elif not quiet:
@@ -149,20 +149,19 @@ def repeat(
     from kbnav.evaluation.records import read_saved_run
     from kbnav.runs.trajectory import to_json
 
-    card = run_card(read_saved_run(folder).info)
+    card = dict(run_card(read_saved_run(folder).info))
     if out is None:
-        print(to_json(dict(card)) if as_json else markdown_table(("what", "value"), card).rstrip())
+        print(to_json(card) if as_json else markdown_table(("what", "value"), [*card.items()]).rstrip())
         return
     of = Benchmark(jobs=jobs, max_cost=max_cost)
     plan = replace(repeated(folder, dataset or ""), jobs=jobs, max_cost=max_cost)
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
     again = dict(run_card(read_saved_run(out).info))
-    names = [name for name in dict.fromkeys((*dict(card), *again)) if name != "started"]
-    changed = [name for name in names if again.get(name) != dict(card).get(name)]
+    changed = [name for name in {**card, **again} if name != "started" and again.get(name) != card.get(name)]
     print(f"changed since {folder}:{'' if changed else ' nothing'}")
     for name in changed:
-        print(f"  {name}: {_short(dict(card).get(name))} → {_short(again.get(name))}")
+        print(f"  {name}: {_short(card.get(name))} → {_short(again.get(name))}")
     show_comparison(folder, out)
 
 

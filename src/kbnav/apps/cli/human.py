@@ -9,9 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from kbnav.apps.cli.options import Host, Json, Port, Seed, argument, load, option
+from kbnav.apps.cli.options import Host, Json, Port, Seed, argument, flag, load, option
 from kbnav.apps.cli.serve import at
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
@@ -61,7 +59,7 @@ def judge(
     count: Annotated[int, option("--count", "N", "Questions in each sample.", min=1, max=100)] = 10,
     seed: Seed = 0,
     only_rates: Annotated[
-        bool, typer.Option("--rates", help="Serve nothing, and print the rates of what was judged so far.")
+        bool, flag("--rates", "Serve nothing, and print the rates of what was judged so far.")
     ] = False,
     host: Host = None,
     port: Port = None,

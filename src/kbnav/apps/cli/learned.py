@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from kbnav.apps.cli.options import Json, argument, option
+from kbnav.apps.cli.options import Json, argument, flag, option
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
@@ -23,7 +21,7 @@ Folder = Annotated[Path, argument("FOLDER", "What kbnav train programs wrote.")]
 
 def show(
     folder: Folder,
-    steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
+    steps: Annotated[bool, flag("--steps", "Every step of the training, with what it cost.")] = False,
     curve: Annotated[Path | None, option("--curve", "FILE", "Write validation MRR over steps as CSV.")] = None,
     as_json: Json = False,
 ) -> None:

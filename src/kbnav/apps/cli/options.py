@@ -21,6 +21,11 @@ def option(flag: str, metavar: str, text: str, **limits: float) -> Any:
     return typer.Option(flag, metavar=metavar, help=text, **limits)  # type: ignore[arg-type]
 
 
+def flag(name: str, text: str, *short: str) -> Any:
+    """A switch, or an option whose values are named in its help: its flag, its help, and a short form."""
+    return typer.Option(name, *short, help=text)
+
+
 def argument(metavar: str, text: str) -> Any:
     """An argument: what stands for it in help, and its help."""
     return typer.Argument(metavar=metavar, help=text)
@@ -48,7 +53,7 @@ Given = Annotated[
         "An option of the system (see kbnav systems NAME), or a setting, as in budget.steps=9; repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, flag("--json", "Print JSON, for programs.")]
 Dataset = Annotated[str, argument("DATASET", "A dataset's name (eval dataset list), FORMAT:FILE, or your own .jsonl.")]
 Datasets = Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, or .jsonl files.")]
 RunFolder = Annotated[Path, argument("RUN", "Folder of a run.")]
@@ -57,7 +62,7 @@ Host = Annotated[str | None, option("--host", "ADDRESS", "Address to listen on; 
 Port = Annotated[int | None, option("--port", "PORT", "0 picks a free one; default: 8080.")]
 Jobs = Annotated[int, option("--jobs", "N", "Questions asked at once.", min=1, max=256)]
 Only = Annotated[Path | None, option("--only", "FILE", "File with the ids of the questions, one a line.")]
-Retry = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
+Retry = Annotated[bool, flag("--retry-failed", "Ask failed questions again.")]
 Seed = Annotated[int, option("--seed", "N", "The same seed draws the same.")]
 Limit = Annotated[int | None, option("--limit", "N", "Only the first N questions.", min=1)]
 MaxCost = Annotated[float | None, option("--max-cost", "DOLLARS", "Stop at so many US dollars in all.", min=0)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, argument, load, open_skb, option
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def retrieve(
     model: Model = None,
     base_url: BaseUrl = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[bool, flag("--csv", "Print CSV.")] = False,
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way.
 

@@ -6,9 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from kbnav.apps.cli.options import Json, RunName, argument, load, option
+from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.errors import UsageError
 
@@ -59,7 +57,7 @@ def export(
     run: RunName,
     file: Annotated[Path, argument("FILE", ".html, .json or, of the rows alone, .csv.")],
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="With the statements behind each row, looked up in its knowledge base.")
+        bool, flag("--evidence", "With the statements behind each row, looked up in its knowledge base.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -115,13 +115,15 @@ def compare(
     if a is None or b is None:
         size = questions or len(score_run(_read(a or Path(), by, kb=kb)).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
-    elif as_json:
-        print(to_json(compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))))
-    else:
-        found = show_comparison(a, b, by, kb)
-        metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
-        print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
-        _print_power(questions or found.questions, [found.disagreement], as_json)
+        return
+    found = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    if as_json:
+        print(to_json(found))
+        return
+    show_comparison(a, b, found)
+    metric = next(one.metric for one in found.metrics if one.metric in ("em", "hit@1"))
+    print(f"  {metric}: the runs disagree on {found.disagreement:.1%} of {found.questions:,} questions of both")
+    _print_power(questions or found.questions, [found.disagreement], as_json)
 
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
@@ -284,11 +286,11 @@ def _print_spent(run: SavedRun) -> None:
     print(f"  {', '.join(parts)}")
 
 
-def show_comparison(a: Path, b: Path, by: str = "ids", kb: str | None = None) -> Comparison:
+def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.scoring import compare_runs
 
-    comparison: Comparison = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    comparison: Comparison = found or compare_runs(_read(a), _read(b))
     print(f"{b} against {a}, {comparison.questions} questions of both")
     if comparison.only_a or comparison.only_b:
         print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")
@@ -302,7 +304,6 @@ def show_comparison(a: Path, b: Path, by: str = "ids", kb: str | None = None) ->
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
             f"p = {one.test.p:.4f}"
         )
-    return comparison
 
 
 def _percent(value: float) -> str:

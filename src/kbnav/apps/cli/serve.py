@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, load, option
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, flag, load, option
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def serve(
 
 def mcp(
     of: Asking,
-    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
+    http: Annotated[bool, flag("--http", "Serve over HTTP at /mcp instead of standard input.")] = False,
     host: Host = None,
     port: Port = None,
 ) -> None:

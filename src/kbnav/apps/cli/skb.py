@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, option
+from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
-_LONGEST_LIST = 40
-"""Kinds of edges that ``info`` lists."""
-_EXAMPLE = 60
-"""Characters of a field's example."""
+_LONGEST_LIST, _EXAMPLE = 40, 60
+"""Kinds of edges that ``info`` lists, and characters of a field's example."""
 
 Nodes = Annotated[
     list[str] | None,
@@ -49,9 +47,7 @@ Repeated = Annotated[
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
 Bad = Literal["stop", "skip"]
-BadLines = Annotated[
-    Bad, typer.Option("--bad", help="A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")
-]
+BadLines = Annotated[Bad, flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 
@@ -60,9 +56,7 @@ AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 class Builders:
     """What renders and embeds the texts of an SKB."""
 
-    on: Annotated[
-        Place, typer.Option("--on", help="Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = "here"
+    on: Annotated[Place, flag("--on", "Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
     workers: Workers = None
     gpus: Annotated[float, option("--gpus", "N", "With --on ray, GPUs of each worker that embeds.", min=0)] = 0.0
 
@@ -93,7 +87,7 @@ def build(
     out: Annotated[
         str, option("--out", "PLACE", "Folder of the SKB; an old one is replaced when the new is whole.")
     ] = "",
-    source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
+    source_format: Annotated[Format, flag("--from", "What it is built from.")] = Format.records,
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
@@ -111,10 +105,10 @@ def build(
             "sentence-transformers:<model>, trained:<folder> or none; default: minilm where it is installed, else lsa.",
         ),
     ] = "",
-    no_text: Annotated[bool, typer.Option("--no-text", help="Do not index names and texts.")] = False,
+    no_text: Annotated[bool, flag("--no-text", "Do not index names and texts.")] = False,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
     relations: Annotated[
-        bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
+        bool, flag("--relations", "Index documents with their relations too, for kbnav retrieve.")
     ] = False,
     base_url: BaseUrl = None,
     language: Annotated[
@@ -129,8 +123,7 @@ def build(
         list[str] | None, option("--label-property", "IRI", "With --from rdf, a property of names; repeatable.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only show the columns of your tables, their types and three values."),
+        bool, flag("--dry-run", "Only show the columns of your tables, their types and three values.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -214,9 +207,7 @@ def copy(
             "Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
         ),
     ],
-    ann: Annotated[
-        bool, typer.Option("--ann", help="Index the vectors in tables of LanceDB for approximate search.")
-    ] = False,
+    ann: Annotated[bool, flag("--ann", "Index the vectors in tables of LanceDB for approximate search.")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
@@ -246,8 +237,8 @@ def copy(
 
 def info(
     skb: AnySkb,
-    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its checksums.")] = False,
-    node: Annotated[str, typer.Option("--node", metavar="ID", help="Print one node: its document and edges.")] = "",
+    check: Annotated[bool, flag("--check", "Read all of it, and compare it with its checksums.")] = False,
+    node: Annotated[str, option("--node", "ID", "Print one node: its document and edges.")] = "",
     as_json: Json = False,
 ) -> None:
     """Print what an SKB holds: types and their fields, relations, indexes, sizes, and what its build left out.
@@ -294,7 +285,7 @@ def update(
     edges: Edges = None,
     tables: Tables = None,
     bad: BadLines = "stop",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
@@ -401,17 +392,16 @@ def _size(nodes: int, edges: int) -> str:
     return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
 
 
-def _kind_lines(kind: str, count: int, fields: Mapping[str, str]) -> Iterator[str]:
-    yield f"  {kind}: {count:,}"
-    yield from (f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in fields.items())
-
-
 def _print_info(found: Info) -> None:
     from rich.filesize import decimal
 
     from kbnav.apps.console import printable
 
     meta = found.meta
+    fields = {
+        kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]
+        for kind, values in found.fields.items()
+    }
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
@@ -431,7 +421,7 @@ def _print_info(found: Info) -> None:
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",
         "node types",
-        *(line for kind in meta.types for line in _kind_lines(kind.name, kind.count, found.fields[kind.name])),
+        *(line for kind in meta.types for line in (f"  {kind.name}: {kind.count:,}", *fields.get(kind.name, ()))),
         "",
         "relations",
         *(f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_LONGEST_LIST]),

@@ -172,10 +172,7 @@ def _user_name(given: Sequence[str]) -> str:
 
 
 class WrongTokens:
-    """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds.
-
-    A right token always passes, so that nobody locks out others who come from the same address.
-    """
+    """Each wrong token from an address waits longer, up to ``MOST_WAIT`` seconds; a right one always passes."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, float]] = {}

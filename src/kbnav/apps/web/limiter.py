@@ -128,10 +128,7 @@ class FairQueue:
 
 
 def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
-    """A queue for work on so many knowledge bases: ``of_kb`` at once on each, and half as much of one user in all.
-
-    Each has places of its own, so that those that hang, however many they are, hold up no other.
-    """
+    """A queue with ``of_kb`` places of its own for each knowledge base, and half as many for one user in all."""
     return FairQueue(of_kb * kbs, of_owner=max(1, of_kb // 2), of_kb=of_kb)
 
 
@@ -150,10 +147,7 @@ def _allow() -> None:
 
 
 class Limiter:
-    """Runs calls in threads, of which there are never more than the queue lets in. Used from the server's loop.
-
-    The place of a call that is given up is taken until its thread is over: a thread cannot be ended from outside.
-    """
+    """Runs calls, from the server's loop, in as many threads as the queue lets in; each keeps its place till over."""
 
     def __init__(self, queue: FairQueue, wait: float = WAIT) -> None:
         """Nobody waits longer than ``wait`` seconds for their turn."""

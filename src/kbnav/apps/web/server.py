@@ -90,10 +90,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
 def small_app(
     settings: Settings, routers: Sequence[APIRouter], service: Service | None = None, **state: Any
 ) -> FastAPI:
-    """An application of a few pages beside the chat page, with its login, its style and its languages.
-
-    ``state`` is what its routes find in ``request.app.state``. Raises UsageError where the settings are not safe.
-    """
+    """A few pages with the chat page's login and style; ``state`` is ``request.app.state``. Raises UsageError."""
     from kbnav.apps.web.routes.common import Parts
     from kbnav.apps.web.routes.pages import login_router
 

@@ -146,10 +146,7 @@ class Session:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A question and how far it is; ``session`` is empty for one that was asked without a chat.
-
-    ``worker`` answers it, and was last seen at ``beat``. ``answer`` is what the page shows, once there is one.
-    """
+    """A question and how far it is; ``worker`` was last seen at ``beat``, ``answer`` is what the page shows."""
 
     id: str
     session: str

@@ -144,11 +144,7 @@ def read_wikiwebquestions(file: File) -> Iterator[Question]:
     is_list = file.data.lstrip().startswith(b"[")
     for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}
-        answers = None
-        if "results" in info:
-            boolean = isinstance(info["results"], bool)
-            answers = AnswerTable(boolean=info["results"]) if boolean else record.rows(info["results"])
-        yield _question(record, record.meta("paraphrases"), answers)
+        yield _question(record, record.meta("paraphrases"), stored_answer(record, info.get("results")))
 
 
 def read_text2sparql(file: File) -> Iterator[Question]:
@@ -180,10 +176,7 @@ def read_text2sparql(file: File) -> Iterator[Question]:
 
 
 def own_question(record: Record) -> Question:
-    """A question of one's own: ``id`` and ``question`` (a text, or texts by language). Raises DataError.
-
-    Optional: ``sparql``, and what ``own_answer`` reads. Other fields and columns, and those of ``meta``, are kept.
-    """
+    """A question of one's own by ``id``, ``question``, ``sparql`` and what ``own_answer`` reads. Raises DataError."""
     question = record.get("question", str, dict)
     texts = {"en": record.text("question")} if isinstance(question, str) else question
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):

@@ -15,8 +15,6 @@ Mode = Literal["standard", "stark-compat"]
 STARK_METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 SET_METRIC = "f1"
 """Of the nodes that a system names as the answer, whatever their order; only agents name any."""
-
-
 TRAIL_METRIC = "trail@20"
 """Share of the answers among the first 20 nodes when those that an agent only saw on the way follow its answer."""
 
@@ -29,10 +27,7 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
 
 @dataclass(frozen=True)
 class AnswerRanks:
-    """Where the answers of each question came: the rising ranks of those that were ranked, counted from 1.
-
-    ``answers`` is the number of answers that a question is scored on, ``outside`` how many are no candidates.
-    """
+    """Rising ranks, from 1, of each question's answers; ``answers``: how many count, ``outside``: no candidates."""
 
     ranks: Sequence[Sequence[int]]
     answers: Sequence[int]

@@ -202,7 +202,6 @@ def build_report(
     if not runs:
         raise UsageError("a report needs at least one run")
     reports = tuple(_run_report(name, run, sheets.get(name, ()), more) for name, run in runs.items())
-    (_, first), *others = runs.items()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
         for question in run.info.questions:
@@ -210,13 +209,16 @@ def build_report(
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
     against: dict[str, Comparison | str] = {}
-    firsts = {first.info.dataset_sha256: first}
-    for name, run in others:
-        of_dataset = firsts.setdefault(run.info.dataset_sha256, run)
+    of_runs, firsts = list(runs.values()), dict[str, int]()
+    for place, (one, run) in enumerate(zip(reports, of_runs, strict=True)):
+        other = firsts.setdefault(run.info.dataset_sha256, place)
+        if not place:
+            continue
+        other = 0 if other == place else other
         try:
-            against[name] = compare_runs(first if of_dataset is run else of_dataset, run, more)
+            against[one.name] = compare_runs(of_runs[other], run, (reports[other].scores, one.scores))
         except UsageError as error:
-            against[name] = str(error)
+            against[one.name] = str(error)
     return Report(reports, against, gold)
 
 

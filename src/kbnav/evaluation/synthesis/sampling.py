@@ -100,10 +100,7 @@ def needs_more(part: int, answers: int) -> bool:
 
 
 class Sampler:
-    """Draws one requirement after the other, and remembers what questions were kept.
-
-    Raises UsageError where the SKB has no index of texts and names, or a template does not fit its schema.
-    """
+    """Draws requirements, and remembers what was kept. Raises UsageError for an SKB or template that does not fit."""
 
     def __init__(self, skb: SKB, wanted: SplitSizes, wording: Wording) -> None:
         if skb.text is None or skb.names is None:
@@ -285,10 +282,7 @@ def synthesize(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> tuple[list[Synthesized], SynthesisReport]:
-    """Questions on an SKB, in the order they were found, with the report; the same for the same SKB, wording and seed.
-
-    Raises UsageError where the SKB has no index of texts and names, or a template does not fit its schema.
-    """
+    """Questions on an SKB with the report, the same by SKB, wording and seed. Raises UsageError as ``Sampler``."""
     wording = wording or Wording()
     sampler = Sampler(skb, wanted, wording)
     checker = _TextChecker(sampler, wording)

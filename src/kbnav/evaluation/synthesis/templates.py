@@ -32,10 +32,7 @@ _LEG = re.compile(r"\s+(<-|-)(\S|\S.*?\S)(->|-)\s+")
 
 @dataclass(frozen=True)
 class Leg:
-    """One relation, followed from source to target (``out``), backwards (``in``) or either way, to nodes of a type.
-
-    A ``negated`` one is that of the nodes that no node leads to by it.
-    """
+    """A relation followed ``out``, ``in`` or either way to a type; ``negated``: the nodes that none leads to."""
 
     relation: str
     direction: Direction
@@ -49,10 +46,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Branch:
-    """From a node of the type ``start`` along legs to the answer; ``slot`` numbers the node within the template.
-
-    A negated branch has one leg and no slot: no node of the type ``start`` may lead to the answer.
-    """
+    """From a node of type ``start`` (``slot``) along legs to the answer; negated: no such node leads to it."""
 
     start: str
     legs: tuple[Leg, ...]

@@ -138,10 +138,7 @@ def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchR
 
 
 def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str], dialect: Dialect) -> AnswerTable:
-    """Labels that hold the words: by the engine's text index where it has one, else by reading labels.
-
-    An index is asked for all words together and, where nothing has them all, for each by itself. Raises as the query.
-    """
+    """Labels that hold all words, or else each, by the engine's text index or by reading. Raises as the query."""
     if not (dialect.text and predicates):
         text = "LCASE(STR(?l))" if predicates else "LCASE(STR(?s))"
         held = [f"CONTAINS({text}, {text_literal(word)})" for word in wanted]

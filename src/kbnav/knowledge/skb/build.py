@@ -58,6 +58,7 @@ from kbnav.knowledge.skb.schema import (
     Relation,
     Source,
     no_progress,
+    read_meta,
     type_starts,
     write_meta,
 )
@@ -137,11 +138,12 @@ def build(
     previous: Path | None = None,
     recipe: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
+    job_of: Callable[..., Job] | None = None,
 ) -> Meta:
     """Build an SKB in the folder ``out``, or replace the one that is there; readers of that one are not disturbed.
 
     ``previous`` is a folder of data whose vectors are taken over for texts that did not change, ``recipe`` what
-    ``Meta.recipe`` will say.
+    ``Meta.recipe`` will say. ``job_of`` makes what runs the stages, where it is not all of them.
 
     Raises UsageError where ``out`` is something else or is being built by another process, or where a package that the
     options need is not installed, DataError where the input cannot be read.
@@ -151,7 +153,7 @@ def build(
     try:
         with only_builder(out):
             state = _State(out / WORK, _fingerprint(source, options, previous))
-            job = _Job(source, options, out / WORK, state, previous, progress)
+            job = (job_of or Job)(source, options, out / WORK, state, previous, progress)
             try:
                 job.run()
             except UsageError as error:
@@ -199,7 +201,9 @@ class _State:
         new.replace(self._path)
 
 
-class _Job:
+class Job:
+    """The stages of a build."""
+
     def __init__(
         self, source: Source, options: Options, work: Path, state: _State, previous: Path | None, progress: Progress
     ) -> None:
@@ -231,9 +235,12 @@ class _Job:
         """Checksum everything, rename ``build/`` to its final name, and let ``meta.json`` name it."""
         leftovers = (POSITIONS, STATE)
         paths = sorted(path for path in self._work.rglob("*") if path.is_file() and path.name not in leftovers)
+        old = read_meta(out).files if self._previous else {}
         files = {}
         for done, path in enumerate(paths, 1):
-            files[path.relative_to(self._work).as_posix()] = file_info(path, sync=True)
+            file = path.relative_to(self._work).as_posix()
+            taken_over = self._previous and file in old and path.samefile(self._previous / file)
+            files[file] = old[file] if taken_over else file_info(path, sync=True)
             self._progress("checksums", done, len(paths))
         meta = self._meta(name, files, f"data-{os.urandom(6).hex()}").model_copy(update={"recipe": recipe})
         self._work.rename(out / meta.data)
@@ -360,8 +367,9 @@ class _Job:
     def _names(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import names
 
-        named = (node for node, _ in self._open_nodes().named())
-        names.build(named, self._folder(NAMES), type_start=self._type_start, progress=self._progress)
+        names.build(
+            self._open_nodes().bare(), self._folder(NAMES), type_start=self._type_start, progress=self._progress
+        )
         return {}
 
     def _texts(self, *, relations: bool) -> Texts:

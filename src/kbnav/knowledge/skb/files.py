@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import from_json, to_json
 
 from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
 from kbnav.knowledge.skb.schema import META, WORK, FileInfo
@@ -76,10 +78,7 @@ def load(path: Path, mode: Mode | None = "r") -> Array:
 
 
 def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
-    """Open a one-dimensional ``.npy`` file by memory map. Raises DataError where it is not one, or of another dtype.
-
-    The result is a plain array over the map: slices of it cost a third of a ``numpy.memmap``'s.
-    """
+    """A one-dimensional ``.npy`` by memory map, as a plain array, whose slices are quicker. Raises DataError."""
     try:
         array: Array = load(path).view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:
@@ -153,6 +152,26 @@ def write_strings(folder: Path, name: str, strings: Iterable[str], *, searchable
         np.save(folder / f"{name}-order.npy", order)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """A JSON text as plain values, in a third of the time of ``json``, whose errors it raises."""
+    try:
+        return from_json(text, cache_strings="keys")
+    except ValueError:
+        return json.loads(text)
+
+
+def as_json(value: Any) -> bytes:
+    """A value as compact JSON; what JSON has no form for becomes text, half of a surrogate pair a question mark."""
+    try:
+        return to_json(value, fallback=str)
+    except ValueError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode(errors="replace")
+
+
+def _as_text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
 def file_info(path: Path, *, sync: bool = False) -> FileInfo:
     """Size and SHA-256 of a file; with ``sync`` it is on disk when this returns."""
     digest, size = hashlib.sha256(), 0
@@ -186,6 +205,14 @@ def only_builder(out: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise UsageError(f"{out} is being built by another process") from error
         yield
+
+
+def link(old: Path, new: Path) -> None:
+    """Have a file in another folder too; copied where links cannot be. It must not be written to."""
+    try:
+        new.hardlink_to(old)
+    except OSError:
+        shutil.copy2(old, new)
 
 
 def forget(out: Path, *, made: bool) -> None:

@@ -38,10 +38,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of a metapath: a relation, the direction it is followed in, and the node numbers it may lead to.
-
-    ``relation`` None is any; ``within`` is the first number and the one behind the last, None for any node.
-    """
+    """A relation (None: any) followed in a direction to nodes ``within`` first and behind the last (None: any)."""
 
     relation: int | None = None
     direction: Direction = "both"

@@ -99,10 +99,7 @@ class Relations(RelationNames):
         return self.resolve(name)[0]
 
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
-        """Number of a relation, and whether it is followed backwards; ``rel:`` and ``_`` for a space are accepted.
-
-        Raises UnknownId, which says ``otherwise`` or names the nearest.
-        """
+        """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
         number = self.find(name.removeprefix(INVERSE))
         if number is not None:
             return number, name.startswith(INVERSE)
@@ -274,10 +271,7 @@ class SkbKB:
         limit: int = 8,
         kind: SearchKind = "any",
     ) -> SearchResult:
-        """Nodes by name (but for case and accents, or spelled nearly so), then by text and meaning; relations by name.
-
-        The rung is ``exact`` where a name is the phrase, ``fulltext`` where only words match.
-        """
+        """Nodes by name, spelled alike too, then by text and meaning; relations by name. The rung says which."""
         if not query.strip():
             raise BadArguments("search_entities: the query is empty")
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
@@ -364,10 +358,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``. Ranked by names of relation and neighbour and by documents, their ranks summed.
-
-        ``^relation`` is the relation followed backwards. Without a query the relations take turns.
-        """
+        """See ``KnowledgeBase``; by ranks of names and documents, or relations in turns. ``^relation``: backwards."""
         node = self.skb.number(entity_id)
         number = None
         if relation:
@@ -398,10 +389,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002 - documents are in the language that they are in
         among: Sequence[str] | None = None,
     ) -> Ranking:
-        """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any.
-
-        With ``among`` only these nodes are found. Raises UnknownId for one that there is not.
-        """
+        """See ``KnowledgeBase``: scores of BM25 and vectors summed; ``kind``: a type or ``item``. Raises UnknownId."""
         if self.skb.vectors is None:
             raise BadArguments(f"{self.name} was built without vectors")
         return self.text_query(text, kind=kind, limit=limit, among=among)
@@ -416,10 +404,7 @@ class SkbKB:
         cosine: bool = False,
         among: Sequence[str] | None = None,
     ) -> Ranking:
-        """As ``vector_query``, by whichever index of texts there is; with ``cosine`` by the vectors alone if there are.
-
-        Raises BadArguments for a type that there is not, UnknownId for a node of ``among``.
-        """
+        """As ``vector_query``, by the indexes there are (``cosine``: vectors). Raises BadArguments, UnknownId."""
         ranges = None if kind in ("item", "") else [self.skb.type_range(kind)]
         numbers = None if among is None else {self.skb.number(node) for node in among}
         if numbers is not None and ranges:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, Updated, build
+from kbnav.knowledge.skb.changes import job_of
 from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
 from kbnav.knowledge.skb.importers.recipe import Recipe
 from kbnav.knowledge.skb.lance.tables import is_lance
@@ -77,14 +78,13 @@ def info(place: Path | str, home: Path | None = None) -> Info:
 
 
 def _fields(skb: SKB) -> dict[str, dict[str, str]]:
-    found, start = dict[str, dict[str, str]](), 0
-    for kind in skb.meta.types:
-        fields = found.setdefault(kind.name, {})
-        for node in range(start, start + min(kind.count, _SAMPLED)):
+    found = dict[str, dict[str, str]]()
+    for kind in skb.type_names:
+        first, last = skb.type_range(kind)
+        for node in range(first, min(last, first + _SAMPLED)):
             for name, value in skb.documents[node].items():
-                if not fields.get(name):
-                    fields[name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
-        start += kind.count
+                if not found.setdefault(kind, {}).get(name):
+                    found[kind][name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
     return found
 
 
@@ -152,7 +152,7 @@ def _reread(path: Path, meta: Meta) -> Iterator[Source]:
 
 
 def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Read the files that an SKB was built from again, in the same way; what is in them no more goes.
+    """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
     Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
     know its files or they are gone.
@@ -223,22 +223,28 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
 
     The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
     edges of a node that is deleted go with it.
-    Everything is built anew beside the data in use and put in its place in one step; vectors of texts that did not
-    change are taken over. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
+    What is new is built beside the data in use and put in its place in one step. Where nodes get new documents or
+    names, and none comes, goes or changes its type, the rest is taken over; else all is built anew but vectors of texts
+    that did not change. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
     ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
         _refuse_other_encoder(path, skb.meta, options)
         recipe: dict[str, Any] = {}
-        if isinstance(records, Recipe):
-            source = Updated(skb, records.source())
-            if skb.meta.recipe:
-                moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
-                recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
-        else:
-            source = Updated(skb, records)
-        previous = path / skb.meta.data
-        meta = build(source, path, options, name=skb.meta.name, previous=previous, recipe=recipe, progress=progress)
+        if isinstance(records, Recipe) and skb.meta.recipe:
+            moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
+            recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
+        source = records.source() if isinstance(records, Recipe) else records
+        meta = build(
+            Updated(skb, source),
+            path,
+            options,
+            name=skb.meta.name,
+            previous=path / skb.meta.data,
+            recipe=recipe,
+            progress=progress,
+            job_of=job_of(skb, source, options),
+        )
     with suppress(UsageError), only_builder(path):  # another build under way will
         remove_unused(path, read_meta(path).data)  # the data that was read from
     return meta

@@ -221,10 +221,7 @@ def in_small_letters(text: str) -> bool:
 
 
 def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
-    """What a question writes as a name, in quotation marks or with capitals, and no node was found by; in its order.
-
-    One word that begins a sentence has its capital from there, and is no name.
-    """
+    """What a question writes as a name and no node has, in order; a sentence's first word alone is none."""
     taken = [(node.start, node.end) for node in found if node.end]
     quoted = [match.span(1) for match in _QUOTED.finditer(question)]
     spans = sorted(quoted + [span for span in _capitalised(question) if not _within(span, quoted)])

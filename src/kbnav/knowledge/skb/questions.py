@@ -78,10 +78,7 @@ class TypeWord:
 
 @dataclass(frozen=True)
 class Reading:
-    """A question read. Mentions and types are in its order; ``words`` are the places of all that describe anything.
-
-    ``asked`` is the type that is asked for, empty where the question names none; ``types`` are the others.
-    """
+    """A question's mentions and types in order, the places of its ``words``, and the type ``asked`` for, if any."""
 
     tokens: tuple[Token, ...]
     mentions: tuple[Mention, ...]

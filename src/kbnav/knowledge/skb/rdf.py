@@ -18,8 +18,10 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -28,9 +30,10 @@ import numpy as np
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
+from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import Fields, Progress, no_progress
+from kbnav.knowledge.skb.schema import Fields, NodeText, Progress, no_progress
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 LONGEST = 500
+Edge = tuple[int, int, int]
+"""Numbers of source, relation and target."""
 _DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
 LABELLED = 100
@@ -62,6 +67,7 @@ _ALIAS = "<http://www.w3.org/2004/02/skos/core#altLabel>"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
+@lru_cache(1 << 12)
 def local_name(text: str) -> str:
     """A text as the local part of a prefixed name."""
     local = _NOT_LOCAL.sub(lambda match: _percent(match[0]), text)
@@ -135,17 +141,60 @@ def write_turtle(
 def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
     kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
     predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(relations)]
-    iris = [f"<{_NODE_IRI}{local_name(node_id)}>" for node_id in nodes.ids]
+    iris = [_iri(node_id) for node_id in nodes.ids]
     for node, fields in nodes.named():
-        pairs = [f"{_TYPE} {kinds[node.type]}"]
-        pairs += [f"{_LABEL} {_literal(node.name)}"] if node.name else []
-        pairs += [f"{_ALIAS} {_literal(alias)}" for alias in node.aliases]
-        pairs += [f"<{SKB_PREFIXES['field']}{path}> {_literal(value)}" for path, value in _values(fields, "")]
-        yield 1, "".join(f"{iris[node.number]} {pair} .\n" for pair in pairs)
+        yield 1, _about(node, fields, iris[node.number], kinds)
     for source, iri in enumerate(iris):
         row = graph.row(source)
         if len(row.nodes):
             yield len(row.nodes), f"{iri} {_edges(row, predicates, iris)} .\n"
+
+
+def _iri(node_id: str) -> str:
+    return f"<{_NODE_IRI}{local_name(node_id)}>"
+
+
+def _about(node: NodeText, fields: Fields, iri: str, kinds: Sequence[str]) -> str:
+    pairs = [f"{_TYPE} {kinds[node.type]}"]
+    pairs += [f"{_LABEL} {_literal(node.name)}"] if node.name else []
+    pairs += [f"{_ALIAS} {_literal(alias)}" for alias in node.aliases]
+    pairs += [f"<{SKB_PREFIXES['field']}{path}> {_literal(value)}" for path, value in _values(fields, "")]
+    return "".join(f"{iri} {pair} .\n" for pair in pairs)
+
+
+def change(
+    old: Path,
+    folder: Path,
+    skb: SKB,
+    about: Sequence[tuple[NodeText, Fields]],
+    come: Sequence[Edge],
+    gone: Sequence[Edge],
+) -> None:
+    """Write into ``folder`` the store in ``old`` with other documents for some nodes, and edges that come and go.
+
+    What is large of it is linked: Oxigraph's tables are never written to again.
+    """
+    from pyoxigraph import NamedNode, RdfFormat, Store, parse
+
+    for file in old.iterdir():
+        (link if file.suffix == ".sst" else shutil.copy2)(file, folder / file.name)
+    kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(skb.type_names)]
+    predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(skb.relation_names)]
+
+    def turtle(edges: Sequence[Edge]) -> str:
+        found = ((_iri(skb.id(source)), predicates[kind], _iri(skb.id(target))) for source, kind, target in edges)
+        return "".join(f"{' '.join(edge)} .\n" for edge in found)
+
+    store = Store(str(folder))
+    for node, _ in about:
+        for quad in store.quads_for_pattern(NamedNode(_iri(skb.id(node.number))[1:-1]), None, None):
+            if not quad.predicate.value.startswith(_RELATION_IRI):
+                store.remove(quad)
+    for quad in parse(turtle(gone).encode(), RdfFormat.TURTLE, lenient=True):
+        store.remove(quad)
+    new = turtle(come) + "".join(_about(node, fields, _iri(skb.id(node.number)), kinds) for node, fields in about)
+    store.load(new.encode(), RdfFormat.TURTLE, lenient=True)
+    store.flush()
 
 
 def _edges(row: Row, predicates: Sequence[str], iris: Sequence[str]) -> str:
@@ -192,10 +241,7 @@ class SparqlStore:
         self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
 
     def query(self, text: str) -> AnswerTable:
-        """Run a query; the prefixes of ``SKB_PREFIXES`` need not be declared, and no SERVICE is allowed.
-
-        Raises QuerySyntaxError, QueryRefused, QueryTimeout, and UnknownId for a node, type or relation that is none.
-        """
+        """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
         refuse_oversized(text)
         guard(text, ())
         self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written

@@ -233,7 +233,7 @@ def _amazon_lists(fields: Mapping[str, Any]) -> Iterator[str]:
 
 def _votes(review: Mapping[str, Any]) -> int:
     votes = str(review.get("vote") or 0).replace(",", "")
-    return int(float(votes)) if votes.replace(".", "", 1).isdigit() else 0
+    return int(votes) if votes.isdecimal() else int(float(votes)) if votes.replace(".", "", 1).isdigit() else 0
 
 
 def _amazon_relations(skb: SKB, node: int, n_rel: int) -> str:

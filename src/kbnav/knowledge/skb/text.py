@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from kbnav.answers.language import SCRIPTS
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.files import reading
+from kbnav.knowledge.skb.files import link, reading
 from kbnav.knowledge.skb.schema import Hit, NodeText, Progress, Range, no_progress
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def build(
     language: str = LANGUAGE,
 ) -> None:
     """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none."""
-    from tantivy import Document, Index, SchemaBuilder
+    from tantivy import Index, SchemaBuilder
 
     builder = SchemaBuilder()
     builder.add_integer_field("number", indexed=True, fast=True)
@@ -201,25 +201,58 @@ def build(
         index.register_tokenizer("words", analyzer(language))
         writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
         for node in nodes:
-            document = Document()
-            document.add_integer("number", node.number)
-            document.add_integer("type", node.type)
-            for name in (node.name, *node.aliases):
-                document.add_text("name", spelled(name))
-            document.add_text("body", spelled(node.document))
-            writer.add_document(document)
+            writer.add_document(_document(node))
             done += 1
             if done % _REPORT_EVERY == 0:
                 progress("text", done, total)
         writer.commit()
         writer.wait_merging_threads()
-        for file in made.iterdir():
-            if file.suffix != ".lock":  # readers make their own elsewhere
-                file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
-                file.rename(folder / file.name)
+        _take(made, folder)
     progress("text", done, total)
     meta = {"format": _FORMAT, "language": language, "type_start": list(type_start)}
     (folder / META).write_text(json.dumps(meta))
+
+
+def change(nodes: Sequence[NodeText], old: Path, folder: Path) -> None:
+    """Write into ``folder``, which must be empty, the index in ``old`` with other texts for some nodes.
+
+    Most of the files are links to the old ones.
+    """
+    from tantivy import Index
+
+    language = str(json.loads((old / META).read_bytes())["language"])
+    with _scratch(folder) as made:
+        for file in old.iterdir():
+            link(file, made / file.name)
+        index = Index.open(str(made))
+        index.config_reader("manual")
+        index.register_tokenizer("words", analyzer(language))
+        writer = index.writer(_HEAP, 1)
+        for node in nodes:
+            writer.delete_documents_by_term("number", node.number)
+            writer.add_document(_document(node))
+        writer.commit()
+        writer.wait_merging_threads()
+        _take(made, folder)
+
+
+def _document(node: NodeText) -> tantivy.Document:
+    from tantivy import Document
+
+    document = Document()
+    document.add_integer("number", node.number)
+    document.add_integer("type", node.type)
+    for name in (node.name, *node.aliases):
+        document.add_text("name", spelled(name))
+    document.add_text("body", spelled(node.document))
+    return document
+
+
+def _take(made: Path, folder: Path) -> None:
+    for file in made.iterdir():
+        if file.suffix != ".lock":  # readers make their own elsewhere
+            file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
+            file.rename(folder / file.name)
 
 
 @reading("the text index")

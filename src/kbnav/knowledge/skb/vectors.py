@@ -301,6 +301,17 @@ def build(
     writer.finish()
 
 
+def change(
+    nodes: Sequence[NodeText], folder: Path, *, encoder: Encoder | None = None, type_start: Sequence[int]
+) -> None:
+    """Give some nodes of the index in ``folder`` other vectors; without an encoder its own, lsa, is used."""
+    encoder = encoder or LSA.load(folder / LSA_FILE)
+    made = encode(nodes, Window(range(len(nodes)), None), encoder, Reused.of(None, encoder.name))
+    writer = _Writer(folder, encoder.name, type_start[-1])
+    writer.put(made._replace(numbers=np.array([node.number for node in nodes])))
+    writer.finish()
+
+
 def encode(nodes: Sequence[NodeText], window: Window, encoder: Encoder, old: Reused) -> Made:
     """The vectors of a window's ``nodes`` that are not written, those of texts that are known among the ``old``."""
     texts = [node.document for node in nodes]

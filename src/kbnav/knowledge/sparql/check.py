@@ -57,10 +57,7 @@ def _empty_store() -> Store:
 
 
 def close_up(query: str) -> str:
-    """The query with no space before the brackets of CONCAT, COALESCE and BNODE, where Oxigraph accepts none.
-
-    The space goes in front of the function's name, so that the text keeps its length and its lines.
-    """
+    """The query with spaces moved before CONCAT, COALESCE and BNODE, behind which Oxigraph accepts none."""
     edits = {}
     for token, after in pairwise(tokenize(query)):
         if after.text == "(" and token.is_word("CONCAT", "COALESCE", "BNODE"):

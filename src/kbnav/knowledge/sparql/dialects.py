@@ -21,11 +21,7 @@ _WIKIBASE = "http://wikiba.se/ontology#"
 
 @dataclass(frozen=True)
 class Dialect:
-    """What an engine has beyond SPARQL 1.1, or lacks of it.
-
-    A value of this class is plain data: ``dataclasses.replace`` makes the dialect of one endpoint from that of its
-    engine, such as one without ``text``.
-    """
+    """What an engine has beyond SPARQL 1.1, or lacks; plain data, of which ``replace`` makes an endpoint's."""
 
     name: str
     engine: str

@@ -7,7 +7,6 @@ fall away: the rows are known, and what was counted is listed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,12 +31,10 @@ from kbnav.knowledge.sparql.syntax import (
     parse_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
-from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, Terms, Vocabulary, text_literal
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, Terms, Vocabulary, written
 
 _HINTS = "http://www.bigdata.com/"
 _STEM = "kbnav_"
-_IRI = re.compile(r"[^<>\"{}|^`\\\x00-\x20]*")
-_LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*")
 """What the variables that are added begin with."""
 
 
@@ -278,19 +275,3 @@ class _Writer:
     def _new(self) -> str:
         self._made += 1
         return f"?{_STEM}{self._made}"
-
-
-def written(cell: Cell) -> str:
-    """A cell as queries write it: UNDEF for a blank node, and for an IRI, datatype or language that cannot be one."""
-    if (
-        cell is None
-        or cell.type == "bnode"
-        or not _IRI.fullmatch(cell.value if cell.type == "uri" else cell.datatype or "")
-    ):
-        return "UNDEF"
-    if cell.type == "uri":
-        return f"<{cell.value}>"
-    if cell.language and not _LANGUAGE.fullmatch(cell.language):
-        return "UNDEF"
-    ending = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
-    return text_literal(cell.value) + ending

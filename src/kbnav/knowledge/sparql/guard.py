@@ -57,10 +57,7 @@ def service_targets(tokens: Sequence[Token]) -> list[tuple[Token | None, str]]:
 
 
 def _refuse_hidden(query: str, tokens: Sequence[Token]) -> None:
-    """Codepoint escapes are read before or after the query is split into tokens, as the parser likes.
-
-    Inside strings, IRIs and comments the order does not matter unless the character could end them.
-    """
+    """Refuse codepoint escapes that a parser may read before or after splitting the query into tokens."""
     for token in tokens:
         if "\\" not in token.text:
             continue

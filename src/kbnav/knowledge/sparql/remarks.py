@@ -247,10 +247,7 @@ def units_query(query: str, words: Vocabulary) -> str:
 
 
 def values_query(query: str, words: Vocabulary) -> str:
-    """A query for how many values the things have whose first property a query compares; empty: it compares none.
-
-    Its row: the least, the most, how many have several, and how many there are. Raises QuerySyntaxError.
-    """
+    """A query for least, most, several and all of the values by the first property compared, or empty."""
     read = parse_query(query)
     compared = set(_compared(query, read))
     uses = (use for use in _uses(query, read, words) if use.value in compared and is_variable(use.thing))

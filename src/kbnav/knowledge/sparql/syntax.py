@@ -21,11 +21,7 @@ from kbnav.knowledge.sparql.tokens import Token, check_nesting, join, syntax_err
 
 @dataclass(frozen=True)
 class Path:
-    """A property path (SPARQL 1.1, section 9).
-
-    ``kind`` is ``iri`` (its text in ``name``), ``negated`` (``!`` before a path of IRIs, ``^`` and ``|``), ``^``,
-    ``/``, ``|``, or one of ``*``, ``+`` and ``?``.
-    """
+    """A property path: ``iri`` (its text in ``name``), ``negated``, or ``^``, ``/``, ``|``, ``*``, ``+``, ``?``."""
 
     kind: Literal["iri", "negated", "^", "/", "|", "*", "+", "?"]
     name: str = ""
@@ -61,10 +57,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A triple pattern: texts of subject and object, and a path, or the text of a variable, between them.
-
-    A blank node is ``_:label``; what stands for ``[ … ]`` has a label that no query can write.
-    """
+    """A triple pattern by its texts; a blank node is ``_:label``, for ``[ … ]`` one that no query can write."""
 
     subject: str
     verb: Path | str

@@ -88,11 +88,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Verbalization:
-    """A query in words.
-
-    ``lines`` say what it asks, one condition a line; ``remarks`` what is easily taken otherwise (subclasses, ranks,
-    rows counted twice); ``unsaid`` names what of it has no words.
-    """
+    """A query in words: ``lines``, a condition each, ``remarks`` on what misleads, ``unsaid``: what has no words."""
 
     lines: tuple[Line, ...]
     remarks: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from kbnav.answers.tables import Term
+from kbnav.answers.tables import Cell, Term
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 
 TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -21,6 +21,8 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
+_IRI = re.compile(r"[^<>\"{}|^`\\\x00-\x20]*")
+_LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _APART = re.compile(r"[/#?]")
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)\Z")
@@ -43,6 +45,22 @@ def text_literal(text: str) -> str:
     """A text as a query writes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
+
+
+def written(cell: Cell) -> str:
+    """A cell as queries write it: UNDEF for a blank node, and for an IRI, datatype or language that cannot be one."""
+    if (
+        cell is None
+        or cell.type == "bnode"
+        or not _IRI.fullmatch(cell.value if cell.type == "uri" else cell.datatype or "")
+    ):
+        return "UNDEF"
+    if cell.type == "uri":
+        return f"<{cell.value}>"
+    if cell.language and not _LANGUAGE.fullmatch(cell.language):
+        return "UNDEF"
+    ending = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
+    return text_literal(cell.value) + ending
 
 
 def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
@@ -102,10 +120,7 @@ def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
 
 
 def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
-    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
-
-    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
-    """
+    """IRIs that a query names, each once, in order, ``prefixes`` undeclared. Raises QuerySyntaxError."""
     tokens = tokenize(query)
     known = {**prefixes, **declared_prefixes(tokens)}
     declaring = {place + 2 for place, token in enumerate(tokens) if token.is_word("PREFIX")}
@@ -137,11 +152,7 @@ _ENTITY_PREFIXES = ("wd", "wdt", "wdtn", "p", "ps", "psv", "psn", "pq", "pqv", "
 
 
 def wikibase_prefixes(concept_base: str) -> dict[str, str]:
-    """The standard prefixes with those of Wikidata's own IRIs hung on another concept base.
-
-    Wikibase makes all of them of that one (``https://kb.example/entity/``: ``wdt:`` is
-    ``https://kb.example/prop/direct/``).
-    """
+    """The standard prefixes, those of Wikidata's IRIs hung on another concept base, as Wikibase makes them."""
     old, new = (base.removesuffix("entity/") for base in (WIKIDATA, concept_base))
     return {
         name: new + iri.removeprefix(old) if iri.startswith(old) else iri for name, iri in STANDARD_PREFIXES.items()
@@ -150,11 +161,7 @@ def wikibase_prefixes(concept_base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one knowledge base.
-
-    ``prefixes`` need not be declared in a query. ``ids`` has this knowledge base's id for each of ``CONCEPTS`` that it
-    has; None: the ids are Wikidata's.
-    """
+    """A knowledge base's ``prefixes``, which need no declaring, and its ``ids`` of ``CONCEPTS``; None: Wikidata's."""
 
     concept_base: str = WIKIDATA
     prefixes: Mapping[str, str] = field(default_factory=lambda: STANDARD_PREFIXES)

@@ -187,10 +187,7 @@ class ActionApi:
     def full_text(
         self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int
     ) -> tuple[list[str], str]:
-        """Ids of the entities whose page has a text's words, with ``OR`` between them one side of it (list=search).
-
-        Beside them what the service takes for the text's right spelling; empty where it says nothing.
-        """
+        """Ids of entities whose page has a text's words (list=search), and the spelling that the service offers."""
         if len(text) > LONGEST_SEARCH:
             text = text[:LONGEST_SEARCH].rpartition(" ")[0].removesuffix(" OR")
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)

@@ -164,10 +164,7 @@ def languages(language: str) -> tuple[str, ...]:
 
 
 def entity_of(reply: Mapping[str, Any], asked: str) -> Mapping[str, Any]:
-    """The document of one entity in a reply of wbgetentities or Special:EntityData, or a document itself.
-
-    Raises UnknownId where it is missing or of a kind that has no entry here, BadResponse where the reply is neither.
-    """
+    """An entity's document in a reply, or the document itself. Raises UnknownId, BadResponse for neither."""
     document: Any = reply
     if "entities" in reply:
         entities = reply["entities"] or {}

@@ -72,10 +72,7 @@ def endpoints_of(url: str) -> Endpoints:
 
 
 class WikidataKB:
-    """Live Wikidata, any Wikibase with a query service, or a mirror.
-
-    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
-    """
+    """Wikidata, any Wikibase, or a mirror (``about`` says what of); ``http`` asks the vector service."""
 
     name = "wikidata"
 
@@ -175,10 +172,7 @@ class WikidataKB:
         return tuple(named_values(found, self._api.brief(value_ids(found), code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
-
-        Statements of properties without a page, which were deleted or are not in a copy, are counted in ``omitted``.
-        """
+        """See ``KnowledgeBase``; labels come 50 a request, and ``omitted`` counts properties without a page."""
         code = language_code(language)
         asked = self._id(entity_id)
         document = self._api.document(asked, code)

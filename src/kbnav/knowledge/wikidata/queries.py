@@ -111,10 +111,7 @@ CANDIDATES = 24
 
 
 def examples_query(property_id: str) -> str:
-    """SPARQL for the columns ``subject`` and ``value``: those of the best-known subjects in a sample.
-
-    Subjects with as many sitelinks, or all where there are none, come in an order that mixes values.
-    """
+    """SPARQL for ``subject`` and ``value``, the best-known subjects of a sample first, else values mixed."""
     return (
         f"SELECT ?subject ?value WHERE {{ {{ SELECT ?subject ?value WHERE {{ ?subject wdt:{property_id} ?value }} "
         f"LIMIT {USES_SAMPLED} }} OPTIONAL {{ ?subject wikibase:sitelinks ?sitelinks }} }} "

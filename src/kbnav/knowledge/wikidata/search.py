@@ -294,10 +294,7 @@ def told_apart(
     languages: Sequence[str],
     words: Vocabulary = WIKIDATA_VOCABULARY,
 ) -> tuple[Entity, ...]:
-    """The entities; to those whose name another has, and whose description does not tell them apart, facts are added.
-
-    Those of them of which nothing is known come last. A query that fails leaves them as they are.
-    """
+    """The entities, facts added to namesakes whose descriptions do not tell them apart, unknown ones last."""
     names = [entity.label.casefold() for entity in entities]
     described = [entity.description for entity in entities]
     alike = [

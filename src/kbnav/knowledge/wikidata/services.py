@@ -17,7 +17,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, is_loopback, read_query
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, LEFT_OUT, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
@@ -32,10 +32,6 @@ _OF_ARTICLES = re.compile(
 )
 """Properties that mostly articles have (author, DOI, PubMed, arXiv, main subject, PMC, published in, author's name,
 cites), and the classes of articles."""
-LEFT_OUT = (
-    "Scholarly articles are in a graph of their own, and none of them is among this. For them, put the patterns about "
-    "articles inside SERVICE wdsubgraph:scholarly_articles { … }."
-)
 
 
 def is_split(url: str) -> bool:
@@ -75,10 +71,7 @@ class QueryService:
         return QueryService(self._endpoints, self._allowed, self._prefixes, self._http.metered(meter), self._probed)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
-        """The result of a model's or person's query, with a note where it may lack scholarly articles.
-
-        Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
-        """
+        """A query's result, and whether scholarly articles may be missing. Raises as ``prepare``, ``read_query``."""
         prepared = prepare(query, self._dialect(), services=self._allowed, prefixes=self._prefixes, language=language)
         triples = prepared.form in ("CONSTRUCT", "DESCRIBE")
         try:

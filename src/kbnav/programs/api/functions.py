@@ -189,10 +189,7 @@ def _short_text(value: object, depth: int, room: list[int]) -> str:
 
 
 def excess(value: object) -> str | None:
-    """What of a value is too much to be sent, as in "more than 200000 values …"; None where nothing is.
-
-    Its parts may be shared a million times or nested for ever: it is walked through as far as is allowed.
-    """
+    """What of a value is too much to be sent, walked through as far as is allowed; None where nothing is."""
     values, items, characters = [value], 1, 0
     for _ in range(_DEEPEST + 1):
         characters += sum(len(one) for one in values if isinstance(one, str | bytes))

@@ -17,7 +17,7 @@ import json
 import re
 import string
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.files import as_json, parse_json
 from kbnav.knowledge.skb.importers.files import Grouped
 from kbnav.knowledge.skb.importers.readers import objects
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, stark_node
@@ -81,6 +82,38 @@ class _Products:
         return int(self.positions[place]) if place >= 0 else -1
 
 
+class _Linked:
+    """The edges of the products, gathered while these are read."""
+
+    def __init__(self) -> None:
+        self.known: list[dict[str, int]] = [{}, {}, {}]
+        """Brands, categories and colours as they came."""
+        self._ends = [(array("q"), array("q")) for _ in AMAZON_RELATIONS]
+
+    def add(self, number: int, record: Line, fields: Line, products: _Products) -> None:
+        """Take a product's."""
+        for link, (sources, targets) in zip(LINKS, self._ends, strict=False):
+            listed = record.get(link)
+            found = [products.node(asin) for asin in (listed if isinstance(listed, list) else [])]
+            targets.extend(node for node in found if node >= 0)
+            sources.extend([number] * (len(targets) - len(sources)))
+        for known, links, (sources, targets) in zip(self.known, _links(fields), self._ends[len(LINKS) :], strict=True):
+            targets.extend(known.setdefault(name, len(known)) for name in links)
+            sources.extend([number] * len(links))
+
+    def edges(self, first: int) -> Iterator[EdgeArrays]:
+        """By relation; ``first`` is the number of the first brand's node."""
+        for relation, (sources, targets) in enumerate(self._ends):
+            into = np.array(targets, np.int64)
+            if relation >= len(LINKS):
+                names = list(self.known[relation - len(LINKS)])
+                rank = np.empty(len(names), np.int64)
+                rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+                into = first + rank[into]
+                first += len(names)
+            yield EdgeArrays(np.array(sources, np.int64), np.full(len(into), relation), into)
+
+
 class AmazonSource:
     """The raw files of one or several categories of goods, from the folder that they are in."""
 
@@ -104,7 +137,7 @@ class AmazonSource:
             self._categories = frozenset(map(str, listed[0])) if listed else None
         except ValueError as error:
             raise DataError(f"{folder / CATEGORIES}: not a list of categories: {error}") from error
-        self._products: _Products | None = None
+        self._edges: Sequence[EdgeArrays] = ()
 
     @property
     def description(self) -> str:
@@ -119,11 +152,10 @@ class AmazonSource:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Products, then brands, categories and colours. Raises DataError."""
-        numbers = self._numbers(losses)
+        numbers, linked = self._numbers(losses), _Linked()
         with Grouped(len(numbers) or 1) as reviews, Grouped(len(numbers) or 1) as questions:
             products = self._read_reviews(numbers, reviews, losses)
             self._read_questions(products, questions, losses)
-            values: list[set[str]] = [set(), set(), set()]
             of_product = zip(reviews, questions, strict=True)
             for place, (record, goods) in enumerate(self._described(numbers)):
                 said, asked = next(of_product)
@@ -132,44 +164,21 @@ class AmazonSource:
                     losses.add("product without a review", str(record["asin"]))
                     continue
                 fields = self._fields(record, goods, products.colours.get(place, ()))
-                for found, links in zip(values, _links(fields), strict=True):
-                    found.update(links)
-                fields |= {"review": [json.loads(line) for line in said], "qa": [json.loads(line) for line in asked]}
+                linked.add(number, record, fields, products)
+                fields |= {"review": [*map(parse_json, said)], "qa": [*map(parse_json, asked)]}
                 yield stark_node(number, AMAZON_TYPES[0], fields, self.style)
         number = int(products.positions.max(initial=-1)) + 1
-        for kind, names in zip(AMAZON_TYPES[1:], values, strict=True):
-            for name in sorted(names):
+        self._edges = list(linked.edges(number))
+        for kind, known in zip(AMAZON_TYPES[1:], linked.known, strict=True):
+            for name in sorted(known):
                 yield stark_node(number, kind, {f"{kind}_name": name}, self.style)
                 number += 1
 
     def edges(self, losses: Losses) -> Iterator[EdgeArrays]:  # noqa: ARG002  # what is lost was counted with the nodes
         """What was bought and viewed with a product, then its brand, categories and colours. Raises DataError."""
-        products = self._products or self._read_reviews(self._numbers(Losses()), None, Losses())
-        ends = [(array("q"), array("q")) for _ in AMAZON_RELATIONS]
-        values: list[dict[str, int]] = [{}, {}, {}]
-        for place, (record, goods) in enumerate(self._described(products.numbers)):
-            number = int(products.positions[place])
-            if number < 0:
-                continue
-            for link, (sources, targets) in zip(LINKS, ends, strict=False):
-                listed = record.get(link)
-                found = [products.node(asin) for asin in (listed if isinstance(listed, list) else [])]
-                targets.extend(node for node in found if node >= 0)
-                sources.extend([number] * (len(targets) - len(sources)))
-            fields = self._fields(record, goods, products.colours.get(place, ()))
-            for known, links, (sources, targets) in zip(values, _links(fields), ends[len(LINKS) :], strict=True):
-                targets.extend(known.setdefault(name, len(known)) for name in links)
-                sources.extend([number] * len(links))
-        first = int(products.positions.max(initial=-1)) + 1
-        for relation, (sources, targets) in enumerate(ends):
-            into = np.array(targets, np.int64)
-            if relation >= len(LINKS):
-                names = list(values[relation - len(LINKS)])
-                rank = np.empty(len(names), np.int64)
-                rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-                into = first + rank[into]
-                first += len(names)
-            yield EdgeArrays(np.array(sources, np.int64), np.full(len(into), relation), into)
+        if not self._edges:  # a build goes on behind the nodes
+            deque(self.nodes(Losses()), 0)
+        yield from self._edges
 
     def _numbers(self, losses: Losses) -> dict[str, int]:
         numbers: dict[str, int] = {}
@@ -192,7 +201,7 @@ class AmazonSource:
                     place += 1
                     yield record, goods
 
-    def _read_reviews(self, numbers: Mapping[str, int], into: Grouped | None, losses: Losses) -> _Products:
+    def _read_reviews(self, numbers: Mapping[str, int], into: Grouped, losses: Losses) -> _Products:
         """Which products have reviews, and their colours; the reviews are put ``into`` it."""
         reviewed = np.zeros(len(numbers), bool)
         colours: dict[int, set[str]] = {}
@@ -206,16 +215,14 @@ class AmazonSource:
                 reviewed[place] = True
                 for colour in _colours(review):
                     colours.setdefault(place, set()).add(known.setdefault(colour, colour))
-                if into is not None:
-                    into.add(place, _picked(review, REVIEW))
+                into.add(place, _picked(review, REVIEW))
         counts = Counter(colour for found in colours.values() for colour in found)
         # STaRK's rule: a colour is often given, has up to four words, and is no number.
         often = (colour for colour, count in counts.items() if count > COLOUR_PRODUCTS)
         wanted = {one for one in often if len(one) > 2 and len(one.split(" ")) < 5 and not one.isnumeric()}
         kept = {place: found for place, all_ in colours.items() if (found := tuple(sorted(all_ & wanted)))}
         positions = np.where(reviewed, np.cumsum(reviewed) - 1, -1)
-        self._products = _Products(numbers, positions, kept)
-        return self._products
+        return _Products(numbers, positions, kept)
 
     def _read_questions(self, products: _Products, into: Grouped, losses: Losses) -> None:
         for goods in self._goods:
@@ -238,7 +245,7 @@ class AmazonSource:
         linked = {"brand": brand, "category": kept, "color": colours}
         return fields | {key: value for key, value in linked.items() if value}
 
-    def _lines(self, path: Path, parse: Callable[[str], Any] = json.loads) -> Iterator[dict[str, Any]]:
+    def _lines(self, path: Path, parse: Callable[[str], Any] = parse_json) -> Iterator[dict[str, Any]]:
         return (record for _, record in objects(path, self._memory, parse))
 
 
@@ -247,7 +254,7 @@ def _links(fields: Line) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
 
 
 def _picked(record: Line, keys: Sequence[str]) -> bytes:
-    return json.dumps({key: record[key] for key in keys if key in record}, ensure_ascii=False).encode(errors="replace")
+    return as_json({key: record[key] for key in keys if key in record})
 
 
 def _colours(review: Line) -> Iterator[str]:

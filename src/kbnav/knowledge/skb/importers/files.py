@@ -252,6 +252,8 @@ def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tup
 
 PARTS = 128
 _LEVEL = 1
+_WAITING = 1 << 16
+"""Bytes of a part that are packed at once."""
 
 
 class Grouped:
@@ -262,7 +264,7 @@ class Grouped:
         self._groups, self._parts = groups, max(1, min(parts, groups))
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        self._files: dict[int, gzip.GzipFile] = {}
+        self._files: dict[int, io.BufferedWriter] = {}
 
     def __enter__(self) -> Grouped:
         return self
@@ -274,8 +276,8 @@ class Grouped:
         """Put a line, which has no line break, behind those of its group."""
         part = group * self._parts // self._groups
         if part not in self._files:
-            file = gzip.GzipFile(self._path(part), "wb", _LEVEL)
-            self._files[part] = self._open.enter_context(file)
+            file: Any = self._open.enter_context(gzip.GzipFile(self._path(part), "wb", _LEVEL))
+            self._files[part] = self._open.enter_context(io.BufferedWriter(file, _WAITING))
         self._files[part].write(b"%d %s\n" % (group, line))
 
     def __iter__(self) -> Iterator[list[bytes]]:

@@ -42,10 +42,7 @@ _REAL = frozenset(_XSD + name for name in ("decimal", "double", "float"))
 
 @dataclass(frozen=True)
 class RdfSource:
-    """RDF files, read into memory; ``language`` is that of the texts that are kept.
-
-    ``label_properties`` are IRIs of predicates of names, which go before those that are known as such.
-    """
+    """RDF files in memory, texts of one ``language``; ``label_properties`` are predicates of names that go first."""
 
     files: Sequence[Path]
     language: str = "en"

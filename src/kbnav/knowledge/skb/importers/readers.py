@@ -20,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.files import parse_json
 from kbnav.knowledge.skb.importers.files import (
     DELIMITED,
     EXCEL,
@@ -66,7 +67,7 @@ def records(given: Path | Origin, memory: int = MEMORY, reject: Reject | None = 
 
 
 def objects(
-    path: Path, memory: int, parse: Callable[[str], Any] = json.loads, reject: Reject | None = None
+    path: Path, memory: int, parse: Callable[[str], Any] = parse_json, reject: Reject | None = None
 ) -> Iterator[tuple[int, Row]]:
     """The objects of a file, a line each, with their line. Raises as ``records``."""
     with opened(path) as file:
@@ -74,11 +75,12 @@ def objects(
             if line.isspace():
                 continue
             try:
-                record = _object(line, at(path, number), memory, parse)
+                record = _object(line, memory, parse)
             except DataError as error:
+                placed = DataError(f"{at(path, number)}{error}")
                 if not reject:
-                    raise
-                reject(error, line)
+                    raise placed from error
+                reject(placed, line)
                 continue
             yield number, record
 
@@ -104,17 +106,18 @@ def _array(path: Path, memory: int) -> Iterator[Row]:
         yield one
 
 
-def _object(line: str, place: str, memory: int, parse: Callable[[str], Any]) -> Row:
+def _object(line: str, memory: int, parse: Callable[[str], Any]) -> Row:
+    """The object in a line. Raises DataError, whose text goes on behind the line's place."""
     try:
         record = parse(line)
     except json.JSONDecodeError as error:
-        raise DataError(f"{place}, character {error.pos + 1}: {error.msg}") from error
+        raise DataError(f", character {error.pos + 1}: {error.msg}") from error
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
-        raise DataError(f"{place}: {error}") from error
+        raise DataError(f": {error}") from error
     if not isinstance(record, dict):
-        raise DataError(f"{place}: not a JSON object")
+        raise DataError(": not a JSON object")
     if line.count("[") + line.count("{") > DEEPEST:
-        refuse_unbounded(record, memory, place)
+        refuse_unbounded(record, memory, "")
     return record
 
 

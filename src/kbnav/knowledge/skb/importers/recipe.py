@@ -27,10 +27,7 @@ _OTHER_EDGE = "edge of a type that was not asked for"
 
 
 class OfTypes:
-    """The nodes of some types of a source, with the edges between them; ids stay as they are.
-
-    So of Amazon ``product`` and ``brand``, with three relations, are the knowledge base of Agent Retriever (A.2.3).
-    """
+    """Nodes of some types of a source and edges between them, ids as they are (Agent Retriever, A.2.3)."""
 
     def __init__(self, source: Source, types: Sequence[str]) -> None:
         self._source, self._wanted, self._left = source, frozenset(types), set[str]()

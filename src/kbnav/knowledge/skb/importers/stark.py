@@ -144,9 +144,9 @@ def _plain(value: Any, *, in_list: bool = False) -> Any:
     """JSON values; as STaRK does, without the entries of a table that are empty or not a number, but for lists' own."""
     if isinstance(value, Mapping):
         return {
-            str(key): _plain(item, in_list=in_list)
+            str(key): item if type(item) is str else _plain(item, in_list=in_list)
             for key, item in value.items()
-            if in_list or str(item) not in ("", "nan")
+            if in_list or isinstance(item, (dict, list)) or str(item) not in ("", "nan")
         }
     if isinstance(value, (list, tuple)):
         return [_plain(item, in_list=True) for item in value]

@@ -400,10 +400,7 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
 def mapped_from_file(
     path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
 ) -> TableSource:
-    """The tables that a TOML file maps (``[[table]]``, ``[[links]]``), with files named from its own folder.
-
-    Raises UsageError where it cannot be opened, DataError where it is not such a file.
-    """
+    """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
     try:
         found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -164,11 +164,7 @@ class LanceStore:
 
     @classmethod
     def open(cls, place: str, cache: Path) -> Self:
-        """Open the copy in use; what is to be mapped is fetched into ``cache``, once.
-
-        Raises UsageError where there is none, DataError where it is damaged, ServiceError where the object store does
-        not answer.
-        """
+        """Open the copy in use, fetching maps into ``cache``. Raises UsageError, DataError, ServiceError."""
         return cls._opened(place, read_build(place), cache)
 
     @classmethod
