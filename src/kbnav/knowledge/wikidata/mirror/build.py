@@ -41,6 +41,8 @@ _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
 PIECE = 256 << 20
 """Bytes of lines that are loaded at once."""
+MOST_WAITING = 100_000
+"""Triples with blank nodes that wait for one another: the engine merges its files after each load, however small."""
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _NEWEST = """SELECT ?date { ?entity <http://schema.org/dateModified> ?date
     FILTER(DATATYPE(?date) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?date) LIMIT 1"""
@@ -148,6 +150,7 @@ class _Build:
         base = v.Namespaces.of(concept_base or WIKIDATA)
         self._filter = Filter(chosen, base, shared_nodes=shared) if chosen else None
         self._read: list[Source] = []
+        self._blank: list[Quad] = []
         self._at = self._taken = self._unsaved = self._saves = 0
         self._loaded = False
 
@@ -162,6 +165,7 @@ class _Build:
         base = self._base or _base_of(store) or WIKIDATA
         if not self._loaded:
             self._decide(store)
+            store.bulk_extend(self._blank)
             self._check(store, base)
             facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
             store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
@@ -237,12 +241,15 @@ class _Build:
         blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
         try:
             apart = parse(b"".join(lines[place] for place in blank), RdfFormat.N_TRIPLES, lenient=True)
-            store.bulk_extend(self._own(quad) for quad in apart)
+            self._blank += map(self._own, apart)
         except SyntaxError as error:
             error.lineno = first + 1 + blank[(error.lineno or 1) - 1]
             raise
         for place in blank:
             lines[place] = b"\n"
+        if len(self._blank) >= MOST_WAITING:
+            store.bulk_extend(self._blank)
+            self._blank.clear()
         data = b"".join(lines)
         try:
             store.bulk_load(data, RdfFormat.N_TRIPLES, lenient=True)
@@ -299,6 +306,7 @@ class _Build:
             "asked": self._asked,
             "read": [one.model_dump() for one in self._read],
             "counts": [self._at, self._taken, self._saves + 1],
+            "blank": "".join(f"{quad} .\n" for quad in self._blank),
             "filter": self._filter.state() if self._filter else None,
             "loaded": self._loaded,
         }
@@ -324,6 +332,7 @@ class _Build:
                 os.link(path, self._work / path.name)
         if self._filter:
             self._filter.restore(state["filter"])
+        self._blank = list(parse(state["blank"], RdfFormat.N_TRIPLES, lenient=True))
         self._read = [Source.model_validate(one) for one in state["read"]]
         self._loaded = state["loaded"]
         self._say(f"going on with what was loaded before: {len(self._read)} files, and {self._at:,} lines of the next")
