@@ -1,12 +1,10 @@
-"""An evaluation of four questions, and the machines that it is given to."""
+"""An evaluation of four questions, and the workers that it is given to."""
 
 import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
 from kbnav.settings.model import Settings
@@ -18,8 +16,6 @@ QUESTIONS = [
     ("Who discovered radium?", "SELECT ?e { wd:Q1128 wdt:P61 ?e }"),
     ("When was Marie Curie born?", "SELECT ?e { wd:Q7186 wdt:P569 ?e }"),
 ]
-RUN = Path("runs/elements")
-"""The folder of a run, below the working directory of each machine."""
 
 
 def write_questions(folder: Path) -> Path:
@@ -33,14 +29,6 @@ def write_questions(folder: Path) -> Path:
 def plan(dataset: Path, settings: Settings, **more: Any) -> EvaluationPlan:
     """What is asked of the usual agent."""
     return EvaluationPlan("spinach", find_dataset(str(dataset)), settings, **more)
-
-
-def machine(base: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, as each machine has one."""
-    folder = base / name
-    folder.mkdir(exist_ok=True)
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def processes(named: str) -> list[int]:

@@ -65,6 +65,15 @@ def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_row
     assert score.f1 == pytest.approx(2 * tp / total if total else 1.0, abs=1e-9)
 
 
+@given(st.lists(st.tuples(cells), max_size=9), st.lists(st.tuples(cells), max_size=9))
+def test_with_one_column_it_is_the_usual_f1_of_bags(predicted_rows, gold_rows):
+    common = (Counter(predicted_rows) & Counter(gold_rows)).total()
+    total = len(predicted_rows) + len(gold_rows)
+    score = row_major(table(*predicted_rows), table(*gold_rows))
+    assert score.f1 == pytest.approx(2 * common / total if total else 1.0, abs=1e-12)
+    assert score.em == (Counter(predicted_rows) == Counter(gold_rows))
+
+
 def test_extra_columns_are_free_and_gold_labels_do_not_count():
     gold = [{"item": uri(1), "itemLabel": uri("one"), "itemDescription": uri("first")}]
     assert row_major([{"other": uri(9), "x": uri(1)}], gold).em == 1
