@@ -1,5 +1,6 @@
 """The command line as a person or a script uses it: what it prints, and its exit codes."""
 
+import io
 import json
 import re
 import signal
@@ -8,8 +9,11 @@ import sys
 from urllib.parse import unquote
 
 import pytest
+from rich.console import Console
 
-from kbnav.runs.trajectory import load_run
+from kbnav.agents.machine import Event
+from kbnav.apps.cli.terminal import RunProgress as Progress
+from kbnav.runs.trajectory import Call, Step, load_run
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 
@@ -153,3 +157,28 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
     assert "Out of budget; the best found so far: So far: polonium and radium." in out
     assert "The work ran out of budget" in stub.requests[-1]["messages"][0]["content"]
     assert "Only finish is left" in stub.requests[-2]["messages"][-1]["content"]
+
+
+CALL = Call("execute_query", {"query": "ASK {}"}, "Ask.")
+
+
+def seen(*, terminal: bool, steps: bool = True) -> str:
+    out = io.StringIO()
+    with Progress(Console(file=out, force_terminal=terminal, width=80), "gpt-4o", steps=steps) as progress:
+        progress(Event("call", call=CALL))
+        progress(Event("step", steps=(Step(1, CALL, "true"),)))
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
+
+
+def test_a_terminal_says_what_is_waited_for_then_clears_it():
+    shown = seen(terminal=True)
+    model, running = shown.index("waiting for gpt-4o …"), shown.index("running execute_query …")
+    assert model < shown.index("→ execute_query") < running < shown.rindex("waiting for gpt-4o …")
+    assert "ASK {}" in shown
+    assert "ASK" not in seen(terminal=True, steps=False)
+    assert "waiting" in seen(terminal=True, steps=False)
+
+
+def test_what_is_no_terminal_gets_the_steps_alone():
+    assert "".join(seen(terminal=False).split()) == "·Ask.→execute_queryASK{}true"
+    assert seen(terminal=False, steps=False) == ""
