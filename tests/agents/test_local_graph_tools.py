@@ -242,10 +242,6 @@ def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_
     assert all(1 <= place <= 3 for place in ranks)
 
 
-def test_the_skb_agent_is_told_the_nodes_that_the_question_names(village):
-    assert Schema(village)("What does Ann Reed own?")["starts"] == ["Ann Reed (p1), person"]
-
-
 @pytest.mark.parametrize(
     ("question", "names"),
     [

@@ -1,7 +1,7 @@
 """All of Wikidata behind QLever: `kbnav check` and `ask` with an engine that answers as QLever documents it.
 
 The stand-in is the bundled mirror's data in Oxigraph. It refuses what QLever does not run, in the form of its errors
-(cassettes of test_engine_quirks), and says under ``meta`` what QLever says there.
+(cassettes of this module), and says under ``meta`` what QLever says there.
 """
 
 import json
