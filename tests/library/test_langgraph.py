@@ -80,13 +80,15 @@ def test_a_graph_is_a_node_of_a_larger_one(kb):
 
 
 def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb, caplog):
-    model = ScriptedModel(replies=[*explorer().replies, *explorer().replies, *explorer().replies])
+    model = ScriptedModel(replies=explorer().replies * 4)
     graph = kbnav.graph(kb, model=model, checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
-    for asked in ({"question": "Who?"}, {"question": "Who?"}, {"messages": [HumanMessage("And then?")]}):
+    questions = ["Who?", "Who?", "And then?", "And before?"]
+    for asked in (*({"question": one} for one in questions[:3]), {"messages": [HumanMessage(questions[3])]}):
         state = graph.invoke(asked, thread)
-    assert [turn.question for turn in state["history"]] == ["Who?", "Who?"]
-    assert [message.text for message in state["messages"]] == ["Who?", "The Curies."] * 2 + ["And then?", "The Curies."]
+        assert [turn.question for turn in state["history"]] == questions[: len(state["history"])]
+    said = [text for question in questions for text in (question, "The Curies.")]
+    assert ([message.text for message in state["messages"]], len(state["history"])) == (said, 3)
     assert "unregistered" not in caplog.text
 
 

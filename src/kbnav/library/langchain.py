@@ -133,7 +133,8 @@ class _Runs:
         """A fresh run on the question; earlier ones of the same thread are its history."""
         asked, is_message = _question(state)
         question = checked_question(asked)
-        fresh = start(question, turns_of(state), self._agent.settings.budget)
+        before = {**state, "question": state.get("begun", "")}  # ``question`` is already the one asked now
+        fresh = start(question, turns_of(before), self._agent.settings.budget)
         said = [] if is_message else [HumanMessage(question)]
         return {**fresh, "messages": said, "answer": "", "begun": question, "run": new_id("run")}
 
