@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from typing_extensions import TypedDict
 
 from kbnav.agents.common.state import State, Update, start, step_limit
 from kbnav.agents.machine import RunContext
