@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+
+T = TypeVar("T")
 
 
 class KB:
@@ -420,16 +422,16 @@ async def aask(
     question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
-    return await _awaited(partial(_run_of, question, _steps_to(on_step), **how))
+    return await awaited(partial(_run_of, question, _steps_to(on_step), **how))
 
 
-async def _awaited(call: Callable[[Cancellation], Answer]) -> Answer:
-    """What ``call`` gives, made in a thread; the cancellation of the task is the run's."""
+async def awaited(call: Callable[[Cancellation], T], end: Callable[[Cancellation], None] = Cancellation.stop) -> T:
+    """What ``call`` gives, made in a thread; where the task is cancelled, ``end`` ends the run."""
     cancellation = Cancellation(asyncio.get_running_loop())
     try:
         return await asyncio.to_thread(call, cancellation)
     except asyncio.CancelledError:
-        cancellation.stop()
+        end(cancellation)
         raise
 
 
@@ -444,7 +446,7 @@ def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[
 
 async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
     """As ``retrieve``, awaited."""
-    return await _awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
+    return await awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
 
 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
