@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import io
 import pickle
 import time
 from dataclasses import replace
@@ -16,11 +17,15 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException
 from langchain_core.tools import tool as langchain_tool
+from rich.console import Console
 
 import kbnav
+from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.console import print_run
 from kbnav.errors import CredentialsError, UsageError
 from kbnav.models.scripted import ScriptedModel, says
+from kbnav.retrieval.expansion import build_prf
 from kbnav.runs.trajectory import Outcome, load_run
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
@@ -112,7 +117,7 @@ def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb):
 def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_path):
     model = ScriptedModel(replies=[says(("execute_query", {"query": "SELECT 2"})), says(("finish", {}))])
     settings = kbnav.Settings(home=tmp_path, language="en")
-    answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system="spinach", settings=settings)
+    answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system=build_spinach, settings=settings)
     assert answer.rows == [{"n": "0"}, {"n": "1"}]
     assert answer.run.settings["kb"] == "numbers"
     with pytest.raises(UsageError, match="nobody"):
@@ -145,6 +150,10 @@ def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):
         asyncio.run(cancelled(model))
     last = max((kb.settings.home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
     assert load_run(last).outcome.note == "Stopped on request."
+    shown = io.StringIO()
+    print_run(Console(file=shown), load_run(last), "")
+    assert "Stopped on request." in shown.getvalue()
+    assert "failed" not in shown.getvalue()
 
 
 def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb):
@@ -233,10 +242,12 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     app = FastAPI()
     app.get("/bare")(lambda: answer)
     app.get("/typed", response_model=kbnav.Answer)(lambda: answer)
+    app.get("/run")(lambda: {"answer": answer, "run": answer.run})
+    assert TestClient(app).get("/run").json()["run"]["path"][-1]["call"]["tool"] == "finish"
     for path in ("/bare", "/typed"):
         told = TestClient(app).get(path).json()
         assert (told["text"], told["columns"], told["rows"]) == ("polonium, radium", ["answer"], ROWS)
-        assert (told["query"], told["run"]["question"]) == (answer.query, MARIE)
+        assert (told["query"], told["question"], "run" in told) == (answer.query, MARIE, False)
         assert [one["property"] for one in told["evidence"]["rows"][0]] == ["P61", "P31"]
     nan = Term("literal", "NaN", "http://www.w3.org/2001/XMLSchema#double")
     table = AnswerTable(("n",), ((nan,),))
@@ -261,6 +272,7 @@ def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
         assert load_run(demo_home / "runs" / f"{found.run.id}.json").system == "bm25"
         only = asyncio.run(kbnav.aretrieve("spruce", kb=demo, system="graph-rank", options={"candidates": "ship"}))
         assert {row["type"] for row in only.rows} == {"ship"}
+        assert kbnav.retrieve("spruce", kb=demo, system=build_prf).run.system == "prf"
     with pytest.raises(UsageError, match="needs an SKB"):
         kbnav.retrieve("spruce", kb=kb)
 

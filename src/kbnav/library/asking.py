@@ -26,12 +26,12 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation
-from kbnav.runs.journal import adapter
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
 from kbnav.settings.plugins import did_you_mean, needs
+from kbnav.settings.systems import SystemName
 
 if TYPE_CHECKING:
     import pandas
@@ -150,8 +150,8 @@ def open(
 class Answer(BaseModel):
     """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved.
 
-    It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: what this class names but ``steps`` and
-    ``history``, which are in ``run``.
+    It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: the question, and what this class names
+    but ``steps``, ``history`` and ``run``, whose settings tell of whoever asked.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -247,7 +247,6 @@ class Answer(BaseModel):
             "absence": self.absence,
             "doubts": [doubt.to_document() for doubt in self.doubts],
             "evidence": found,
-            "run": adapter(Run).dump_python(self.run, mode="json"),
         }
 
     def __copy__(self) -> Answer:
@@ -310,7 +309,7 @@ class AskOptions(TypedDict, total=False):
     """What answers, and how; what these mean says ``ask``."""
 
     model: str | BaseChatModel | None
-    system: str
+    system: SystemName
     language: str | None
     base_url: str | None
     options: Mapping[str, Any] | None
@@ -400,7 +399,7 @@ def ask(
         kb: what to ask: an open knowledge base, or what ``kbnav.open`` opens; None: that of the settings (``mini``).
         model: ``offline`` (rules, a baseline), the name of a chat model, or any LangChain chat model that can call
             tools; None: that of the settings.
-        system: what answers, such as ``spinach``; empty: what fits the knowledge base.
+        system: what answers, such as ``spinach``, or a function that builds it; empty: what fits the knowledge base.
         language: language code of labels and answer; None: that of the question.
         base_url: an OpenAI-compatible endpoint; None: that of the settings, or OpenAI's.
         options: options of the system, as ``--set`` gives them.
