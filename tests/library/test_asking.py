@@ -63,6 +63,8 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert "Pierre Curie" in [edge.neighbor.text for edge in kb.neighbors("Q979").edges]
     counted = kb.query("SELECT (COUNT(?who) AS ?n) (2.5 AS ?x) (?n > 1 AS ?many) { wd:Q979 wdt:P61 ?who }")
     assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
+    whole, half = kb.query("SELECT (88.0 AS ?whole) (0.5 AS ?half) {}").records()[0].values()
+    assert (whole, type(whole), half) == (88, int, 0.5)
     assert kb.query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").records() == [{"boolean": True}]
     kb.close()
     with pytest.raises(UsageError, match="the knowledge base mini is closed"):
@@ -345,6 +347,33 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
     named = answered(asked, looked, ("finish", {"result": 2, "columns": "article"}))
     assert named.rows == [{"article": "tin"}, {"article": "lead"}]
     assert answered(asked, looked, ("finish", {"result": 1})).query == POLONIUM
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda kb: kbnav.ask(None, kb=kb),
+        lambda kb: kbnav.ask("Who?", kb=kb, settings={"model": "gpt-4o"}),
+        lambda kb: kbnav.open("mini", settings={"language": "de"}),
+        lambda kb: kbnav.Settings(budget={"dolars": 1}),
+        lambda kb: kbnav.Settings(budget={"steps": "many"}),
+    ],
+)
+def test_what_is_of_a_wrong_type_or_name_is_a_usage_error(kb, wrong):
+    with pytest.raises(UsageError, match="is a text|takes kbnav|dollars|steps"):
+        wrong(kb)
+
+
+def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):
+    answer = kbnav.ask(MARIE, kb=kb)
+    assert repr(answer) == "<Answer 'polonium, radium': answered, rows: 2>"
+    assert "<td>answerLabel</td></tr><tr><td>Q979</td><td>polonium</td>" in answer._repr_html_()
+    odd = AnswerTable.from_records([{"a": "<b>"}] * 30)
+    html = kbnav.Answer(replace(answer.run, outcome=Outcome("answered", "finish", table=odd)))._repr_html_()
+    assert (html.count("&lt;b&gt;"), "<b>" in html, "30" in html) == (10, False, True)
+    found = kbnav.retrieve("spruce from a wreck", kb="demo", k=12, settings=kbnav.Settings(home=demo_home))
+    assert str(found).splitlines()[0] == "1. Hartsworth spruce (material:hartsworth-spruce)"
+    assert len(str(found).splitlines()) == 10
 
 
 def test_a_misspelled_argument_is_refused(kb: kbnav.KB):

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
+from html import escape
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, model_serializer
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
 from kbnav.answers.language import chosen_language
-from kbnav.answers.tables import Absence, AnswerTable
+from kbnav.answers.tables import Absence, AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 T = TypeVar("T")
+
+SHOWN = 10
+"""Rows, or nodes, of an answer that is printed."""
 
 
 class KB:
@@ -142,9 +146,16 @@ def open(
     names = [os.fspath(one) for one in (kb, *more) if one]
     told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
-    used = settings.model_copy(update=given) if settings else load_settings(**given)
+    used = settings.model_copy(update=given) if _checked(settings) else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
+
+
+def _checked(settings: Settings | None) -> Settings | None:
+    """The settings as they are. Raises UsageError for anything else."""
+    if settings is None or isinstance(settings, Settings):
+        return settings
+    raise UsageError(f"settings= takes kbnav.Settings(…), not a {type(settings).__name__}")
 
 
 class Answer(BaseModel):
@@ -280,7 +291,20 @@ class Answer(BaseModel):
         return pandas.DataFrame(self.rows, columns=None if self.rows else self.columns)
 
     def __str__(self) -> str:
-        return self.text or self.note or self.status
+        ranking = self.run.outcome.ranking or Ranking()
+        ranked = [f"{rank}. {node.label} ({node.id})" for rank, node in enumerate(ranking.chosen[:SHOWN], 1)]
+        return self.text or "\n".join(ranked) or self.note or self.status
+
+    def __repr__(self) -> str:
+        return f"<Answer {str(self).partition(chr(10))[0][:100]!r}: {self.status}, rows: {len(self.rows)}>"
+
+    def _repr_html_(self) -> str:
+        """The words and the first rows, as notebooks show them."""
+        rows = self.rows
+        lines = [rows[0] if rows else self.columns, *(row.values() for row in rows[:SHOWN])]
+        cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in line) for line in lines)
+        table = "".join(f"<tr>{line}</tr>" for line in cells)
+        return f"<p>{escape(self.text or self.note or self.status)}</p><table>{table}</table><p>Rows: {len(rows)}</p>"
 
 
 def _elsewhere(run: Run) -> Provenance:
@@ -333,7 +357,7 @@ class AgentSource:
         for name in options:
             if name not in AskOptions.__annotations__:
                 raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
-        self.kb, self._options, self._settings = kb, options, options.get("settings")
+        self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
         self.system = options.get("system", "")
 
     @contextmanager

@@ -158,8 +158,8 @@ KBKind = Literal["wikibase", "sparql", "skb", "several"]
 """Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents; or
 several of these that are asked together."""
 NEEDS_SKB = (
-    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
-    "or ask this one a question with kbnav ask"
+    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo "
+    "(kb= in Python), or ask this one a question with kbnav ask"
 )
 SystemKind = Literal["agent", "retriever"]
 SystemName = str | Callable[..., Any]
