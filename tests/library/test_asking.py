@@ -131,6 +131,8 @@ def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_pat
 def test_nodes_of_an_skb_are_rows_too(demo_home):
     with kbnav.open("demo", settings=kbnav.Settings(home=demo_home)) as demo:
         answer = kbnav.ask("Which instrument made by somebody from Little Mew has a love letter in it?", kb=demo)
+        assert next(demo.nodes).id in [found.id for found in demo.search(next(demo.nodes).label)]
+        assert len(list(demo.nodes)) == demo.base.state()["nodes"]
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
     assert (answer.query, answer.link) == ("", "")
 
@@ -360,7 +362,7 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_a_usage_error(kb, wrong):
-    with pytest.raises(UsageError, match="is a text|takes kbnav|dollars|steps"):
+    with pytest.raises(UsageError, match=r"is a text|takes kbnav|dollars|steps"):
         wrong(kb)
 
 

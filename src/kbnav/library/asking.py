@@ -98,6 +98,14 @@ class KB:
         """
         return self.base.execute_query(sparql, language=self._language(language))
 
+    @property
+    def nodes(self) -> Iterator[Entity]:
+        """All nodes of an SKB, type by type. Raises UsageError for what is none."""
+        from kbnav.knowledge.skb.kb import as_skb
+
+        skb = as_skb(self.base, "a list of nodes").skb
+        return (Entity(skb.id(node), skb.name(node), kind=skb.type(node)) for node in range(len(skb.nodes)))
+
     def evidence(self, answer: Answer, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance:
         """The statements that make rows of an answer true, with ranks, qualifiers and references; at most two queries.
 
