@@ -154,7 +154,7 @@ def open(
     names = [os.fspath(one) for one in (kb, *more) if one]
     told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
-    used = settings.model_copy(update=given) if _checked(settings) else load_settings(**given)
+    used = own.model_copy(update=given) if (own := _checked(settings)) else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
 
