@@ -156,8 +156,7 @@ def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):
     assert load_run(last).outcome.note == "Stopped on request."
     shown = io.StringIO()
     print_run(Console(file=shown), load_run(last), "")
-    assert "Stopped on request." in shown.getvalue()
-    assert "failed" not in shown.getvalue()
+    assert ("Stopped on request." in shown.getvalue(), "failed" in shown.getvalue()) == (True, False)
 
 
 def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb):
@@ -203,14 +202,10 @@ def test_what_strict_types_let_a_caller_write_works(monkeypatch, mini_home):
 
 
 def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path):
-    number, wrong = (
-        Term("literal", "3", "http://www.w3.org/2001/XMLSchema#integer"),
-        "http://www.w3.org/2001/XMLSchema#int",
-    )
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    number, wrong = Term("literal", "3", f"{xsd}integer"), Term("literal", "many", f"{xsd}int")
     who = Term("uri", "http://www.wikidata.org/entity/Q7186")
-    table = AnswerTable(
-        ("who", "n"), ((who, number), (None, Term("literal", "many", wrong))), labels={"Q7186": "Marie"}
-    )
+    table = AnswerTable(("who", "n"), ((who, number), (None, wrong)), labels={"Q7186": "Marie"})
     rows = [{"who": "Q7186", "whoLabel": "Marie", "n": 3}, {"who": None, "whoLabel": None, "n": "many"}]
     assert table.records() == rows
     named = replace(table, columns=("who", "whoLabel"))
@@ -358,11 +353,11 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who?", kb=kb, settings={"model": "gpt-4o"}),
         lambda kb: kbnav.open("mini", settings={"language": "de"}),
         lambda kb: kbnav.Settings(budget={"dolars": 1}),
-        lambda kb: kbnav.Settings(budget={"steps": "many"}),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
     ],
 )
-def test_what_is_of_a_wrong_type_or_name_is_a_usage_error(kb, wrong):
-    with pytest.raises(UsageError, match=r"is a text|takes kbnav|dollars|steps"):
+def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
+    with pytest.raises((UsageError, TypeError), match=r"is a text|takes kbnav|dollars|did you mean 'model'"):
         wrong(kb)
 
 
@@ -376,11 +371,6 @@ def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_h
     found = kbnav.retrieve("spruce from a wreck", kb="demo", k=12, settings=kbnav.Settings(home=demo_home))
     assert str(found).splitlines()[0] == "1. Hartsworth spruce (material:hartsworth-spruce)"
     assert len(str(found).splitlines()) == 10
-
-
-def test_a_misspelled_argument_is_refused(kb: kbnav.KB):
-    with pytest.raises(TypeError, match="model"):
-        kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o")  # type: ignore[call-arg]
 
 
 def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):
