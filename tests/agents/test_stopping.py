@@ -1,16 +1,20 @@
 """Runs that are ended from outside: at once, in the middle of what they do, and with a record of what was done."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from kbnav.agents.spinach import build_spinach
 from kbnav.errors import Stopped
 from kbnav.models.cancellation import Cancellation
+from kbnav.models.chat import ask
+from kbnav.models.scripted import ScriptedModel
 from kbnav.sessions.session import Chat, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
@@ -103,3 +107,14 @@ def test_a_brake_that_was_pulled_before_lets_nothing_begin():
         cancellation.check()
     with pytest.raises(Stopped, match="on request"):
         cancellation.run(lambda: time.sleep(60))
+
+
+@pytest.mark.parametrize("end", [Cancellation.stop, Cancellation.abandon, lambda cancellation: None])
+def test_a_model_that_is_asked_after_its_run_and_loop_are_over_is_not_even_begun(end):
+    loop = asyncio.new_event_loop()
+    loop.close()
+    cancellation = Cancellation(loop)
+    end(cancellation)
+    with pytest.raises((Stopped, CancelledError)):
+        cancellation.run_here(lambda: ask(ScriptedModel(replies=[AIMessage("Yes?")]), "Hello?"))
+    gc.collect()  # a coroutine that nobody awaited would warn here
