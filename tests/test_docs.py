@@ -72,7 +72,7 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     runpy.run_path(str(tmp_path / "page.py"))["kb"].close()
     printed = capsys.readouterr().out
     told = re.findall(r"^print\(.*\) +# (.*)$", program, re.MULTILINE)
-    assert len(told) == 6
+    assert len(told) == 7
     assert [line for line in told if line.removesuffix(" …") not in printed] == []
 
 

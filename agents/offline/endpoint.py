@@ -16,16 +16,16 @@ from kbnav.agents.offline.observations import Search, SearchHit
 from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import Phrase, Question, beyond, read_question, titles
+from kbnav.answers.parsing import Phrase, Question, beyond
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 
-_SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
+_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 40
+_NUMBERED = re.compile(r"[\w'’-]+(?:, [\w'’-]+)? \(\d+\)")
+"""A name as catalogues have it, of which no word alone is enough: Schulz, Max (4)."""
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
 _CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
-_WITH_COMMA = re.compile(r"[^\W\d_][\w'’-]*, [^\W\d_][\w'’-]*(?: \(\d+\))?")
-"""A name as catalogues have it: Schulz, Max (4)."""
 NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(
@@ -109,25 +109,12 @@ class Reading:
         return unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
 
 
-def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> list[Phrase]:
-    """Words to be searched one by one: those of phrases that are no names, and of which nothing has the whole name."""
-    found = []
-    for phrase in phrases:
-        search, text = searches.get(phrase.text), phrase.text.split()
-        if search and len(text) > 1 and not phrase.named and not search.first("class"):
-            thing = search.first("thing")
-            if thing is None or _stems(_name(thing)) != _stems(phrase.text):
-                apart = [(place, word) for place, word in enumerate(text) if len(word) > 3]
-                found += [Phrase(word, noun=phrase.noun and not place) for place, word in apart]
-    return found
-
-
-def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phrase] = ()) -> Reading:
-    """Link the phrases: the class first, that behind "which" before others, then names; ``apart`` are single words.
+def read(question: Question, searches: Mapping[str, Search]) -> Reading:
+    """Link the phrases: the class first, that behind "which" before others, then names.
 
     A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
     """
-    everything = [phrase for phrase in (*question.phrases, *apart) if len(phrase.text) > 1]
+    everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
     target: SearchHit | None = None
     anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
@@ -174,23 +161,13 @@ class EndpointAgenda(Agenda):
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         seen = self.seen
-        commas = [one[0] for one in _WITH_COMMA.finditer(self.question.text)]
-        written = [*commas, *titles(self.question, self.language)]
-        if written:
-            yield [("search_entities", f"Looking up “{one}” as it is written.", {"query": one}) for one in written]
-        for one in written:
-            thing = seen.searches.get(one, NOTHING).first("thing")
-            if thing and _name(thing).casefold() == one.casefold():
-                self.question = read_question(self.question.text.replace(one, f'"{one}"'), self.language)
-            elif one in commas and ((thing and "," in _name(thing)) or "(" in one):
-                yield from self._declined(self._unknown(one))
-                return
+        if numbered := _NUMBERED.search(re.sub(r'"[^"]*"', "", self.question.text)):
+            yield from self._declined(f"“{numbered[0]}” may be one name: put it in quotation marks")
+            return
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
-        apart = words_apart(wanted, seen.searches)[:_SECOND_SEARCHES]
-        yield [("search_entities", f"Looking up “{one.text}” by itself.", {"query": one.text}) for one in apart]
-        reading = read(self.question, seen.searches, apart)
+        reading = read(self.question, seen.searches)
         why = reading.beyond
         if not why:
             final = yield from self._final(reading)

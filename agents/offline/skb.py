@@ -82,8 +82,7 @@ class SkbAgenda(Agenda):
         longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
         mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
         if not mentions:
-            mentions = yield from self._begun()
-            reading = self._reading
+            yield from self._begun()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
         if reading.afterthought:
@@ -133,20 +132,16 @@ class SkbAgenda(Agenda):
         tokens = self._reading.tokens
         return [place for place in self._reading.words if place and tokens[place].text[:1].isupper()]
 
-    def _begun(self) -> Generator[Calls, None, tuple[Mention, ...]]:
-        """The one thing whose name begins with a word that looks like a name; where several do, the end is to ask."""
-        for place in self._capitals:
-            word, asked = self._reading.tokens[place], self._reading.asked
+    def _begun(self) -> Iterator[Calls]:
+        """Where a word looks like a name and names begin with it, the end is to ask which is meant."""
+        for word in (self._reading.tokens[place] for place in self._capitals):
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
-            named = [one for one in nodes.values() if name_words(one.label)[:1] == [word.low] and one.kind != asked]
-            if len(named) == 1:
-                self._reading = replace(self._reading, words=tuple(one for one in self._reading.words if one != place))
-                return (Mention(word.text, place, place + 1, (self._skb.number(named[0].id),)),)
-            if named and len(named) <= _MENTIONS:
-                which = " or ".join(sorted(one.label for one in named))
-                yield [(FINISH, f"“{word.text}” may be {which}: say which.", {"nodes": []})]
-        return ()
+            others = [one.label for one in nodes.values() if one.kind != self._reading.asked]
+            named = sorted(label for label in others if name_words(label)[:1] == [word.low])
+            if 0 < len(named) <= _MENTIONS:
+                which = f"“{word.text}” may be {' or '.join(named)}: say which."
+                yield [(FINISH, which, {"nodes": []})]
 
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a few nodes, where it is named by all words that are left over."""

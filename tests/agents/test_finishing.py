@@ -1,6 +1,7 @@
 """How a run ends: which result is the answer, what finishing costs, and what a model is told on the way."""
 
 import asyncio
+import gc
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import Stopped, UsageError
 from kbnav.models.cancellation import Cancellation
+from kbnav.models.chat import ask as ask_model
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
@@ -302,3 +304,14 @@ def test_a_brake_that_was_pulled_before_lets_nothing_begin():
         cancellation.check()
     with pytest.raises(Stopped, match="on request"):
         cancellation.run(lambda: time.sleep(60))
+
+
+@pytest.mark.parametrize("end", [Cancellation.stop, Cancellation.abandon, lambda cancellation: None])
+def test_a_model_that_is_asked_after_its_run_and_loop_are_over_is_not_even_begun(end):
+    loop = asyncio.new_event_loop()
+    loop.close()
+    cancellation = Cancellation(loop)
+    end(cancellation)
+    with pytest.raises((Stopped, CancelledError)):
+        cancellation.run_here(lambda: ask_model(ScriptedModel(replies=[AIMessage("Yes?")]), "Hello?"))
+    gc.collect()  # a coroutine that nobody awaited would warn here

@@ -69,7 +69,7 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     card = json.loads(out)
     assert json.loads(card["setting budget"]) == {"steps": 7, "without": ["rollback"]}
     assert (card["model"], card["system"]) == ("offline", "spinach")
-    assert "4 questions" in card["dataset"]
+    assert ("4 questions" in card["dataset"], card["sample"]) == (True, "limit 4")
     info = read_saved_run(folder / "runs" / "a").info
     long = dict(run_card(replace(info, model="gpt-4o", kb={"files": {f"f{n}": "0" * 64 for n in range(99)}})))
     assert long["list price"].startswith("$2.5 in, $10 out")
@@ -105,6 +105,7 @@ def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):
     out = kbnav.out("freeze", "mini.jsonl", "--kb", "mini", "--out", "gold", "--jobs", "2")
     assert "questions, " in out
     assert "0 failed" in out
+    assert kbnav("freeze", "mini.jsonl", "--kb", "mini", "--out", "gold", "--set", "retires=1")[0] == 2
     whole = (folder / "gold" / "mini.jsonl").read_bytes()
     assert kbnav("freeze", "mini.jsonl", "--kb", "mini", "--out", "gold")[0] == 0
     assert (folder / "gold" / "mini.jsonl").read_bytes() == whole

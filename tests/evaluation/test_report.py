@@ -289,20 +289,20 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
         found = [table(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
         return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
 
-    runs = {"weak_1": run(3), "strong": run(12), "same": run(3), "equal": run(12)}
+    runs = {"a_1 & {50%}": run(3), "strong": run(12), "same": run(3), "equal": run(12)}
     others = {"other": run(6, sha="1"), "none": run(0, sha="1")}  # of another dataset: a table of their own
     report = build_report({**runs, **others})
     first, second = (text.splitlines() for text in scores_table(report, "markdown").split("\n\n"))
     markdown = {line.split(" | ")[0]: line for line in (*first, *second)}
     assert (len(first), len(second)) == (6, 4)
-    assert "| own | 12 | 25.0 | 25.0 |" in markdown["| weak_1"]
+    assert "| own | 12 | 25.0 | 25.0 |" in markdown[r"| a_1 & {50%}"]
     assert r"| **100.0**\* |" in markdown["| strong"]
     assert r"| **100.0**\* |" in markdown["| equal"]
     assert "*" not in markdown["| same"]
     assert "| **50.0** |" in markdown["| other"]
     assert r"| 0.0\* |" in markdown["| none"]  # 6 of 12 pairs differ, all one way: p = 2/64
     latex = scores_table(report, "latex")
-    assert r"weak\_1 & spinach" in latex
+    assert r"a\_1 \& \{50\%\} & spinach" in latex
     assert r"\textbf{100.0}*" in latex
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
     assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 100.0, 50.0, 0.0]

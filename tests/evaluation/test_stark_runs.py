@@ -69,7 +69,7 @@ def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data, tmp_path):
         asked(data, tmp_path / "e", "stark-prime-test", sample=2)
 
 
-def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data, tmp_path):
+def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data, tmp_path, caplog):
     _, options = asked(data, tmp_path / "h", "stark-prime-human", "rerank")
     assert options["top_v"] == 10
     scores = score_folder(tmp_path / "h")
@@ -77,7 +77,9 @@ def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data, tmp
     assert scores.all.values == {"hit@1": 1.0, "hit@5": 1.0, "mrr": 1.0}
     assert score_folder(tmp_path / "h", metrics=["recall@20"]).all.values["recall@20"] == 1.0  # KAR, Table 3
     assert asked(data, tmp_path / "i", "stark-prime-human", "rerank", options={"top_v": 7})[1]["top_v"] == 7
+    caplog.clear()
     assert asked(data, tmp_path / "t", "stark-prime-test", "rerank")[1]["top_v"] == 20
+    assert "all scores will be 0" in caplog.text  # the demo has no nodes of Prime
     assert "recall@20" in score_folder(tmp_path / "t").metrics
     assert read_saved_run(tmp_path / "t").info.sample == {}
 

@@ -210,7 +210,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("What is the price of Nordic lamp 1?", "30", "Nordic lamp 1", ()),
         ("In which city is Rossi S.p.A.?", "Milano", "Rossi S.p.A.", ()),
         ("In which city is the supplier of Nordic lamp 1?", "Leeds", "Acme Ltd", ()),
-        ("Which products are supplied by Rossi?", "Oak chair 3", "", ()),
+        ("Which products are supplied by Rossi?", "", "“Rossi” may be Rossi S.p.A.: say which", None),
         ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
         ("Which products are supplied by Acme?", "", "“Acme” may be Acme Inc or Acme Ltd", None),
         ("What is the price of Nordic lamp 7?", "", "“price”", ("7",)),

@@ -122,20 +122,6 @@ def beyond(question: Question, named: Collection[str]) -> str:
     return "it points back to an earlier question" if question.pronoun and not named else ""
 
 
-def titles(question: Question, language: str) -> list[str]:
-    """The two longest parts from capital to capital that may be names with small words, as "Haus am Fluss"."""
-    words, found = lexicon(language), list[str]()
-    for part in re.split(r"[,;:()?!\"“”„«»]+", question.text):
-        tokens = part.split()
-        capitals = [place for place, token in enumerate(tokens) if token[0].isupper()]
-        for place in capitals[:-1]:
-            text = " ".join(tokens[place : capitals[-1] + 1])
-            small = any(token[0].islower() or token.casefold() in words.function for token in text.split())
-            if small and place and tokens[place - 1].casefold() not in words.classes:
-                found.append(text)
-    return [one for one in found if all(phrase.text != one for phrase in question.phrases)][:2]
-
-
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:
     separators = "|".join(sorted((re.escape(word) for word in words.function), key=len, reverse=True))
     chunks = re.split(rf"{separators}|[\s\d,，。？?!！、：:；;·・]+", text)

@@ -6,7 +6,7 @@ import json
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.util import find_spec
@@ -47,7 +47,7 @@ from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.plugins import missing
-from kbnav.settings.systems import kb_kind, usual_agent
+from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -86,6 +86,15 @@ class EvaluationPlan:
     jobs: int = 1
     max_cost: float | None = None
     retry_failed: bool = False
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+    """How the questions named in ``only`` were taken of the dataset, where another run did it (``RunInfo.sample``)."""
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """How the questions are taken of the dataset, as ``RunInfo.sample`` has it."""
+        drawn = {"share": self.sample, "seed": self.seed} if self.sample is not None else {}
+        given = {"answerable": self.answerable, "limit": self.limit}
+        return {**self.drawn, **drawn, **{name: value for name, value in given.items() if value}}
 
     @property
     def language(self) -> str:
@@ -115,8 +124,9 @@ def repeated(folder: Path, dataset: str = "") -> EvaluationPlan:
         settings = load_settings(**{name: value for name, value in info.settings.items() if name not in _NOT_OF_RUNS})
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
-    seed = int(info.topics.get("seed", 0))
-    return EvaluationPlan(info.system, found, settings, frozenset(info.questions), gold=folder / GOLD, seed=seed)
+    seed, gold = int(info.topics.get("seed", 0)), folder / GOLD
+    asked = frozenset(info.questions)
+    return EvaluationPlan(info.system, found, settings, asked, gold=gold, seed=seed, drawn=info.sample)
 
 
 def run_card(info: RunInfo) -> list[tuple[str, str]]:
@@ -136,7 +146,11 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         ("model", info.model),
         *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
-        ("sample", json.dumps(info.sample) if info.sample else "all"),
+        ("sample", ", ".join(f"{name} {value}" for name, value in info.sample.items()) or "all"),
+        (
+            "gold answers",
+            f"SHA-256 {info.gold_sha256}" if info.gold_sha256 else "stored, or by gold queries here",
+        ),
         *((f"knowledge base's {name}", _shown(value)) for name, value in kb.items()),
         ("started", info.started),
         *((f"setting {name}", _shown(value)) for name, value in changed.items()),
@@ -222,7 +236,7 @@ def evaluate(
         if questions is None:
             return "interrupted"
         _, answers = read_gold(folder / GOLD)
-        golden.refuse_unfit(list(answers.values()), kb_kind(kb), ranks_only=system.ranks_only)
+        golden.refuse_unfit(list(answers.values()), kb, ranks_only=system.ranks_only)
         if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
             raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
@@ -255,7 +269,7 @@ def evaluate(
             versions=versions(),
             prompts=dict(system.prompts),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
+            sample=plan.sampling,
             from_gold=options.from_gold,
             topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +19,13 @@ from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import open_journal
-from kbnav.settings.systems import GIVEN, FromGold, KBKind, kb_kind
+from kbnav.settings.systems import GIVEN, FromGold, kb_kind
 
 Listener = Callable[[int, int], None]
 """Gets how many gold answers there are, and of how many."""
+_log = logging.getLogger(__name__)
+_LOOKED_UP = 1_000
+"""Nodes of gold answers of which one at least should be in the SKB."""
 TOPICS = 20
 """Entities that are drawn from a gold answer at most, as in the paper."""
 
@@ -108,8 +112,8 @@ def _read_answers(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
     return answers
 
 
-def refuse_unfit(answers: Sequence[GoldAnswer], kind: KBKind, *, ranks_only: bool) -> None:
-    """Raise UsageError or DataError, before asking, where answers could not be scored against these."""
+def refuse_unfit(answers: Sequence[GoldAnswer], kb: KnowledgeBase, *, ranks_only: bool) -> None:
+    """Raise UsageError or DataError, before asking, where answers could not be scored against these; warn of zeros."""
     known = [one for one in answers if one.known]
     nodes = next((one for one in known if one.nodes), None)
     table = next((one for one in known if not one.nodes), None)
@@ -118,11 +122,14 @@ def refuse_unfit(answers: Sequence[GoldAnswer], kind: KBKind, *, ranks_only: boo
             f"the gold answer of {nodes.id} is nodes and that of {table.id} is a table: a run is scored in one way, so "
             "give all in one, or take some of them by --only"
         )
-    if nodes and kind in ("wikibase", "sparql"):
+    if nodes and kb_kind(kb) in ("wikibase", "sparql"):
         raise UsageError(
             f"the gold answers are nodes of an SKB (of {nodes.id}: {nodes.nodes[0]}), and systems on this knowledge "
             "base answer with tables: name the SKB by --kb, or give the gold as answers or sparql"
         )
+    some = [node for one in known for node in one.nodes][:_LOOKED_UP]
+    if some and not any(kb.labels(some, language="en").values()):
+        _log.warning("no node of the gold answers, such as %s, is in %s: all scores will be 0", some[0], kb.name)
     if table and ranks_only:
         raise UsageError(
             f"the gold answers are tables (of {table.id} too), and this system ranks nodes: give the gold as nodes"

@@ -52,8 +52,9 @@ class RunInfo:
     started: str = ""
     origin: str = ""
     """Where answers come from that were not asked for here: the name of an imported file."""
-    sample: Mapping[str, float] = field(default_factory=dict)
-    """``share`` and ``seed`` of the random part of the dataset that ``questions`` are; empty where they are all."""
+    sample: Mapping[str, Any] = field(default_factory=dict)
+    """How ``questions`` were taken of the dataset: ``share`` and ``seed`` of a random part, ``answerable`` where those
+    without a gold answer with rows were left out, ``limit``; empty where they are all, or were named."""
     from_gold: FromGold = ""
     """What the system was given of each question's gold answer; empty where nothing, as is usual."""
     topics: Mapping[str, int] = field(default_factory=dict)

@@ -248,23 +248,27 @@ class Comparison:
     missing_b: int = 0
 
 
-def compare_runs(a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores] | None = None) -> Comparison:
+def compare_runs(
+    a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores] | None = None, metrics: Sequence[str] = ()
+) -> Comparison:
     """Compare two runs question by question; ``scored`` are their scores, where these are known.
+
+    ``metrics`` are those of rankings to score besides the usual ones.
 
     Raises UsageError where their datasets or gold answers differ.
     """
-    of_a, of_b, common = _in_common(a, b, scored or (score_run(a), score_run(b)))
-    metrics, disagreement = [], 0.0
+    of_a, of_b, common = _in_common(a, b, scored or (score_run(a, metrics), score_run(b, metrics)))
+    compared, disagreement = [], 0.0
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
         right = [of_b[one].values[name] for one in common]
         intervals_ = bootstrap_interval(left), bootstrap_interval(right)
-        metrics.append(MetricComparison(name, *intervals_, paired_test(left, right)))
+        compared.append(MetricComparison(name, *intervals_, paired_test(left, right)))
         if name in ("em", "hit@1"):
             disagreement = fmean((one == 1) != (other == 1) for one, other in zip(left, right, strict=True))
     only = len(of_a) - len(common), len(of_b) - len(common)
     missing = (sum(own[one].status == "missing" for one in common) for own in (of_a, of_b))
-    return Comparison(len(common), *only, tuple(metrics), disagreement, *missing)
+    return Comparison(len(common), *only, tuple(compared), disagreement, *missing)
 
 
 def _in_common(

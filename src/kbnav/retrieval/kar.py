@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
@@ -73,6 +73,8 @@ _WORD_HITS = 20_000
 class KAROptions(SampledOptions):
     """Options of ``kar``."""
 
+    preset: Literal["kbnav", "paper"] = "kbnav"
+    """``paper``: ``linking=documents``, ``paths=plain`` and ``with_neighbours=false``, where these are not given."""
     hops: Annotated[int, Field(ge=1, le=4)] = 2
     """How far the graph is followed (h)."""
     edges: Count = EDGES
@@ -89,6 +91,12 @@ class KAROptions(SampledOptions):
     """Whether the neighbours kept are among the candidates of the last ranking by themselves."""
     without: tuple[Part, ...] = ()
     """``kg``: no links of the graph. ``drf``: neighbours are filtered by their names."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_paper(cls, given: dict[str, Any]) -> dict[str, Any]:
+        paper = {"linking": "documents", "paths": "plain", "with_neighbours": False}
+        return {**paper, **given} if given.get("preset") == "paper" else given
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,12 @@ def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb):
     assert system.retrieve(QUERY, 2).ids == ["wren", "finch"]
 
 
+def test_the_papers_preset_sets_what_is_not_given():
+    paper = KAROptions.model_validate({"preset": "paper", "linking": "names"})
+    assert (paper.linking, paper.paths, paper.with_neighbours) == ("names", "plain", False)
+    assert KAROptions.model_validate({"preset": "paper"}).linking == "documents"
+
+
 def test_ablations_reach_the_system_by_name(guitars: SkbKB):
     settings = Settings(kb="guitars", model="offline")
     for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):

@@ -187,8 +187,10 @@ def freeze(
     from kbnav.evaluation.evaluate import choose, find_dataset
     from kbnav.evaluation.gold import collect_gold
     from kbnav.knowledge.open import open_kb
+    from kbnav.settings.model import load_settings
 
     settings = load(given, kb=kb)
+    load_settings(**settings.options)  # no system asks here: what is no setting is refused
     chosen = find_dataset(dataset)
     questions = choose(chosen, ids_in(only))
     path = out / f"{chosen.name}.jsonl"

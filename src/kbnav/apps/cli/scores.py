@@ -96,7 +96,9 @@ def compare(
     questions: Annotated[
         int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
     ] = None,
+    metrics: Metrics = None,
     by: By = "ids",
+    compat: StarkCompat = False,
     kb: Elsewhere = None,
     as_json: Json = False,
 ) -> None:
@@ -116,7 +118,7 @@ def compare(
         size = questions or len(score_run(_read(a or Path(), by, kb=kb)).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
         return
-    found = compare_runs(_read(a, by, kb=kb), _read(b, by, kb=kb))
+    found = compare_runs(_read(a, by, compat, kb), _read(b, by, compat, kb), metrics=metrics or ())
     if as_json:
         print(to_json(found))
         return

@@ -92,7 +92,7 @@ ORIGINS: Mapping[str, tuple[Remote, ...]] = MappingProxyType(
 def how_to_get(name: str) -> str:
     """What a person does for a dataset whose file is not there."""
     if name in ORIGINS:
-        return f"kbnav eval dataset fetch {name} downloads it (with the same --data)"
+        return f"kbnav eval dataset fetch {name} downloads it"
     return "get it from its publisher, and put it there"
 
 

@@ -7,7 +7,7 @@ still there when it weighs how rare a word is; the next build forgets them.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -93,24 +93,20 @@ class _Changes(Job):
         if relations != list(self._skb.relation_names):  # their names as IRIs may be others
             return super()._triples()
         come, gone = self._edges_changed(len(relations)) if self._edges else ([], [])
-        about = [pair for number in self._changed for pair in self._open_nodes().named(range(number, number + 1))]
+        nodes = self._open_nodes()
+        about = (pair for number in self._changed for pair in nodes.named(range(number, number + 1)))
         rdf.change(self._data / TRIPLES, self._folder(TRIPLES), self._skb, about, come, gone)
         return {}
 
-    def _edges_changed(self, relations: int) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-        """The edges that come and those that go: source, relation and target."""
-        after, before = (
-            (np.repeat(np.arange(graph.nodes), graph.degrees("out")) * relations + kinds) * graph.nodes + targets
-            for graph in (Graph(self._work / GRAPH, relations), self._skb.graph)
-            for _, targets, kinds in [graph.arrays("out")]
-        )
-        both = np.setdiff1d(after, before, assume_unique=True), np.setdiff1d(before, after, assume_unique=True)
-        nodes = self._skb.graph.nodes
-        come, gone = (
-            [(key // nodes // relations, key // nodes % relations, key % nodes) for key in keys.tolist()]
-            for keys in both
-        )
-        return come, gone
+    def _edges_changed(self, relations: int) -> Iterator[list[tuple[int, int, int]]]:
+        """The edges that come, then those that go: source, relation and target."""
+        nodes, keys = self._skb.graph.nodes, []
+        for graph in (Graph(self._work / GRAPH, relations), self._skb.graph):
+            _, targets, kinds = graph.arrays("out")
+            keys.append((np.repeat(np.arange(nodes), graph.degrees("out")) * relations + kinds) * nodes + targets)
+        for some, others in (keys, keys[::-1]):
+            only = np.setdiff1d(some, others, assume_unique=True)
+            yield [(key // nodes // relations, key // nodes % relations, key % nodes) for key in only.tolist()]
 
     @cached_property
     def _new_texts(self) -> Sequence[NodeText]:

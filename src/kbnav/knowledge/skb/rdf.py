@@ -19,7 +19,7 @@ import gzip
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 LONGEST = 500
-Edge = tuple[int, int, int]
+Edges = Sequence[tuple[int, int, int]]
 """Numbers of source, relation and target."""
 _DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
@@ -163,37 +163,26 @@ def _about(node: NodeText, fields: Fields, iri: str, kinds: Sequence[str]) -> st
 
 
 def change(
-    old: Path,
-    folder: Path,
-    skb: SKB,
-    about: Sequence[tuple[NodeText, Fields]],
-    come: Sequence[Edge],
-    gone: Sequence[Edge],
+    old: Path, folder: Path, skb: SKB, about: Iterable[tuple[NodeText, Fields]], come: Edges, gone: Edges
 ) -> None:
     """Write into ``folder`` the store in ``old`` with other documents for some nodes, and edges that come and go.
 
     What is large of it is linked: Oxigraph's tables are never written to again.
     """
-    from pyoxigraph import NamedNode, RdfFormat, Store, parse
+    from pyoxigraph import Store
 
     for file in old.iterdir():
         (link if file.suffix == ".sst" else shutil.copy2)(file, folder / file.name)
     kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(skb.type_names)]
     predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(skb.relation_names)]
-
-    def turtle(edges: Sequence[Edge]) -> str:
-        found = ((_iri(skb.id(source)), predicates[kind], _iri(skb.id(target))) for source, kind, target in edges)
-        return "".join(f"{' '.join(edge)} .\n" for edge in found)
-
     store = Store(str(folder))
-    for node, _ in about:
-        for quad in store.quads_for_pattern(NamedNode(_iri(skb.id(node.number))[1:-1]), None, None):
-            if not quad.predicate.value.startswith(_RELATION_IRI):
-                store.remove(quad)
-    for quad in parse(turtle(gone).encode(), RdfFormat.TURTLE, lenient=True):
-        store.remove(quad)
-    new = turtle(come) + "".join(_about(node, fields, _iri(skb.id(node.number)), kinds) for node, fields in about)
-    store.load(new.encode(), RdfFormat.TURTLE, lenient=True)
+    for node, fields in about:
+        iri = _iri(skb.id(node.number))
+        own = f"{{ {iri} ?p ?o FILTER(!STRSTARTS(STR(?p), '{_RELATION_IRI}')) }}"
+        store.update(f"DELETE {{ {iri} ?p ?o }} WHERE {own}; INSERT DATA {{ {_about(node, fields, iri, kinds)} }}")
+    for what, edges in (("DELETE", gone), ("INSERT", come)):
+        lines = (f"{_iri(skb.id(one))} {predicates[kind]} {_iri(skb.id(other))} ." for one, kind, other in edges)
+        store.update(f"{what} DATA {{ {' '.join(lines)} }}")
     store.flush()
 
 
