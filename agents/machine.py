@@ -116,9 +116,15 @@ class Machine:
         return graph.compile(checkpointer=checkpointer)
 
     def build_into(
-        self, graph: StateGraph[Any, Any, Any, Any], context: Callable[[State, Runtime[Any]], RunContext]
+        self,
+        graph: StateGraph[Any, Any, Any, Any],
+        context: Callable[[State, Runtime[Any]], RunContext],
+        wrapped: Callable[[Callable[..., Update]], Any] = lambda node: node,
     ) -> None:
-        """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` gives that of a run."""
+        """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` gives that of a run.
+
+        ``wrapped`` makes of the function of a state and a runtime what LangGraph is given.
+        """
 
         def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
             def node(state: State, runtime: Runtime[Any]) -> Update:
@@ -128,7 +134,7 @@ class Machine:
             return node
 
         for work in (self.think, self.act, self.rollback, self.report):
-            graph.add_node(work.__name__, as_node(work))
+            graph.add_node(work.__name__, wrapped(as_node(work)))
         graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
         graph.add_conditional_edges("act", self.route, ["think", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])

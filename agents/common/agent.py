@@ -97,15 +97,14 @@ class Agent:
         return {**files, **own, **(self.demonstrations.hashes if self.demonstrations else {})}
 
 
-def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
+def build_agent(kb: KnowledgeBase, settings: Settings, system: systems.SystemName = "") -> Agent:
     """The agent ``system``; without a name ``skb`` for an SKB, ``spinach`` for everything else.
 
     Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
     work on this knowledge base or without a model, CredentialsError where its model needs a key.
     """
     name = system or systems.usual_agent(kb)
-    wanted = systems.find(name, "agent").read(settings.options).from_gold
-    if wanted:
+    if wanted := systems.find(name, "agent").read(settings.options).from_gold:
         raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
     return completed(cast("Agent", systems.build(name, kb, settings, "agent")), settings)
 

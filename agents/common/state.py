@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol
+
+from typing_extensions import TypedDict
 
 from kbnav.runs.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
 from kbnav.settings.model import Budget

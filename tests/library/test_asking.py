@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import io
 import pickle
 import time
 from dataclasses import replace
@@ -16,11 +17,15 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException
 from langchain_core.tools import tool as langchain_tool
+from rich.console import Console
 
 import kbnav
+from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.console import print_run
 from kbnav.errors import CredentialsError, UsageError
 from kbnav.models.scripted import ScriptedModel, says
+from kbnav.retrieval.expansion import build_prf
 from kbnav.runs.trajectory import Outcome, load_run
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
@@ -58,6 +63,8 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert "Pierre Curie" in [edge.neighbor.text for edge in kb.neighbors("Q979").edges]
     counted = kb.query("SELECT (COUNT(?who) AS ?n) (2.5 AS ?x) (?n > 1 AS ?many) { wd:Q979 wdt:P61 ?who }")
     assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
+    whole, half = kb.query("SELECT (88.0 AS ?whole) (0.5 AS ?half) {}").records()[0].values()
+    assert (whole, type(whole), half) == (88, int, 0.5)
     assert kb.query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").records() == [{"boolean": True}]
     kb.close()
     with pytest.raises(UsageError, match="the knowledge base mini is closed"):
@@ -112,7 +119,7 @@ def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb):
 def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_path):
     model = ScriptedModel(replies=[says(("execute_query", {"query": "SELECT 2"})), says(("finish", {}))])
     settings = kbnav.Settings(home=tmp_path, language="en")
-    answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system="spinach", settings=settings)
+    answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system=build_spinach, settings=settings)
     assert answer.rows == [{"n": "0"}, {"n": "1"}]
     assert answer.run.settings["kb"] == "numbers"
     with pytest.raises(UsageError, match="nobody"):
@@ -124,6 +131,8 @@ def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_pat
 def test_nodes_of_an_skb_are_rows_too(demo_home):
     with kbnav.open("demo", settings=kbnav.Settings(home=demo_home)) as demo:
         answer = kbnav.ask("Which instrument made by somebody from Little Mew has a love letter in it?", kb=demo)
+        assert next(demo.nodes).id in [found.id for found in demo.search(next(demo.nodes).label)]
+        assert len(list(demo.nodes)) == demo.base.state()["nodes"]
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
     assert (answer.query, answer.link) == ("", "")
 
@@ -145,6 +154,9 @@ def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):
         asyncio.run(cancelled(model))
     last = max((kb.settings.home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
     assert load_run(last).outcome.note == "Stopped on request."
+    shown = io.StringIO()
+    print_run(Console(file=shown), load_run(last), "")
+    assert ("Stopped on request." in shown.getvalue(), "failed" in shown.getvalue()) == (True, False)
 
 
 def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb):
@@ -190,14 +202,10 @@ def test_what_strict_types_let_a_caller_write_works(monkeypatch, mini_home):
 
 
 def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path):
-    number, wrong = (
-        Term("literal", "3", "http://www.w3.org/2001/XMLSchema#integer"),
-        "http://www.w3.org/2001/XMLSchema#int",
-    )
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    number, wrong = Term("literal", "3", f"{xsd}integer"), Term("literal", "many", f"{xsd}int")
     who = Term("uri", "http://www.wikidata.org/entity/Q7186")
-    table = AnswerTable(
-        ("who", "n"), ((who, number), (None, Term("literal", "many", wrong))), labels={"Q7186": "Marie"}
-    )
+    table = AnswerTable(("who", "n"), ((who, number), (None, wrong)), labels={"Q7186": "Marie"})
     rows = [{"who": "Q7186", "whoLabel": "Marie", "n": 3}, {"who": None, "whoLabel": None, "n": "many"}]
     assert table.records() == rows
     named = replace(table, columns=("who", "whoLabel"))
@@ -233,10 +241,12 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     app = FastAPI()
     app.get("/bare")(lambda: answer)
     app.get("/typed", response_model=kbnav.Answer)(lambda: answer)
+    app.get("/run")(lambda: {"answer": answer, "run": answer.run})
+    assert TestClient(app).get("/run").json()["run"]["path"][-1]["call"]["tool"] == "finish"
     for path in ("/bare", "/typed"):
         told = TestClient(app).get(path).json()
         assert (told["text"], told["columns"], told["rows"]) == ("polonium, radium", ["answer"], ROWS)
-        assert (told["query"], told["run"]["question"]) == (answer.query, MARIE)
+        assert (told["query"], told["question"], "run" in told) == (answer.query, MARIE, False)
         assert [one["property"] for one in told["evidence"]["rows"][0]] == ["P61", "P31"]
     nan = Term("literal", "NaN", "http://www.w3.org/2001/XMLSchema#double")
     table = AnswerTable(("n",), ((nan,),))
@@ -261,6 +271,7 @@ def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
         assert load_run(demo_home / "runs" / f"{found.run.id}.json").system == "bm25"
         only = asyncio.run(kbnav.aretrieve("spruce", kb=demo, system="graph-rank", options={"candidates": "ship"}))
         assert {row["type"] for row in only.rows} == {"ship"}
+        assert kbnav.retrieve("spruce", kb=demo, system=build_prf).run.system == "prf"
     with pytest.raises(UsageError, match="needs an SKB"):
         kbnav.retrieve("spruce", kb=kb)
 
@@ -335,9 +346,31 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
     assert answered(asked, looked, ("finish", {"result": 1})).query == POLONIUM
 
 
-def test_a_misspelled_argument_is_refused(kb: kbnav.KB):
-    with pytest.raises(TypeError, match="model"):
-        kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o")  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda kb: kbnav.ask(None, kb=kb),
+        lambda kb: kbnav.ask("Who?", kb=kb, settings={"model": "gpt-4o"}),
+        lambda kb: kbnav.open("mini", settings={"language": "de"}),
+        lambda kb: kbnav.Settings(budget={"dolars": 1}),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
+    ],
+)
+def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
+    with pytest.raises((UsageError, TypeError), match=r"is a text|takes kbnav|dollars|did you mean 'model'"):
+        wrong(kb)
+
+
+def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):
+    answer = kbnav.ask(MARIE, kb=kb)
+    assert repr(answer) == "<Answer 'polonium, radium': answered, rows: 2>"
+    assert "<td>answerLabel</td></tr><tr><td>Q979</td><td>polonium</td>" in answer._repr_html_()
+    odd = AnswerTable.from_records([{"a": "<b>"}] * 30)
+    html = kbnav.Answer(replace(answer.run, outcome=Outcome("answered", "finish", table=odd)))._repr_html_()
+    assert (html.count("&lt;b&gt;"), "<b>" in html, "30" in html) == (10, False, True)
+    found = kbnav.retrieve("spruce from a wreck", kb="demo", k=12, settings=kbnav.Settings(home=demo_home))
+    assert str(found).splitlines()[0] == "1. Hartsworth spruce (material:hartsworth-spruce)"
+    assert len(str(found).splitlines()) == 10
 
 
 def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):

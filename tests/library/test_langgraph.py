@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -13,6 +14,7 @@ import kbnav
 from kbnav.errors import ServiceError
 from kbnav.models.scripted import ScriptedModel, says
 from tests.agents.parts import NumbersKB
+from tests.apps.web.parts import Explorer
 from tests.library.test_asking import MARIE, POLONIUM, explorer, kb
 
 __all__ = ["kb"]
@@ -63,6 +65,8 @@ def test_a_graph_is_invoked_awaited_and_streamed_with_a_question_or_messages(kb)
     offline = kbnav.graph(kb)
     state = offline.invoke({"question": MARIE})
     assert (state["answer"], len(state["outcome"].table)) == ("polonium, radium", 2)
+    assert offline.get_input_jsonschema()["properties"].keys() == {"question", "messages"}
+    assert {"answer", "outcome"} < offline.get_output_jsonschema()["properties"].keys()
     asked = {"messages": [HumanMessage("Who discovered polonium?")]}
     said = asyncio.run(offline.ainvoke(asked))["messages"]
     assert [message.text for message in said] == ["Who discovered polonium?", "Marie Curie, Pierre Curie"]
@@ -80,14 +84,34 @@ def test_a_graph_is_a_node_of_a_larger_one(kb):
 
 
 def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb, caplog):
-    model = ScriptedModel(replies=[*explorer().replies, *explorer().replies, *explorer().replies])
+    model = ScriptedModel(replies=explorer().replies * 4)
     graph = kbnav.graph(kb, model=model, checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
-    for asked in ({"question": "Who?"}, {"question": "Who?"}, {"messages": [HumanMessage("And then?")]}):
+    questions = ["Who?", "Who?", "And then?", "And before?"]
+    for asked in (*({"question": one} for one in questions[:3]), {"messages": [HumanMessage(questions[3])]}):
         state = graph.invoke(asked, thread)
-    assert [turn.question for turn in state["history"]] == ["Who?", "Who?"]
-    assert [message.text for message in state["messages"]] == ["Who?", "The Curies."] * 2 + ["And then?", "The Curies."]
+        assert [turn.question for turn in state["history"]] == questions[: len(state["history"])]
+    said = [text for question in questions for text in (question, "The Curies.")]
+    assert ([message.text for message in state["messages"]], len(state["history"])) == (said, 3)
     assert "unregistered" not in caplog.text
+
+
+def test_a_task_that_is_cancelled_gives_up_its_call_of_the_model_and_goes_on_later(kb):
+    async def cancelled() -> float:
+        asking = asyncio.create_task(graph.ainvoke({"question": "Who?"}, thread))
+        assert await asyncio.to_thread(model.waiting.wait, 60)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        return time.monotonic()
+
+    thread = {"configurable": {"thread_id": "1"}}
+    with Explorer(held=1) as model:
+        own = kb.settings.model_copy(update={"model_timeout": 30.0, "model_retries": 0, **model.options()})
+        graph = kbnav.graph(kb, settings=own, checkpointer=InMemorySaver())
+        assert time.monotonic() - asyncio.run(cancelled()) < 20  # the loop waits for its threads when it ends
+        model.go_on.set()
+        assert graph.invoke(None, thread)["answer"] == "Polonium and radium."
 
 
 def test_a_dead_service_raises_and_what_was_not_ended_goes_on_in_its_thread(tmp_path):

@@ -56,7 +56,8 @@ class Term(NamedTuple):
             if kind in _INTEGERS:
                 return int(self.value)
             if kind in ("decimal", "double", "float"):
-                return float(self.value)
+                number = float(self.value)  # Wikidata's amounts are decimals: 88 is a whole number
+                return int(number) if kind == "decimal" and number.is_integer() else number
         except ValueError:  # an endpoint may say that a text is a number
             return self.value
         if kind == "boolean":

@@ -24,6 +24,7 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.models.cancellation import ON_REQUEST
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.show import cell_text
@@ -157,7 +158,7 @@ def _answer_lines(run: Run) -> RenderableType:
         "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
         "no answer": (f"{outcome.nothing} ", "bold red"),
         "refused": ("The model refused. ", "bold red"),
-        "failed": ("The run failed. ", "bold red"),
+        "failed": ("" if outcome.note == ON_REQUEST else "The run failed. ", "bold red"),
     }[outcome.status]
     parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:

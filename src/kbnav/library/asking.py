@@ -11,33 +11,39 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
+from html import escape
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
 from kbnav.answers.language import chosen_language
-from kbnav.answers.tables import Absence, AnswerTable
+from kbnav.answers.tables import Absence, AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation
-from kbnav.runs.journal import adapter
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
 from kbnav.settings.plugins import did_you_mean, needs
+from kbnav.settings.systems import SystemName
 
 if TYPE_CHECKING:
     import pandas
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+
+T = TypeVar("T")
+
+SHOWN = 10
+"""Rows, or nodes, of an answer that is printed."""
 
 
 class KB:
@@ -92,6 +98,14 @@ class KB:
         """
         return self.base.execute_query(sparql, language=self._language(language))
 
+    @property
+    def nodes(self) -> Iterator[Entity]:
+        """All nodes of an SKB, type by type. Raises UsageError for what is none."""
+        from kbnav.knowledge.skb.kb import as_skb
+
+        skb = as_skb(self.base, "a list of nodes").skb
+        return (Entity(skb.id(node), skb.name(node), kind=skb.type(node)) for node in range(len(skb.nodes)))
+
     def evidence(self, answer: Answer, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance:
         """The statements that make rows of an answer true, with ranks, qualifiers and references; at most two queries.
 
@@ -140,16 +154,23 @@ def open(
     names = [os.fspath(one) for one in (kb, *more) if one]
     told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
-    used = settings.model_copy(update=given) if settings else load_settings(**given)
+    used = own.model_copy(update=given) if (own := _checked(settings)) else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
+
+
+def _checked(settings: Settings | None) -> Settings | None:
+    """The settings as they are. Raises UsageError for anything else."""
+    if settings is None or isinstance(settings, Settings):
+        return settings
+    raise UsageError(f"settings= takes kbnav.Settings(…), not a {type(settings).__name__}")
 
 
 class Answer(BaseModel):
     """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved.
 
-    It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: what this class names but ``steps`` and
-    ``history``, which are in ``run``.
+    It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: the question, and what this class names
+    but ``steps``, ``history`` and ``run``, whose settings tell of whoever asked.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -245,7 +266,6 @@ class Answer(BaseModel):
             "absence": self.absence,
             "doubts": [doubt.to_document() for doubt in self.doubts],
             "evidence": found,
-            "run": adapter(Run).dump_python(self.run, mode="json"),
         }
 
     def __copy__(self) -> Answer:
@@ -279,7 +299,20 @@ class Answer(BaseModel):
         return pandas.DataFrame(self.rows, columns=None if self.rows else self.columns)
 
     def __str__(self) -> str:
-        return self.text or self.note or self.status
+        ranking = self.run.outcome.ranking or Ranking()
+        ranked = [f"{rank}. {node.label} ({node.id})" for rank, node in enumerate(ranking.chosen[:SHOWN], 1)]
+        return self.text or "\n".join(ranked) or self.note or self.status
+
+    def __repr__(self) -> str:
+        return f"<Answer {str(self).partition(chr(10))[0][:100]!r}: {self.status}, rows: {len(self.rows)}>"
+
+    def _repr_html_(self) -> str:
+        """The words and the first rows, as notebooks show them."""
+        rows = self.rows
+        lines = [rows[0] if rows else self.columns, *(row.values() for row in rows[:SHOWN])]
+        cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in line) for line in lines)
+        table = "".join(f"<tr>{line}</tr>" for line in cells)
+        return f"<p>{escape(self.text or self.note or self.status)}</p><table>{table}</table><p>Rows: {len(rows)}</p>"
 
 
 def _elsewhere(run: Run) -> Provenance:
@@ -308,7 +341,7 @@ class AskOptions(TypedDict, total=False):
     """What answers, and how; what these mean says ``ask``."""
 
     model: str | BaseChatModel | None
-    system: str
+    system: SystemName
     language: str | None
     base_url: str | None
     options: Mapping[str, Any] | None
@@ -332,7 +365,7 @@ class AgentSource:
         for name in options:
             if name not in AskOptions.__annotations__:
                 raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
-        self.kb, self._options, self._settings = kb, options, options.get("settings")
+        self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
         self.system = options.get("system", "")
 
     @contextmanager
@@ -398,7 +431,7 @@ def ask(
         kb: what to ask: an open knowledge base, or what ``kbnav.open`` opens; None: that of the settings (``mini``).
         model: ``offline`` (rules, a baseline), the name of a chat model, or any LangChain chat model that can call
             tools; None: that of the settings.
-        system: what answers, such as ``spinach``; empty: what fits the knowledge base.
+        system: what answers, such as ``spinach``, or a function that builds it; empty: what fits the knowledge base.
         language: language code of labels and answer; None: that of the question.
         base_url: an OpenAI-compatible endpoint; None: that of the settings, or OpenAI's.
         options: options of the system, as ``--set`` gives them.
@@ -420,16 +453,16 @@ async def aask(
     question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
     """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
-    return await _awaited(partial(_run_of, question, _steps_to(on_step), **how))
+    return await awaited(partial(_run_of, question, _steps_to(on_step), **how))
 
 
-async def _awaited(call: Callable[[Cancellation], Answer]) -> Answer:
-    """What ``call`` gives, made in a thread; the cancellation of the task is the run's."""
+async def awaited(call: Callable[[Cancellation], T], end: Callable[[Cancellation], None] = Cancellation.stop) -> T:
+    """What ``call`` gives, made in a thread; where the task is cancelled, ``end`` ends the run."""
     cancellation = Cancellation(asyncio.get_running_loop())
     try:
         return await asyncio.to_thread(call, cancellation)
     except asyncio.CancelledError:
-        cancellation.stop()
+        end(cancellation)
         raise
 
 
@@ -444,7 +477,7 @@ def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[
 
 async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
     """As ``retrieve``, awaited."""
-    return await _awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
+    return await awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
 
 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.runtime import Runtime, get_runtime
+from typing_extensions import TypedDict
 
 from kbnav.agents.common.state import State, Update, start, step_limit
 from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
-from kbnav.library.asking import AgentSource, AnyKB, AskOptions
+from kbnav.library.asking import AgentSource, AnyKB, AskOptions, awaited
+from kbnav.models.cancellation import Cancellation, current_cancellation
 from kbnav.runs.trajectory import new_id
 from kbnav.sessions.session import language_of, serializer, turns_of, use
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
-    from langgraph.runtime import Runtime
     from langgraph.types import Checkpointer
 
     from kbnav.agents.common.agent import Agent
@@ -109,7 +115,7 @@ def graph(
     agent = made.built(opened, calls=True)
     runs = _Runs(agent, opened)
     built: StateGraph[Conversation, None, Question, Conversation] = StateGraph(Conversation, input_schema=Question)
-    agent.machine.build_into(built, runs.context)
+    agent.machine.build_into(built, runs.context, _Node)
     built.add_node("begin", runs.begin)
     built.add_node("answer", runs.answer)
     built.add_edge(START, "begin")
@@ -118,6 +124,22 @@ def graph(
     built.add_edge("answer", END)
     compiled = built.compile(checkpointer=_reading(checkpointer), name=agent.name)
     return compiled.with_config(recursion_limit=step_limit(agent.settings.budget))
+
+
+class _Node(Runnable[Conversation, Update]):
+    """A node that, where it is awaited, ends with the task that awaits it; its run can be gone on with."""
+
+    def __init__(self, work: Callable[[Conversation, Runtime[Any]], Update]) -> None:
+        self._work = work
+
+    def invoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: ARG002
+        """Do the work here."""
+        return self._work(input, get_runtime())
+
+    async def ainvoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: ARG002
+        """Do it in a thread."""
+        work = partial(self._work, input, get_runtime())
+        return await awaited(lambda cancellation: cancellation.run_here(work), Cancellation.abandon)
 
 
 class _Runs:
@@ -133,7 +155,8 @@ class _Runs:
         """A fresh run on the question; earlier ones of the same thread are its history."""
         asked, is_message = _question(state)
         question = checked_question(asked)
-        fresh = start(question, turns_of(state), self._agent.settings.budget)
+        before = {**state, "question": state.get("begun", "")}  # ``question`` is already the one asked now
+        fresh = start(question, turns_of(before), self._agent.settings.budget)
         said = [] if is_message else [HumanMessage(question)]
         return {**fresh, "messages": said, "answer": "", "begun": question, "run": new_id("run")}
 
@@ -147,7 +170,7 @@ class _Runs:
             context = self._contexts[run] = agent.context(question, language_of(agent, question))
             while len(self._contexts) > _AT_WORK:
                 self._contexts.popitem(last=False)
-        return context
+        return replace(context, cancellation=current_cancellation())
 
     def answer(self, state: Conversation) -> Update:
         """The answer in words, also as a message. Raises what stopped the run."""

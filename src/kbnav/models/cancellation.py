@@ -110,7 +110,14 @@ class Cancellation:
         """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
         if self._loop is None:
             return call()
-        return self._wait(asyncio.run_coroutine_threadsafe(awaited(), self._loop))
+        self.check()
+        coroutine = awaited()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:  # the loop was closed with the run
+            coroutine.close()
+            raise self._error() from error
+        return self._wait(asked)
 
     @contextmanager
     def on_cancel(self, end: Callable[[], None]) -> Iterator[None]:

@@ -37,7 +37,7 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
     return settings.model
 
 
-def retrieved(system: str, kb: KnowledgeBase, settings: Settings, query: str, **how: Any) -> Attempt:
+def retrieved(system: systems.SystemName, kb: KnowledgeBase, settings: Settings, query: str, **how: Any) -> Attempt:
     """``attempt`` by a retriever that is named, all of whose options are then among the run's settings.
 
     Raises as ``build_retriever`` too.

@@ -120,7 +120,7 @@ def hits_text(skb: SKB, hits: Hits, shown: int = 5) -> str:
 
 
 def build_retriever(
-    name: str, kb: KnowledgeBase, settings: Settings, options: Mapping[str, Any] | None = None
+    name: systems.SystemName, kb: KnowledgeBase, settings: Settings, options: Mapping[str, Any] | None = None
 ) -> Retriever:
     """A retriever; ``options`` are those of the settings unless they are given.
 

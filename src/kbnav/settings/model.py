@@ -19,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PrivateAttr,
     SecretStr,
     TypeAdapter,
@@ -353,6 +354,15 @@ class Settings(BaseSettings):
     _chat: Any = PrivateAttr(default=None)
     _tools: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _said(cls, given: Any, read: ModelWrapValidatorHandler[Settings]) -> Settings:
+        """Raises UsageError naming a setting that is wrong."""
+        try:
+            return read(given)
+        except ValidationError as error:
+            raise UsageError("settings: " + "; ".join(map(_wrong, error.errors()))) from error
+
     @property
     def chat(self) -> BaseChatModel | None:
         """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
@@ -408,7 +418,8 @@ class Settings(BaseSettings):
         if named and self.chat is None and not self.base_url and not self.api_key.get_secret_value():
             raise CredentialsError(
                 f"the model {self.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
-                "or name another endpoint with --base-url; where the system can do without, there is --model offline"
+                "or name another endpoint with --base-url (base_url= in Python); "
+                'where the system can do without, there is --model offline (model="offline")'
             )
 
     def public(self) -> dict[str, Any]:
@@ -438,8 +449,6 @@ def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ``overrides`` that are None are ignored. Raises UsageError naming a setting that is wrong."""
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
-    except ValidationError as error:
-        raise UsageError("settings: " + "; ".join(map(_wrong, error.errors()))) from error
     except ValueError as error:  # unreadable TOML
         raise UsageError(f"{SETTINGS_FILE}: {error}") from error
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from kbnav.errors import UsageError
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.settings.plugins import did_you_mean, load, load_point, origin, points
+from kbnav.settings.plugins import did_you_mean, load, load_point, name_of, origin, points
 
 FromGold = Literal["", "entities", "results"]
 GIVEN: Mapping[FromGold, str] = MappingProxyType(
@@ -158,10 +158,12 @@ KBKind = Literal["wikibase", "sparql", "skb", "several"]
 """Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents; or
 several of these that are asked together."""
 NEEDS_SKB = (
-    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
-    "or ask this one a question with kbnav ask"
+    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo "
+    "(kb= in Python), or ask this one a question with kbnav ask"
 )
 SystemKind = Literal["agent", "retriever"]
+SystemName = str | Callable[..., Any]
+"""A system's name, ``module:function`` of one's own builder, or that function."""
 Need = Literal["model", "vectors", "training"]
 """A language model, vectors in the SKB, or something that was trained for the SKB."""
 
@@ -275,8 +277,11 @@ def systems() -> Iterator[SystemEntry]:
             yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=origin(point))
 
 
-def find(name: str, kind: SystemKind | None = None) -> SystemEntry:
+def find(name: SystemName, kind: SystemKind | None = None) -> SystemEntry:
     """A system by name or reference. Raises UsageError for an unknown one, or of another ``kind``."""
+    if not isinstance(name, str):
+        name, given = name_of(name), name
+        return _entry(name, given, name.partition(":")[0])
     found = next((entry for entry in BUILT_IN if entry.name == name), None)
     if found is None and ":" in name:
         found = _entry(name, load(name), name.partition(":")[0])
@@ -298,13 +303,14 @@ def kind_of(name: str) -> SystemKind | None:
         return None
 
 
-def build(name: str, kb: AnyKB, settings: Settings, kind: SystemKind | None = None) -> Any:
+def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | None = None) -> Any:
     """Build a system by name: an ``Agent`` or a ``Retriever``, whose settings hold all its options.
 
     Raises UsageError for an unknown name or option, for a system of another ``kind`` than is wanted, and where the
     system cannot work on this knowledge base; CredentialsError where its model needs a key.
     """
     entry = find(name, kind)
+    name = entry.name
     options = entry.read(settings.options)
     if entry.kbs and kb_kind(kb) == "several" and not entry.fits("several"):
         able = ", ".join(one.name for one in BUILT_IN if "several" in one.kbs)

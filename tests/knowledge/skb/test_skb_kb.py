@@ -51,6 +51,7 @@ def test_it_is_a_knowledge_base_that_can_do_what_it_was_built_with(clinic, hetio
     [
         ("glaucoma", GLAUCOMA, "exact"),
         ("Glaucoma ", GLAUCOMA, "exact"),
+        (f" {FIBROSIS}", FIBROSIS, "exact"),
         ("glaucomma", GLAUCOMA, "fulltext"),
         ("interstitial pneumonia with scarring", FIBROSIS, "fulltext"),
     ],

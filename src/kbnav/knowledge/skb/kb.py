@@ -271,11 +271,12 @@ class SkbKB:
         limit: int = 8,
         kind: SearchKind = "any",
     ) -> SearchResult:
-        """Nodes by name, spelled alike too, then by text and meaning; relations by name. The rung says which."""
+        """Nodes by id or name, spelled alike too, then by text and meaning; relations by name. The rung says which."""
         if not query.strip():
             raise BadArguments("search_entities: the query is empty")
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
-        exact = [match.number for match in named if match.how != "fuzzy"]
+        exact = [node for node in (self.skb.nodes.ids.find(query.strip()),) if node >= 0]
+        exact += [match.number for match in named if match.how != "fuzzy" and match.number not in exact]
         near = [match.number for match in named if match.how == "fuzzy"]
         fused = reciprocal_rank_fusion([near, [number for number, _ in search_both(self.skb, query)]])
         others = [number for number, _ in fused if number not in exact]

@@ -156,7 +156,8 @@ def _chosen(origin: Origin, tables: Iterable[str]) -> str:
     if not origin.table and len(known) == 1:
         return known[0]
     if origin.table:
-        raise UsageError(f"{origin}: there is no such table{did_you_mean(origin.table, known)}")
+        has = f"; it has {', '.join(known[:10])}" if known else ""
+        raise UsageError(f"{origin}: there is no such table{did_you_mean(origin.table, known) or has}")
     some = ", ".join(f"{origin}#{name}" for name in known[:10])
     raise UsageError(f"{origin} has {len(known)} tables: name one" + (f", as {some}" if some else ""))
 
