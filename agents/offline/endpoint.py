@@ -128,7 +128,8 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
         search = searches.get(phrase.text, NOTHING)
         thing = search.first("thing")
         text = " | ".join(search.matched) if search.rung == "shorter" else phrase.text
-        if phrase is asked:
+        quoted = re.search(rf'["“„«]{re.escape(phrase.text)}["“”»]', question.text)
+        if phrase is asked or (quoted and search.rung == "shorter"):  # what is quoted is named in full
             continue
         if thing and _stems(_name(thing)) == _stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.

@@ -159,6 +159,8 @@ def test_a_library_with_german_classes_is_asked(librarian: Agent, question: str,
         ('Welche Fachbücher hat "Meier, Luise" verfasst?', "“Meier, Luise” is not linked to Fachbuch"),
         ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "nothing here is named “Zeitschriften”"),
         ("Welche Werke hat Goethe verfasst?", "nothing here is named “Goethe"),
+        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "is “Schulz, Max (4)” meant?"),
+        ('Welche Romane hat "Meyer, Luise" verfasst?', "is “Meier, Luise” meant?"),
         ("Welche Romane hat Schulz, Max (99) verfasst?", "“Schulz, Max (99)” may be one name"),
     ],
 )
