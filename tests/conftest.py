@@ -163,6 +163,18 @@ def mini_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mini-home")
 
 
+@pytest.fixture
+def home(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, with the bundled mirror already unpacked."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (mini_home / "mirrors").mkdir(exist_ok=True)
+    (folder / "mirrors").symlink_to(mini_home / "mirrors")
+    monkeypatch.setenv("KBNAV_HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "100")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def mini_kb(mini_home: Path) -> Iterator[KnowledgeBase]:
     """The bundled mirror, asked in this process."""

@@ -96,16 +96,11 @@ RUN = [page for page in OTHERS if commands(page, "sh") or any(kind == "console" 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
-    page, monkeypatch, tmp_path, mini_home, capsys, in_background
+    page, monkeypatch, tmp_path, home, capsys, in_background
 ):
-    (tmp_path / "home").mkdir()
-    (mini_home / "mirrors").mkdir(exist_ok=True)
-    (tmp_path / "home" / "mirrors").symlink_to(mini_home / "mirrors")
     (tmp_path / "slice.nt").write_text(SLICE)
     (tmp_path / "questions.jsonl").write_text("".join(blocks(page, "jsonl")))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("COLUMNS", "100")
     for kind, block in fenced(page):
         if title := re.search(r'title="([^"]+)"', kind):
             (tmp_path / title[1]).write_text(block, encoding="utf-8")
@@ -136,14 +131,9 @@ def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(ended.value.code or 0)
 
 
-def test_the_readmes_example_is_what_the_command_prints(monkeypatch, capsys, tmp_path, mini_home):
+def test_the_readmes_example_is_what_the_command_prints(monkeypatch, capsys, home):
     block = next(block for block in blocks(ROOT / "README.md", "") if block.startswith("$ "))
     command, _, printed = block.removeprefix("$ ").partition("\n")
-    (tmp_path / "home").mkdir()
-    (mini_home / "mirrors").mkdir(exist_ok=True)
-    (tmp_path / "home" / "mirrors").symlink_to(mini_home / "mirrors")
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("COLUMNS", "100")
     assert run_command(command, monkeypatch) == 0
     assert printed in capsys.readouterr().out
 

@@ -29,12 +29,8 @@ SCRIPT = "#!{python}\nimport sys\nfrom kbnav.apps.cli import main\nsys.exit(main
 
 
 @pytest.fixture
-def folder(tmp_path: Path, mini_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of somebody's own, with the files that the page says to write, and the mini mirror unpacked."""
-    home = tmp_path / "kbnav-home"
-    home.mkdir()
-    (mini_home / "mirrors").mkdir(exist_ok=True)
-    (home / "mirrors").symlink_to(mini_home / "mirrors")
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "my_agent.py").write_text("\n\n".join(blocks(PAGE, "python")))
@@ -79,13 +75,12 @@ def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder,
     assert (saved.info.system, score_run(saved).all.values["em"]) == ("counter", 1.0)
 
 
-def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, demo_home, monkeypatch, capsys):
+def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, home, demo_home, monkeypatch, capsys):
     parts = {head.partition('"')[2].strip('"'): code for head, code in fenced(PAGE) if head.startswith("python title")}
     for name, code in parts.items():
         assert len(code.splitlines()) < 40
         (folder / name).write_text(code)
-    (folder.parent / "kbnav-home" / "skbs").symlink_to(demo_home / "skbs")
-    monkeypatch.setenv("KBNAV_HOME", str(folder.parent / "kbnav-home"))
+    (home / "skbs").symlink_to(demo_home / "skbs")
     monkeypatch.syspath_prepend(folder)
     for command in commands(PAGE, "sh")[3:]:
         monkeypatch.setattr(sys, "argv", shlex.split(command))

@@ -1,16 +1,21 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from kbnav.agents.gog import gog_with
+from kbnav.agents.pasemiqa import pasemiqa_with
+from kbnav.agents.skb import skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.sessions.session import Chat, sqlite_sessions
+from kbnav.runs.trajectory import Usage
+from kbnav.sessions.session import Chat, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT
@@ -120,3 +125,35 @@ def test_history_does_not_carry_whole_tables(tmp_path):
 def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
     with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
         Chat(agent_of([], tmp_path), "s9", saver).resume()
+
+
+NAMES = re.compile(
+    r"\b(search_entities|get_entry|get_property_examples|execute_query|search_neighbors|vector_query|show_rows|"
+    r"find_relations|follow_paths|get_fields|follow_relations|search_relations|search_further)\b"
+)
+
+
+def silent(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
+    return "", Usage()
+
+
+@pytest.mark.parametrize("name", ["spinach", "paper", "skb", "pasemiqa", "gog"])
+def test_a_prompt_names_only_the_tools_that_its_agent_has(demo_kb, mini_kb, tmp_path, name):
+    model = ScriptedModel(replies=[])
+    options = {"preset": "paper"} if name == "paper" else {}
+    settings = Settings(home=tmp_path, model="scripted", options=options)
+    make = {
+        "spinach": lambda: spinach_with(model, None, mini_kb, settings),
+        "paper": lambda: spinach_with(model, None, mini_kb, settings),
+        "skb": lambda: skb_with(model, None, demo_kb, settings),
+        "pasemiqa": lambda: pasemiqa_with(model, silent, None, demo_kb, settings),
+        "gog": lambda: gog_with(model, silent, None, demo_kb, settings),
+    }
+    agent = make[name]()
+    attempt(agent, "Which ship was built by Marit Skarrow?")
+    prompt = str(model.seen[0][0].text)
+    named = set(NAMES.findall(prompt))
+    assert named <= set((agent.model_tools or agent.toolbox).names)
+    assert named or name == "gog"
+    if name == "pasemiqa":
+        assert not re.search(r"\bplan\b", prompt)

@@ -91,13 +91,6 @@ def test_an_answer_that_the_knowledge_base_shows_is_its_own_though_facts_were_ge
     assert "On the way were facts that the model generated" in run.outcome.note
 
 
-def test_what_is_found_from_a_generated_node_rests_on_its_word_too(village, tmp_path):
-    replies = [LOOK, GENERATE, says(("search_neighbors", {"entity_id": "p2"})), finish("h2")]
-    run, _, _ = asked(village, tmp_path, *replies, model_says="Old Forge | built by | Bob Lisk")
-    assert run.outcome.ranking is not None
-    assert [(node.id, node.basis) for node in run.outcome.ranking.chosen] == [("h2", "generated")]
-
-
 def test_unknown_goes_back_until_generate_was_tried_and_then_looks_one_hop_further(village, tmp_path):
     run, model, _ = asked(village, tmp_path, LOOK, finish(), LOOK, GENERATE, finish(), finish(), model_says="unknown")
     assert [(step.call.tool, step.dropped) for step in run.steps] == [

@@ -384,13 +384,6 @@ def test_whatever_a_model_says_the_rules_hold(tmp_path, replies, budget):
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
 
 
-def test_a_finish_beside_other_calls_costs_no_action(tmp_path):
-    together = says(("look", {"at": "a"}), ("finish", {}))
-    run = ask(agent_of([together, looks("b"), runs(2), finishes()], tmp_path, actions=3), "?")
-    assert on_path(run) == ["look a", "look b", "execute_query SELECT 2", "finish"]
-    assert run.outcome.status == "answered"
-
-
 def test_what_is_asked_side_by_side_is_one_turn_of_the_path_and_each_an_action(tmp_path):
     two = [says(("look", {"at": f"{n}a"}), ("look", {"at": f"{n}b"})) for n in range(20)]
     run = asked([runs(3), *two], tmp_path)

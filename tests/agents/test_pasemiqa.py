@@ -158,11 +158,6 @@ def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(villa
     assert "Behind them stands a plan" in planned
 
 
-def test_the_model_cannot_plan(village, tmp_path):
-    run, _ = asked(village, tmp_path, says(("plan", {"nodes": ["t2"], "paths": [], "notes": []})), LOOK, finish("h1"))
-    assert "There is no tool 'plan'" in run.path[1].observation
-
-
 def test_what_was_trained_is_a_ranker_and_must_be_there(village, tmp_path):
     def planned(**options: str) -> Run:
         chosen = settings(tmp_path, **options)

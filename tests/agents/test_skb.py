@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 import kbnav
@@ -69,13 +68,6 @@ def test_a_finish_with_a_node_that_was_never_shown_is_dropped_and_the_model_is_t
     assert "ids of nodes that a result has shown" in model.seen[2][-1].text
     assert run.outcome.ranking is not None
     assert list(run.outcome.ranking.ids) == [SHIPS[0]]
-
-
-def test_an_invented_id_is_never_an_answer(demo_kb, tmp_path):
-    run = asked(demo_kb, tmp_path, LOOK, *[finish("ship:flying-dutchman")] * 9, steps=4, actions=6)
-    assert run.outcome.status == "best effort"
-    assert run.outcome.ranking is not None
-    assert set(run.outcome.ranking.ids) <= set(NODES)
 
 
 def test_no_answer_may_be_said_once_something_was_looked_at(demo_kb, tmp_path):
@@ -206,6 +198,3 @@ def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
     ]
     assert run.outcome.status == "answered"
     assert list(run.outcome.ranking.ids) == [SHIPS[1]]
-
-
-ids = st.sampled_from(list("abcdef"))

@@ -3,7 +3,6 @@
 The village's links are in conftest.py: Ann Reed owns The Mill and Long Barn, both in Coldwick.
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,12 @@ from kbnav.agents.tog import (
 )
 from kbnav.agents.walking.base import answer_lines, known_nodes
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
 from tests.agents.walkers import Script, settings
+from tests.knowledge.skb.sources import small_skb
 
 QUESTION = "In which town are the houses of Ann Reed?"
 
@@ -144,11 +141,8 @@ def test_a_links_score_is_its_relations_times_its_own(village, tmp_path):
 
 def test_of_many_neighbours_behind_a_relation_twenty_are_looked_at(tmp_path):
     towns = ["Hub", *(f"Town {number}" for number in range(30))]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"id": one, "type": "town", "name": one}) for one in towns))
-    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *(f"Hub\tbeside\t{n}" for n in towns[1:])]))
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
-    with SKB.open(tmp_path / "towns.skb") as skb:
+    nodes = [{"id": one, "type": "town", "name": one} for one in towns]
+    with small_skb(tmp_path, nodes, [("Hub", "beside", one) for one in towns[1:]]) as skb:
         run, _ = asked(SkbKB(skb), tmp_path, "1: 1", question="Which town is beside Hub?")
     (step,) = [step for step in run.path if step.call.tool == "follow_relations"]
     assert (len(step.facts), "30 links, those 20 that fit" in step.observation) == (20, True)

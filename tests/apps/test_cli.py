@@ -1,15 +1,21 @@
 """The command line as a person or a script uses it: what it prints, and its exit codes."""
 
+import io
 import json
 import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from rich.console import Console
 
-from kbnav.runs.trajectory import load_run
+from kbnav.agents.machine import Event
+from kbnav.apps.cli.terminal import RunProgress as Progress
+from kbnav.runs.trajectory import Call, Step, load_run
+from kbnav.settings.model import setting_names
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 
@@ -153,3 +159,52 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
     assert "Out of budget; the best found so far: So far: polonium and radium." in out
     assert "The work ran out of budget" in stub.requests[-1]["messages"][0]["content"]
     assert "Only finish is left" in stub.requests[-2]["messages"][-1]["content"]
+
+
+CALL = Call("execute_query", {"query": "ASK {}"}, "Ask.")
+
+
+def seen(*, terminal: bool, steps: bool = True) -> str:
+    out = io.StringIO()
+    with Progress(Console(file=out, force_terminal=terminal, width=80), "gpt-4o", steps=steps) as progress:
+        progress(Event("call", call=CALL))
+        progress(Event("step", steps=(Step(1, CALL, "true"),)))
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
+
+
+def test_a_terminal_says_what_is_waited_for_then_clears_it():
+    shown = seen(terminal=True)
+    model, running = shown.index("waiting for gpt-4o …"), shown.index("running execute_query …")
+    assert model < shown.index("→ execute_query") < running < shown.rindex("waiting for gpt-4o …")
+    assert "ASK {}" in shown
+    assert "ASK" not in seen(terminal=True, steps=False)
+    assert "waiting" in seen(terminal=True, steps=False)
+
+
+def test_what_is_no_terminal_gets_the_steps_alone():
+    assert "".join(seen(terminal=False).split()) == "·Ask.→execute_queryASK{}true"
+    assert seen(terminal=False, steps=False) == ""
+
+
+def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch):
+    Path("kbnav.toml").write_text('kb = "demo"\n[budget]\nsteps = 9\nactions = 11\n[bot]\npassword = "sesame-open"\n')
+    monkeypatch.setenv("KBNAV_BUDGET__STEPS", "12")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nevertobeleft")
+    out = kbnav.out("config", "--json")
+    told = {one["name"]: (one["value"], one["source"]) for one in json.loads(out)}
+    assert list(told) == list(setting_names())
+    assert told["budget.steps"] == (12, "KBNAV_BUDGET__STEPS")
+    assert told["budget.actions"] == (11, "kbnav.toml")
+    assert told["kb"] == ("demo", "kbnav.toml")
+    assert told["model"] == ("offline", "default")
+    assert told["api_key"] == ("**********", "OPENAI_API_KEY")
+    assert "sesame" not in out
+    assert "secret" not in out
+    _, words, _ = kbnav("config", "budget.steps", "kb")
+    assert words.splitlines()[:2] == ["kb            demo   (kbnav.toml)", "budget.steps  12   (KBNAV_BUDGET__STEPS)"]
+
+
+def test_a_misspelled_setting_or_variable_is_told_what_was_meant(kbnav):
+    assert kbnav("config", "bugdet")[::2] == (2, "kbnav: no setting 'bugdet'; did you mean 'budget'?\n")
+    Path("kbnav.toml").write_text("[limits]\nretrys = 3\n")
+    assert kbnav("config")[::2] == (2, "kbnav: settings: no setting 'limits.retrys'; did you mean 'limits.retries'?\n")

@@ -10,7 +10,6 @@ from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings, Wikibase
-from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving as endpoint
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
@@ -21,12 +20,6 @@ LABELLED = """
 ex:one a ex:Thing ; rdfs:label "the first"@en ; ex:next ex:two .
 ex:two a ex:Thing ; rdfs:label "the second"@en .
 """
-
-
-@pytest.fixture
-def kbnav(mini_home, monkeypatch, capsys):
-    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
-    return Cli(monkeypatch, capsys)
 
 
 def verdicts(findings) -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""``kbnav eval sweep``: every value's own numbers, options of one value, repeats, and costs on a warm cache."""
+"""--system and --set on the command line, and ``kbnav eval sweep``: each value's numbers, repeats and costs."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -15,14 +16,18 @@ QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
 QUESTIONS = [("1", QUESTION, ["ship:keeper"]), ("2", "What did Marit Skarrow build?", ["ship:little-auk"])]
 
 
+def write_questions(rows: Iterable[tuple[str, str, list[str]]]) -> None:
+    lines = [json.dumps({"id": name, "question": text, "nodes": nodes}) + "\n" for name, text, nodes in rows]
+    Path("q.jsonl").write_text("".join(lines))
+
+
 @pytest.fixture
 def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     """Run a command as a person would, where two questions are; gives exit code, output and error output."""
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     monkeypatch.chdir(tmp_path)
-    rows = [{"id": name, "question": text, "nodes": nodes} for name, text, nodes in QUESTIONS]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
+    monkeypatch.setenv("COLUMNS", "200")
+    write_questions(QUESTIONS)
     return Cli(monkeypatch, capfd)
 
 
@@ -87,3 +92,34 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
     first, second = json.loads(out)["runs"]
     assert [first[name] for name in ("cost", "tokens")] == [second[name] for name in ("cost", "tokens")]
     assert first["cost"] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kb", "demo", "--system", "tog"], "the system tog needs a model: name one with --model"),
+        (["--kb", "demo", "--system", "gog", "--model", "replay:run.json"], "the system gog needs a model"),
+        (["--kb", "demo", "--system", "pasemiqa", "--set", "width=3"], "pasemiqa has no option 'width'; there are: "),
+        (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
+        (["--kb", "demo", "--set", "bm25.depth=3"], "skb is not made of other systems, so no option of it begins"),
+        (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
+    code, _, error = kbnav("ask", "--quiet", *arguments, "Which ship?")
+    assert code == 2
+    assert len(error.splitlines()) == 1
+    assert message in error
+
+
+def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav):
+    # Keeper is named for both questions. Of the first it is the gold answer: F1 1; that of the second are others: 0.
+    asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]
+    write_questions((name, QUESTION, nodes) for name, nodes in asked)
+    out = kbnav.out("eval", "run", "--system", "pasemiqa", "q.jsonl", "--kb", "demo", "--out", "r")
+    assert "f1         50.00" in out
+    code, out, _ = kbnav("eval", "run", "--system", "bm25", "q.jsonl", "--kb", "demo", "--out", "b")
+    assert "mrr" in out
+    assert "f1 " not in out
+    out = kbnav.out("eval", "compare", "r", "b")
+    assert "mrr" in out

@@ -105,6 +105,14 @@ def _odd(place: str) -> Iterator[str]:
     yield f"SELECT * {{ GRAPH <{place}> {{ {service} }} }}"
     yield f"SELECT * {{ VALUES ?x {{ 1 }} {service} }}"
     yield f"SELECT * {{ BIND(EXISTS {{ {service} }} AS ?x) }}"
+    yield f"PREFIX e: <{place}> ASK {{ ?x ?y true SERVICEe:x {{ ?x ?y ?z }} }}"
+    yield f"ASK {{ ?x ?y 1 SERVICESILENT<{place}> {{ ?x ?y ?z }} }}"
+    yield "ASK { ?x ?y ?z FILTER(?x<?y).SERVICE?s#>\n{ ?x ?y ?z } }"
+    yield "ASK { ?x ?y ?z FILTER(?x<'>') SERVICE ?s { ?x ?y ?z } #'\n}"
+    yield f'ASK {{ ?x ?y "\\u0022 . {service} #" }}'
+    yield f"ASK {{ ?x ?y ?z # \\u000a {service}\n }}"
+    yield f"PREFIX e: <{place}> SELECT (1 AS ?n)FROMe:x {{ ?x ?y ?z }}"
+    yield f"PREFIX frome: <{place}> DESCRIBE wd:Q1 # FROM\nFrom<{place}>"
 
 
 HARMLESS = (

@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import resource
+import signal
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,9 @@ from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
+from kbnav.knowledge.wikidata.mirror.store import read_info
+from kbnav.knowledge.work_folder import work_folder
 from tests.knowledge.skb.saved import save_stark, save_tensor, tensor_pickle
 
 MIB = 1 << 20
@@ -242,3 +246,63 @@ def test_pickles_that_were_tampered_with_run_nothing_and_end_in_a_value_or_one_e
         read += 1
     assert not canary.exists()
     assert 6 <= read < 3000
+
+
+RDF = """@prefix wd: <http://www.wikidata.org/entity/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+wd:Q1 rdfs:label "{}"@en .
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "small.ttl"
+    path.write_text(RDF.format("universe"))
+    return path
+
+
+def killed_while_building(source: Path, out: Path) -> None:
+    """A build in a process of its own that is killed while it says how far it is."""
+    program = (
+        "import os, signal, sys; from pathlib import Path;"
+        "from kbnav.knowledge.wikidata.mirror.build import build_mirror;"
+        "end = lambda _: os.kill(os.getpid(), signal.SIGKILL);"
+        "build_mirror([Path(sys.argv[1])], Path(sys.argv[2]), progress=end)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, source, out], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_the_next_build_deletes_what_killed_ones_left(source, tmp_path):
+    out = tmp_path / "mirrors" / "small"
+    for _ in range(3):
+        killed_while_building(source, out)
+    assert len(list(out.parent.glob(".*.unfinished"))) == 1  # the last one
+    other = out.parent / ".other.x.unfinished"
+    other.mkdir()
+    build_mirror([source], out)
+    assert [path.name for path in out.parent.iterdir() if path != out] == [other.name]
+    assert read_info(out).triples == 1
+
+
+def test_a_build_that_is_under_way_is_left_alone(source, tmp_path):
+    out = tmp_path / "small"
+    with work_folder(tmp_path, "small") as work:
+        build_mirror([source], out)
+        assert work.is_dir()
+    assert not work.exists()
+
+
+def test_a_mirror_taken_away_by_a_build_that_was_killed_is_put_back(source, tmp_path):
+    out = tmp_path / "small"
+    build_mirror([source], out)
+    left = tmp_path / ".small.abc.unfinished"
+    left.mkdir()
+    out.rename(left / REPLACED)
+    (left / MADE).mkdir()
+    bad = tmp_path / "bad.ttl"
+    bad.write_text("this is no Turtle")
+    with pytest.raises(Exception, match="bad"):
+        build_mirror([bad], out)
+    assert read_info(out).triples == 1
+    assert not left.exists()

@@ -16,7 +16,7 @@ from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Limits
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
-from tests.attack.parts import HEAVY, POLONIUM, Hanging
+from tests.attack.parts import HEAVY, POLONIUM, hangs
 
 
 @pytest.fixture
@@ -80,11 +80,11 @@ def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_
 
 def test_however_many_knowledge_bases_hang_cards_of_another_come_at_once(fresh_home: Path):
     with (
-        Hanging() as first, Hanging() as second, ThreadPoolExecutor(24) as threads,
+        hangs() as first, hangs() as second, ThreadPoolExecutor(24) as threads,
         Server(web_settings(fresh_home, "mini", first.url, second.url)) as server,
     ):  # fmt: skip
         pages = server.app.state.parts.service.pages._jobs
-        paths = [f"/api/entities/{(first, second)[number % 2].key}/Q{number}" for number in range(24)]
+        paths = [f"/api/entities/{(first, second)[number % 2].url[7:]}/Q{number}" for number in range(24)]
         late = [threads.submit(Visit(server.url), "GET", path) for path in paths]
         until(lambda: len(pages) == len(paths))
         began = time.monotonic()
@@ -148,17 +148,14 @@ def test_exports_hold_up_nothing_else(fresh_home: Path):
 
 
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):
-    with Hanging() as hanging:
-        settings = web_settings(
-            fresh_home, "mini", hanging.url, limits=Limits(request_timeout=1.0, retries=0)
-        )  # fmt: skip
+    with hangs() as hanging:
+        key = hanging.url[7:]
+        settings = web_settings(fresh_home, "mini", hanging.url, limits=Limits(request_timeout=1.0, retries=0))
         with Server(settings) as server, ThreadPoolExecutor(45) as threads:
             service = server.app.state.parts.service
             service.pages, service.page_seconds = Limiter(fair_queue(3), wait=3.0), 0.5
             visits = [Visit(server.url) for _ in range(5)]
-            pages = [
-                threads.submit(visits[number % 5], "GET", f"/entry/{hanging.key}/Q{number + 1}") for number in range(45)
-            ]
+            pages = [threads.submit(visits[number % 5], "GET", f"/entry/{key}/Q{number + 1}") for number in range(45)]
             time.sleep(0.3)
             slowest = 0.0
             for path in ("/health", "/ready", "/", "/api/options", "/health", "/entry/mini/Q979"):
@@ -169,12 +166,12 @@ def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: P
             told = [page.result() for page in pages]
             assert {page.status_code for page in told} <= {429, 502, 503, 504}
             assert any("does not answer" in page.text for page in told)
-            again = visits[0]("GET", f"/entry/{hanging.key}/Q1")
+            again = visits[0]("GET", f"/entry/{key}/Q1")
             assert (again.status_code, "does not answer" in again.text) == (503, True)
             assert visits[0]("GET", "/ready").json() == {
-                "status": "degraded", "kbs": ["mini"], "out_of_service": [hanging.key],
+                "status": "degraded", "kbs": ["mini"], "out_of_service": [key],
             }  # fmt: skip
-            asked = visits[0]("POST", "/api/ask", {"question": POLONIUM, "kb": hanging.key}).json()
+            asked = visits[0]("POST", "/api/ask", {"question": POLONIUM, "kb": key}).json()
             assert (asked["status"], "does not answer" in asked["note"]) == ("failed", True)
 
 

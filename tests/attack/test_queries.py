@@ -1,10 +1,8 @@
 """No query that changes data or reaches out runs, through whichever door it comes."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +21,17 @@ from kbnav.settings.model import Settings
 from tests.apps.test_mcp import called, served
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.queries import HARMLESS, hostile
+from tests.knowledge.wikidata.serving import Answer, Served, in_turn, serving
 
 Door = Callable[[str], str]
 """Sends a query and says what came of it: ``refused``, or ``ran``."""
 
 
 @pytest.fixture(scope="module")
-def trap() -> Iterator[tuple[str, list[str]]]:
-    """A server that is never to be asked, and what it was asked."""
-    seen: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.path)
-            self.send_error(404)
-
-        do_POST = do_GET
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/sparql", seen
-    server.shutdown()
-    server.server_close()
+def trap() -> Iterator[Served]:
+    """A server that is never to be asked."""
+    with serving(in_turn(Answer(status=404))) as served:
+        yield served
 
 
 def _told(call: Callable[[str], object]) -> Door:
@@ -109,23 +93,21 @@ def _by_http(url: str) -> Door:
     [*(f"{way}, {kb}" for way in ("library", "tool", "page") for kb in ("mini", "demo")), "a mirror's own endpoint"],
 )
 def test_no_door_lets_any_through(doors, trap, door, tmp_path):
-    place, seen = trap
-    slipped = [query for query in hostile(place) if doors[door](query) != "refused"]
+    slipped = [query for query in hostile(f"{trap.url}/sparql") if doors[door](query) != "refused"]
     assert slipped == []
-    assert seen == []
+    assert trap.asked == []
     for query in HARMLESS:
         assert doors[door](query) == "ran", query
 
 
 @pytest.mark.slow
 def test_none_passes_over_mcp(mini_kb, tmp_path, trap):
-    place, seen = trap
-    queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
+    queries = [{"query": query, "thought": ""} for query in (*hostile(f"{trap.url}/sparql"), *HARMLESS)]
     with served(Settings(home=tmp_path), mini_kb) as url:
         told = asyncio.run(called(url, "execute_query", *queries, at_once=4))
     assert [text for wrong, text in told[: -len(HARMLESS)] if not wrong] == []
     assert [text for wrong, text in told[-len(HARMLESS) :] if wrong] == []
-    assert seen == []
+    assert trap.asked == []
 
 
 @pytest.mark.parametrize(

@@ -66,19 +66,6 @@ def test_no_route_reads_or_changes_what_is_anothers(fresh_home):
         assert other("GET", f"/s/{session}").status_code == 404
 
 
-def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home):
-    with Server(web_settings(fresh_home, "mini")) as server:
-        owner, other = Visit(server.url), Visit(server.url)
-        session = owner.session()
-        run = owner.answered(session, POLONIUM)
-        share = owner("POST", f"/api/runs/{run['id']}/share").json()["share"]
-        text = other("GET", f"/api/shared/{share}").text
-        assert not any(one in text for one in (session, run["id"], run["answer"]["run"]))
-        assert other("GET", f"/api/shared/{share}/csv").status_code == 200
-        owner("DELETE", f"/api/runs/{run['id']}/share")
-        assert other("GET", f"/api/shared/{share}/csv").status_code == 404
-
-
 def test_no_answer_of_the_chat_api_holds_live_markdown():
 
     answer = {"text": PICTURE, "note": "", "status": "answered", "query": "", "query_labelled": "", "result": None}

@@ -4,7 +4,9 @@ import io
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from kbnav.models.scripted import replay_model
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 from kbnav.sessions.evidence import citation, run_evidence
 from tests.apps.parts import Cli
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.attack.rows import Asked, attack_rows
 from tests.attack.saved import STEERING, documents, tampered, whole_run
 from tests.attack.test_files import no_more_memory
 from tests.evaluation.parts import saved_folder, table
@@ -179,3 +183,28 @@ def test_a_line_of_an_evaluation_that_fills_the_memory_is_refused(tmp_path):
     with pytest.raises(DataError, match="line 2 is longer than 256 MiB"):
         read_saved_run(folder)
     (folder / QUESTIONS).unlink()
+
+
+@pytest.mark.slow
+def test_rows_of_any_content_break_no_address_of_the_page(fresh_home):
+    with Server(web_settings(fresh_home, "mini")) as server:
+        asked = Asked(Visit(server.url))
+        with closing(sqlite3.connect(fresh_home / "web.sqlite", isolation_level=None, timeout=30)) as database:
+            attack_rows(
+                asked,
+                lambda statement, values: database.execute(statement, values),
+                lambda statement: database.execute(statement).fetchone()[0],
+            )
+        assert asked.look()["/api/sessions"] == 200
+
+
+@pytest.mark.slow
+def test_a_saved_file_of_any_content_breaks_no_address_of_the_page(fresh_home):
+    with Server(web_settings(fresh_home, "mini")) as server:
+        asked = Asked(Visit(server.url))
+        (path,) = (fresh_home / "runs").glob("*.json")
+        for content in (b"", b"{}", b"[" * 100_000, b"\xff", b'{"id": 7}'):
+            path.write_bytes(content)
+            assert set(asked.look().values()) <= {200, 404, 422}
+        path.unlink()
+        asked.look()

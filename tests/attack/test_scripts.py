@@ -14,13 +14,12 @@ from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.evaluation.report.data import load_report
 from kbnav.evaluation.report.page import html_report
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.apps.web.test_page import ask, open_steps, share, wait_for_the_end
 from tests.evaluation.parts import saved_folder
+from tests.knowledge.skb.sources import small_skb
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -139,17 +138,14 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
 ):
     nodes = [{"id": f"n{n}", "name": text, "type": text, "text": ALL, text: ALL} for n, text in enumerate(CORPUS)]
     nodes.append({"id": f"odd <{RUN}> & '\"", "name": "odd", "type": "thing", "text": ALL})
-    edges = [{"source": "n0", "relation": text, "target": f"n{n}"} for n, text in enumerate(CORPUS)]
-    edges.append({"source": nodes[-1]["id"], "relation": "leads", "target": "n0"})
-    (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, nodes)))
-    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, edges)))
-    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.jsonl"]), tmp_path / "hostile.skb", Options(vectors=False))
+    edges = [*(("n0", text, f"n{n}") for n, text in enumerate(CORPUS)), (nodes[-1]["id"], "leads", "n0")]
+    place = small_skb(tmp_path, nodes, edges, sparql=True).place
     with (
-        Server(web_settings(fresh_home, str(tmp_path / "hostile.skb")), socket=True) as server,
+        Server(web_settings(fresh_home, str(place)), socket=True) as server,
         nothing_runs(page, server.url),
     ):
         for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
-            assert page.goto(f"{server.url}/entry/hostile.skb/{node}").status == 200, node
+            assert page.goto(f"{server.url}/entry/small.skb/{node}").status == 200, node
             page.wait_for_selector("h2")
         page.goto(server.url)
         ask(page, f"Which thing leads to {CORPUS[0]}?")

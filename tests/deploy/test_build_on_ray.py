@@ -5,9 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
 class Endpoint(Server):
     """Embeds by the length of a text; from some request on, replies wait until it may go on."""
 
-    def __init__(self, held_from: int, *, deadly: bool = False) -> None:
+    def __init__(self, held_from: int = 10**6, *, deadly: bool = False) -> None:
         """``deadly``: who asks is killed."""
         super().__init__(self._answer)
         self.held_from, self._deadly, self.killed = held_from, deadly, 0
@@ -53,29 +51,19 @@ class Endpoint(Server):
             self.go_on.wait(300)
         return embeddings(body)
 
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+        super().__exit__()
+
     @property
     def texts(self) -> int:
         return sum(len(body["input"]) for body in self.asked)
 
 
-@contextmanager
-def endpoint(held_from: int = 10**6, *, deadly: bool = False) -> Iterator[Endpoint]:
-    server = Endpoint(held_from, deadly=deadly)
-    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.go_on.set()
-        server.http.shutdown()
-        thread.join()
-        server.http.server_close()
-
-
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     """What this process builds alone."""
-    with endpoint() as server:
+    with Endpoint() as server:
         encoder = load(ENCODER, base_url=server.url, api_key="k")
         build(small(tmp_path, NODES), tmp_path / "here.skb", Options(sparql=False, encoder=encoder))
     return tmp_path / "here.skb"
@@ -90,7 +78,7 @@ def same_files(one: Path, other: Path, *parts: str) -> bool:
 
 def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp_path):
     with (
-        endpoint(held_from=3) as server,
+        Endpoint(held_from=3) as server,
         on_ray(workers=2, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
         ThreadPoolExecutor(1) as pool,
     ):
@@ -114,7 +102,7 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp
 
 def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster, tmp_path):
     with (
-        endpoint(deadly=True) as server,
+        Endpoint(deadly=True) as server,
         on_ray(workers=1, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
     ):
         options = Options(sparql=False, encoder=load(ENCODER, base_url=server.url, api_key="k"), workers=workers)
@@ -131,7 +119,7 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_
     command += ["--nodes", f"{tmp_path}/n.jsonl", "--edges", f"{tmp_path}/e.jsonl", "--encoder", ENCODER, "--no-text"]
     command += ["--no-sparql"]
     environment = {**os.environ, "RAY_ADDRESS": cluster, "OPENAI_API_KEY": "k"}
-    with endpoint(held_from=21) as server:  # of 24; a window takes 8
+    with Endpoint(held_from=21) as server:  # of 24; a window takes 8
         driver = subprocess.Popen([*command, "--base-url", server.url], env=environment, stderr=subprocess.DEVNULL)
         try:
             assert server.held.acquire(timeout=240)
@@ -140,7 +128,7 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_
             driver.kill()
             driver.wait()
         kept = written(out)
-    with endpoint() as server:
+    with Endpoint() as server:
         again = [*command, "--base-url", server.url, "--gpus", "1"]
         ended = subprocess.run(again, env=environment, capture_output=True, text=True, timeout=280)
         assert ended.returncode == 0, ended.stderr

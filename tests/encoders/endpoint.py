@@ -1,9 +1,10 @@
 """An OpenAI-compatible endpoint of embeddings on the loopback address."""
 
 import json
+import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 Reply = tuple[int, Any]
 """A status and what is sent: bytes, or what becomes JSON."""
@@ -34,8 +35,18 @@ class Server:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
 
 
 def embeddings(body: dict[str, Any], _: int = 0) -> Reply:

@@ -1,5 +1,5 @@
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -105,20 +105,8 @@ def test_a_sentence_transformers_model_is_normalised():
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Server]]:
-    running: list[tuple[Server, threading.Thread]] = []
-
-    def start(answer: Callable[[dict[str, Any], int], Reply]) -> Server:
-        server = Server(answer)
-        thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        running.append((server, thread))
-        return server
-
-    yield start
-    for server, thread in running:
-        server.http.shutdown()
-        thread.join()
-        server.http.server_close()
+    with ExitStack() as stack:
+        yield lambda answer: stack.enter_context(Server(answer))
 
 
 def test_an_endpoint_gives_vectors_in_the_order_of_the_texts(serve):

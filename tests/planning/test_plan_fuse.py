@@ -11,10 +11,7 @@ import pytest
 
 from kbnav.encoders.trained import question_digests
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.planning.plan_fuse import (
     Candidates,
@@ -35,7 +32,7 @@ from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import small_skb
+from tests.knowledge.skb.sources import small_skb
 
 PEOPLE = ["Anna Holm", "Bert Quist", "Cora Lindt", "Dirk Voss", "Edda Falk", "Finn Moor"]
 WORDS = ["copper", "walnut", "velvet", "amber", "cobalt", "pewter", "linen", "birch"]
@@ -55,12 +52,7 @@ class Market:
         nodes = [{"id": f"p{n}", "type": "person", "name": name} for n, name in enumerate(PEOPLE)]
         nodes += [{"id": lot, "type": "lot", "name": f"Lot {lot}", "note": note} for lot, note in self.notes.items()]
         self.edges = [(f"p{chance.randrange(6)}", way, lot) for lot in self.notes for way in ("sells", "owns")]
-        (folder / "nodes.jsonl").write_text("\n".join(map(json.dumps, nodes)))
-        lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in self.edges)]
-        (folder / "edges.tsv").write_text("\n".join(lines))
-        source = TableSource([folder / "nodes.jsonl"], [folder / "edges.tsv"])
-        build(source, folder / "market.skb", Options(sparql=False))  # vectors by lsa
-        self.skb = SKB.open(folder / "market.skb")
+        self.skb = small_skb(folder, nodes, self.edges, vectors=True)  # by lsa
         self.chance = chance
 
     def questions(self, count: int, wording: int) -> list[LabelledQuestion]:
@@ -135,7 +127,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market, folder, tmp_pa
     other = small_skb(
         tmp_path, [{"id": "a", "type": "t", "name": "A"}, {"id": "b", "type": "t", "name": "B"}], [("a", "r", "b")]
     )
-    with other, pytest.raises(UsageError, match="trained for the schema of market; that of small is another"):
+    with other, pytest.raises(UsageError, match="trained for the schema of small; that of small is another"):
         load(folder, other)
     copy = tmp_path / "copy"
     for file in (path for path in folder.rglob("*") if path.is_file()):

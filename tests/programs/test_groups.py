@@ -1,13 +1,12 @@
 """Groups of queries: proposed and assigned by a model, or found by common words; small ones merged; routing."""
 
-from kbnav.programs.first_stage import TrainingQuery
-from kbnav.programs.groups import (
-    Centroids,
-    Group,
-    groups_by_model,
-    merged,
-)
+import pytest
+
+from kbnav.programs.first_stage import SIZE, TrainingQuery, open_parts, oracle_recall
+from kbnav.programs.groups import Centroids, Group, groups_by_model, merged
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")
 
@@ -95,3 +94,18 @@ def test_a_group_joins_none_whose_answers_are_of_another_type_unless_nothing_can
     assert [group.pattern for group in merged([groups[0], bare], training, held, smallest=3, kinds=str)] == [
         "swim; or jump"
     ]
+
+
+def test_candidates_are_the_first_200_of_graph_rank(demo_kb, demo_home):
+    query = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+    settings = Settings(kb="demo", home=demo_home)
+    found = open_parts(demo_kb, settings).first(query, None)
+    assert found == build_retriever("graph-rank", demo_kb, settings, {}).retrieve(query, SIZE).ids
+    assert 50 < len(found) <= SIZE == 200
+    assert found[0] == "instrument:the-brown-eye"
+
+
+def test_oracle_recall_is_what_no_program_can_pass():
+    found = oracle_recall([(["a", "b"], ["a", "c"]), (["a"], ["d"]), (["x"], ["x"])])
+    assert found == pytest.approx(0.5)
+    assert oracle_recall([]) == 0

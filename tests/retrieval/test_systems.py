@@ -1,18 +1,23 @@
 """BM25, VSS, Multi-VSS and graph-rank against scores worked out by hand on nine nodes."""
 
+import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 
-from kbnav.errors import UsageError
+from kbnav.errors import ServiceError, UsageError
+from kbnav.knowledge.skb.build import Options
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.maintenance import check, update
+from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.documents import (
-    published_chunks,
-)
+from kbnav.retrieval.documents import published_chunks
+from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-from tests.retrieval.expand.conftest import QUERY
+from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder
 
 
 def scores(kb: SkbKB, name: str, query: str, home: Path, k: int = 9, **options: object) -> dict[str, float]:
@@ -132,3 +137,38 @@ def test_text_decides_among_the_nodes_that_are_reached(related, tmp_path):
     found = list(scores(related, "graph-rank", "Which guitar made by Ann Reed was lost?", tmp_path))
     assert found[0] == "wren"
     assert set(found[:3]) == {"lark", "crow", "wren"}  # made by Ann
+
+
+@pytest.mark.parametrize("error", [ServiceError("down"), KeyboardInterrupt()])
+def test_a_step_that_raises_is_recorded_as_failed_and_the_error_goes_on(error):
+    def look() -> None:
+        with trace.step("look", limit=3) as seen:
+            seen.text, seen.nodes = "the first half", ["a"]
+            raise error
+
+    trace = Trace()
+    with pytest.raises(type(error)):
+        look()
+    with trace.step("look"):
+        pass
+    failed, well = trace.steps
+    assert (failed.ok, failed.observation, failed.nodes) == (False, "the first half", ("a",))
+    assert well.ok
+
+
+def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path, tmp_path):
+    skb_path = tmp_path / "copy.skb"
+    shutil.copytree(related_path, skb_path)
+    (tmp_path / "e.jsonl").write_text(json.dumps({"source": "wren", "relation": "mended by", "target": "bob"}))
+    encoder = CountingEncoder()
+    options = Options(encoder=encoder, sparql=False, relations=True)
+    update(skb_path, TableSource([], [tmp_path / "e.jsonl"]), options)
+    assert check(skb_path) == []
+    texts = [text for batch in encoder.asked for text in batch]
+    assert len(texts) == 2
+    assert all("mended_by" in text for text in texts)
+    with SKB.open(skb_path, KeywordEncoder()) as skb:
+        assert skb.relational_text is not None
+        found = [skb.id(node) for node, _ in skb.relational_text.search("Wren", limit=9)]
+        assert set(found) == {"wren", "ann", "bob"}
+        assert found[0] == "wren"

@@ -1,29 +1,15 @@
 """``kbnav bot`` as an operator uses it, on a real MediaWiki with the bundled mirror and the offline policy."""
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
-from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK
 
 QUESTION = "Which elements were discovered by Marie Curie?"
-
-
-@pytest.fixture
-def home(mini_home: Path, mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own, with the bundled mirror already unpacked; also the working directory."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (folder / "mirrors").symlink_to(mini_home / "mirrors")
-    monkeypatch.setenv("KBNAV_HOME", str(folder))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def kbnav(*arguments: str) -> str:
@@ -35,6 +21,7 @@ def kbnav(*arguments: str) -> str:
 
 @pytest.mark.slow
 def test_a_question_is_shown_answered_and_listed(scene, home, monkeypatch):
+    monkeypatch.chdir(home)
     settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\n'
     (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')
     monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
@@ -65,6 +52,7 @@ def test_a_question_is_shown_answered_and_listed(scene, home, monkeypatch):
     ],
 )
 def test_what_is_missing_is_named(home, monkeypatch, environment, told):
+    monkeypatch.chdir(home)
     for name, value in environment.items():
         monkeypatch.setenv(f"KBNAV_BOT__{name}", value)
     done = CliRunner().invoke(app, ["bot", "run", "--once"])

@@ -40,20 +40,6 @@ def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves
         assert Store(database).events(first) == []
 
 
-def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home, held_model):
-    settings = web_settings(fresh_home, **held_model.options(), web_runs_per_user=1, web_questions_per_day=2)
-    with Server(settings) as server:
-        visit = Visit(server.url)
-        session = visit.session()
-        first = visit.ask(session, MARIE)
-        again = visit("POST", f"/api/sessions/{visit.session()}/questions", {"question": MARIE})
-        assert again.status_code == 429
-        held_model.go_on.set()
-        assert visit.ended(first["id"])["status"] == "done"
-        assert visit.answered(session, MARIE)["status"] == "done"
-        assert "24 hours" in visit("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).json()["detail"]
-
-
 @pytest.mark.slow
 def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limits_allow(fresh_home, held_model):
     settings = web_settings(fresh_home, **held_model.options(), web_runs_per_user=3, web_questions_per_day=5)

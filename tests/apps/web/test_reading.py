@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.apps.web.examples import EXAMPLES
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
+from tests.knowledge.skb.sources import small_skb
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,11 +47,8 @@ def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):
     nodes = [{"id": "1", "type": "person", "name": "Ann Reed"}, {"id": "2", "type": "town", "name": "Coldwick"}]
-    (tmp_path / "n.jsonl").write_text("".join(f"{json.dumps(node)}\n" for node in nodes))
-    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n1\tborn in\t2\n")
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "town.skb", Options(vectors=False))
-    with serving(COMPANY) as shop, Server(web_settings(fresh_home, str(tmp_path / "town.skb"), shop.url)) as server:
+    place = small_skb(tmp_path, nodes, [("1", "born in", "2")], sparql=True).place
+    with serving(COMPANY) as shop, Server(web_settings(fresh_home, str(place), shop.url)) as server:
         visit = Visit(server.url)
         town, store = (one["key"] for one in visit("GET", "/api/options").json()["kbs"])
         assert visit("GET", f"/api/examples/{town}").json() == ["Which person is born in Coldwick?"]

@@ -1,28 +1,9 @@
 """Small SKBs, and what follows a path through an edge list without the package."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from kbnav.encoders import Encoder
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.store import SKB
-
 Edge = tuple[str, str, str]
-
-
-def small_skb(
-    folder: Path, nodes: Iterable[Mapping[str, Any]], edges: Iterable[Edge], encoder: Encoder | None = None
-) -> SKB:
-    """An open SKB with indexes of texts and names, and with vectors where there is an encoder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    options = Options(vectors=encoder is not None, encoder=encoder, sparql=False)
-    (folder / "nodes.jsonl").write_text("".join(json.dumps(node) + "\n" for node in nodes))
-    (folder / "edges.tsv").write_text("source\trelation\ttarget\n" + "".join("\t".join(edge) + "\n" for edge in edges))
-    build(TableSource([folder / "nodes.jsonl"], [folder / "edges.tsv"]), folder / "small.skb", options)
-    return SKB.open(folder / "small.skb", encoder)
 
 
 class EdgeList:

@@ -17,7 +17,8 @@ from kbnav.evaluation.synthesis.text import is_content, is_literal
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
+from tests.evaluation.synthesis.parts import Edge, EdgeList
+from tests.knowledge.skb.sources import small_skb
 
 FILLER = ["amber", "barley", "cobalt", "dahlia", "ebony", "fennel", "garnet", "hazel", "indigo", "juniper"]
 MADE = Wording.model_validate(

@@ -23,8 +23,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.prompts import render
 from kbnav.settings.model import Price, Settings
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import small_skb
 from tests.knowledge.skb.saved import save_stark
+from tests.knowledge.skb.sources import small_skb
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 JUGS = {

@@ -8,7 +8,8 @@ from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import candidates, draw, parse_template
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
-from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
+from tests.evaluation.synthesis.parts import Edge, EdgeList
+from tests.knowledge.skb.sources import small_skb
 
 TEMPLATES = [
     "drug -treats-> ill & gene -marks-> ill & sign <-shows- ill",

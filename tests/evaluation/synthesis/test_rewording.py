@@ -21,7 +21,7 @@ from kbnav.evaluation.synthesis.wording import (
 )
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import small_skb
+from tests.knowledge.skb.sources import small_skb
 
 WORDS = Wording.model_validate(
     {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyoxigraph import NamedNode, Store, Variable
 
 from kbnav.answers.tables import Term
-from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
+from kbnav.errors import QueryRefused, QueryTimeout, UnknownId
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -113,17 +113,6 @@ def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(
     with pytest.raises(UnknownId, match=re.escape("must be written node:libx.so%2E6")):
         kb.execute_query("SELECT ?o { node:libx.so.6 ?p ?o }")
     kb.close()
-
-
-def test_updates_services_and_faults_are_refused_as_for_wikidata(clinic):
-    for query in ("INSERT DATA { node:a rel:b node:c }", "DELETE WHERE { ?a ?b ?c }"):
-        with pytest.raises(QueryRefused, match="changes data"):
-            clinic.execute_query(query)
-    with pytest.raises(QueryRefused, match="SERVICE"):
-        clinic.execute_query("SELECT * { SERVICE <http://127.0.0.1:9/> { ?a ?b ?c } }")
-    with pytest.raises(QuerySyntaxError, match="line 2, column 14") as caught:
-        clinic.execute_query("SELECT ?x WHERE {\n  ?x rel:CtD }")
-    assert caught.value.line == 2
 
 
 def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, demo_home):

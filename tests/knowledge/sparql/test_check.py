@@ -8,6 +8,7 @@ from kbnav.errors import QueryRefused, QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.settings.model import Settings
+from tests.attack.queries import hostile
 
 from . import real
 
@@ -53,64 +54,13 @@ def test_logged_and_gold_queries_pass(shared_data):
     assert gold == {"ok": 1498, "QuerySyntaxError": 1, "QueryRefused": 1}
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "INSERT DATA { wd:Q1 wdt:P31 wd:Q5 }",
-        "PREFIX a: <a:b>\n# SELECT\nDELETE WHERE { ?x ?y ?z }",
-        "SELECT * { ?x ?y ?z } ; drop all",
-        "ASK {} ; MOVE <a:b> TO <a:c>",
-        "WITH <a:b> DELETE { ?x ?y ?z } WHERE { ?x ?y ?z }",
-        "LOAD <http://example.org/>",
-        r"ASK { } ; INS\u0045RT DATA { wd:Q1 wdt:P31 wd:Q5 }",
-    ],
-)
-def test_updates_are_refused(query):
-    with pytest.raises(QueryRefused):
-        check(query)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "ASK { SERVICE <http://evil.example/> { ?x ?y ?z } }",
-        "ASK { service silent<http://evil.example/>{ ?x ?y ?z } }",
-        "ASK { OPTIONAL { { SERVICE ?where { ?x ?y ?z } } } }",
-        "PREFIX wikibase: <http://evil.example/> ASK { SERVICE wikibase:label { ?x ?y ?z } }",
-        "PREFIX e: <http://evil.example/> ASK { SERVICE e: { ?x ?y ?z } }",
-        "PREFIXwikibase:<http://evil.example/> ASK { SERVICE wikibase:label { ?x ?y ?z } }",
-        r"ASK { SERV\u0049CE <http://evil.example/> { ?x ?y ?z } }",
-        "ASK { ?x ?y true SERVICEe:x { ?x ?y ?z } }",
-        "ASK { ?x ?y trueSERVICE <http://evil.example/> { ?x ?y ?z } }",
-        "ASK { ?x ?y 1 SERVICESILENT<http://evil.example/> { ?x ?y ?z } }",
-        "ASK { ?x ?y ?z FILTER(?x<?y).SERVICE?s#>\n{ ?x ?y ?z } }",
-        "ASK { ?x ?y ?z FILTER(?x<'>') SERVICE ?s { ?x ?y ?z } #'\n}",
-        'ASK { ?x ?y "\\u0022 . SERVICE <http://evil.example/> { ?a ?b ?c } #" }',
-        "ASK { ?x ?y ?z # \\u000a SERVICE <http://evil.example/> { ?a ?b ?c }\n }",
-        "ASK { SERVICE wikibase:label { SERVICE <http://evil.example/> { ?x ?y ?z } } }",
-    ],
-)
-def test_no_spelling_of_a_foreign_service_gets_through(query):
-    for dialect in ("wdqs", "sparql11"):
+@pytest.mark.parametrize("dialect", ["wdqs", "sparql11"])
+def test_no_hostile_query_passes_in_either_dialect(dialect):
+    for query in hostile("http://evil.example/"):
         with pytest.raises((QueryRefused, QuerySyntaxError)):
             check(query, dialect)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM <http://evil.example/> { ?x ?y ?z }",
-        "SELECT *from named<http://evil.example/>{ ?x ?y ?z }",
-        "ASK FROMNAMED<http://evil.example/> { ?x ?y ?z }",
-        "PREFIX e: <http://evil.example/> SELECT (1 AS ?n)FROMe:x { ?x ?y ?z }",
-        "PREFIX frome: <http://evil.example/> DESCRIBE wd:Q1 # FROM\nFrom<http://evil.example/>",
-        "CONSTRUCT { ?x ?y ?z } FROM <http://evil.example/> WHERE { ?x ?y ?z }",
-    ],
-)
-def test_no_dataset_is_named(query):
-    for dialect in ("wdqs", "sparql11"):
-        with pytest.raises(QueryRefused, match="FROM is not allowed here"):
-            check(query, dialect)
+    with pytest.raises(QueryRefused, match="FROM is not allowed here"):
+        check("SELECT *from named<http://evil.example/>{ ?x ?y ?z }", dialect)
 
 
 def test_a_name_that_begins_like_from_is_none():

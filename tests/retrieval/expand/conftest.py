@@ -1,7 +1,5 @@
 """An SKB of nine nodes whose similarities are worked out by hand, a scripted model, a retriever that listens."""
 
-import csv
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,13 +8,12 @@ import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.encoders import Vectors, normalised
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trace import Observed, Trace
+from tests.knowledge.skb.sources import small_skb
 
 QUERY = "Which guitar by Ann Reed has a storm letter?"
 
@@ -102,13 +99,9 @@ class Script:
 
 def built(folder: Path, *, relations: bool = False) -> Path:
     """The nine nodes as an SKB; ``relations``: with documents that have their relations as well."""
-    lines = [json.dumps({"id": id, "type": kind, "name": name, **fields}) for id, kind, name, fields in NODES]
-    (folder / "n.jsonl").write_text("\n".join(lines))
-    with (folder / "e.tsv").open("w", newline="") as file:
-        csv.writer(file, delimiter="\t").writerows([("source", "relation", "target"), *EDGES])
-    source = TableSource([folder / "n.jsonl"], [folder / "e.tsv"])
-    build(source, folder / "guitars.skb", Options(encoder=KeywordEncoder(), sparql=False, relations=relations))
-    return folder / "guitars.skb"
+    nodes = [{"id": id, "type": kind, "name": name, **fields} for id, kind, name, fields in NODES]
+    with small_skb(folder, nodes, EDGES, KeywordEncoder(), relations=relations) as skb:
+        return skb.place
 
 
 @pytest.fixture(scope="session")

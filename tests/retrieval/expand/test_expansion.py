@@ -1,10 +1,5 @@
 """What PRF, HyDE, RAR and AGR ask of the model, and what is asked of the base retriever in the end, to the letter."""
 
-import json
-
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.expansion import (
     AGR,
     PRF,
@@ -18,6 +13,7 @@ from kbnav.retrieval.expansion import (
     structures,
 )
 from kbnav.runs.trace import Trace
+from tests.knowledge.skb.sources import small_skb
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 PLAIN = ExpansionOptions()
@@ -39,14 +35,7 @@ def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_so
     """127 documents, of which every other is looked at; one that is not has a field of its own."""
     fields = {0: {"first": "x", "_rank": 3}, 1: {"skipped": "x"}, 64: {"middle": "x"}, 126: {"last": "x", "empty": ""}}
     lines = [{"id": f"{n:03}", "type": "guitar", "name": f"G{n}", **fields.get(n, {})} for n in range(127)]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
-    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
-    build(
-        TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]),
-        tmp_path / "s.skb",
-        Options(vectors=False, sparql=False),
-    )
-    with SKB.open(tmp_path / "s.skb") as many:
+    with small_skb(tmp_path, lines, []) as many:
         assert structures(many) == {"guitar": ("name", "first", "middle", "last")}
 
 

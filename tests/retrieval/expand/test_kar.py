@@ -9,8 +9,6 @@ import pytest
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import leave_out
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
@@ -18,6 +16,7 @@ from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
+from tests.knowledge.skb.sources import small_skb
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
@@ -75,14 +74,10 @@ def test_every_step_is_as_worked_out_by_hand(skb, said):
 def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_path):
     """A town with eleven around it, and one behind each of these."""
     around = [f"t{number}" for number in range(11)]
-    edges = [*(f"hub\tbeside\t{town}" for town in around), *(f"{town}\tbeside\tfar-{town}" for town in around)]
+    edges = [*(("hub", "beside", town) for town in around), *((town, "beside", f"far-{town}") for town in around)]
     names = ["hub", *around, *(f"far-{town}" for town in around)]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"id": id, "type": "town", "name": id}) for id in names))
-    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *edges]))
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
     trace = Trace()
-    with SKB.open(tmp_path / "towns.skb") as towns:
+    with small_skb(tmp_path, [{"id": id, "type": "town", "name": id} for id in names], edges) as towns:
         system = build_retriever("kar", SkbKB(towns), Settings(model="offline"), {"base": "bm25"})
         system.retrieve('"hub"', 3, trace)
     told = next(step for step in trace.steps if step.call.tool == "document_triples")
@@ -221,12 +216,9 @@ def films(tmp_path: Path) -> SKB:
     edges = [(f"f{n}", "cast member", "ann") for n in range(3)]
     edges += [(f"o{n}", "language", "english") for n in range(12)]
     edges += [("ann", "language", "english"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
-    lines = [json.dumps({"id": i, "type": kind, "name": name, "description": text}) for i, kind, name, text in nodes]
-    (tmp_path / "n.jsonl").write_text("\n".join(lines))
-    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
-    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
-    build(source, tmp_path / "films.skb", Options(vectors=False, sparql=False))
-    return SKB.open(tmp_path / "films.skb")
+    return small_skb(
+        tmp_path, (dict(zip(("id", "type", "name", "description"), node, strict=True)) for node in nodes), edges
+    )
 
 
 @pytest.mark.parametrize(
