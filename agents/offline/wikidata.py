@@ -387,28 +387,21 @@ class Reading:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
             yield Hypothesis(f"ASK {{ {relation.triple(value)} }}", thought)
             return
-        above = self._path(INSTANCE_OF, SUBCLASS_OF)
-        ways = [
-            *([f"{subject} {above} {value}"] if above else []),
-            f"{subject} ?link {value}",
-            f"{value} ?link {subject}",
-        ]
-        either = " UNION ".join(f"{{ {way} }}" for way in ways)
+        ways = (*filter(None, [self._path(INSTANCE_OF, SUBCLASS_OF)]), "?link")
+        either = " UNION ".join(f"{{ {subject} {way} {value} }}" for way in ways)
+        either += f" UNION {{ {value} ?link {subject} }}"
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
-    def _measures(self, dimension: str) -> list[str]:
-        """Properties of the quantity that is compared: one that the question names, else that of the adjective."""
+    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
+        """The member of a class with the most or the least of a quantity: one that is named, else the adjective's."""
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
         own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
         others = [segment for segment in self.segments if segment not in own and not segment.noun]
         hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
-        return [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5]
-
-    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
-        """The member of a class with the most or the least of a quantity."""
         linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
-        for measure in self._measures(dimension)[:2]:
-            pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{_years('?value', self.question)}"
+        years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
+        for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
+            pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
             query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
             yield Hypothesis(query, f"Sorting members of the class {self.kind} by {measure} and taking the first.")
 
@@ -473,10 +466,6 @@ def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, 
     for before, item, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
         names.setdefault(item or other, (before or after).strip())
     return tuple(SearchHit(item, names.get(item, item)) for item in order)
-
-
-def _years(variable: str, question: Question) -> str:
-    return "".join(f" FILTER(YEAR({variable}) {sign} {year})" for sign, year in question.years)
 
 
 def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Claim | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from kbnav.apps.console import labelled_query, spent_words
 from kbnav.apps.evidence import absence_text, answer_table, closing_lines, row_lines
@@ -20,9 +20,6 @@ from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of
 from kbnav.tools.show import cell_text
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 ROWS = 2_000
 """Rows of an answer in the file."""
@@ -43,7 +40,8 @@ def shared_page(answers: Sequence[SharedAnswer], query_page: str = "") -> str:
     """The whole file as text."""
     from markupsafe import Markup
 
-    text: str = _template().render(
+    shorten = partial(shortened, width=CHARACTERS)
+    text: str = template("kbnav.apps", "shared.html", shorten=shorten, arguments=_arguments).render(
         title=answers[0].run.question,
         answers=[_view(one, query_page) for one in answers],
         style=Markup(inside("kbnav.apps", "shared.css")),
@@ -77,11 +75,6 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
         "spent": spent_words(run),
         "citation": citation(run, query_page),
     }
-
-
-@cache
-def _template() -> Template:
-    return template("kbnav.apps", "shared.html", shorten=partial(shortened, width=CHARACTERS), arguments=_arguments)
 
 
 def _arguments(arguments: dict[str, Any]) -> list[tuple[str, str]]:
