@@ -6,7 +6,7 @@
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
 is looked at; then many pages of a knowledge base that never answers are asked for, and beside them what must answer.
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
-seconds on average between two things that they do. ``--varied``: not seven questions again and again, but some 270
+seconds on average between two things that they do. ``--varied``: not six questions again and again, but some 270
 different ones (``_varied.py``); of those that are timed each is new to the server. ``--ask``: readers do
 nothing but ask.
 """
@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks._varied import varied
 
 from tests.apps.web.parts import Visit, served_process
-from tests.attack.parts import POLONIUM, Hanging
+from tests.attack.parts import POLONIUM, hangs
 
 QUERY = "SELECT ?a ?b ?c {{ ?a ?b ?c . ?d ?e ?f }} LIMIT {rows}"
 
@@ -104,8 +104,8 @@ def hanging(url: str, key: str, many: int) -> None:
         print("the pages' answers:", dict(Counter(page.result().status_code for page in pages)))
 
 
-ELEMENTS = ("polonium", "radium", "helium", "oxygen", "chlorine", "tungsten", "argon")
-"""The bundled mirror knows who discovered them, or when."""
+ELEMENTS = ("polonium", "radium", "oxygen", "chlorine", "tungsten", "titanium")
+"""The bundled mirror knows who discovered them."""
 
 
 def answers(url: str) -> dict[str, str]:
@@ -151,7 +151,7 @@ def mixed(
 ) -> None:
     """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute.
 
-    Without ``questions``, seven are asked again and again; else the first of these are timed, and readers ask the rest.
+    Without ``questions``, six are asked again and again; else the first of these are timed, and readers ask the rest.
     """
     if questions:
         pairs = list(questions.items())
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--forms", nargs="+", default=["json", "csv"])
     given = parser.parse_args()
     questions = varied() if given.varied else {}
-    with tempfile.TemporaryDirectory() as home, Hanging() as stuck:
+    with tempfile.TemporaryDirectory() as home, hangs() as stuck:
         kbs = ("--kb", "mini", "--kb", "demo", "--kb", stuck.url)
         with served_process(Path(home), *kbs, environment={"KBNAV_LANGUAGE": "en"}) as (url, process):
             # A pipe that nobody reads is full after some 900 requests, and the server then waits to write its log.
@@ -233,9 +233,9 @@ def main() -> None:
             if given.downloads:
                 downloads(Visit(url), process.pid, given.rows, given.downloads, given.forms)
             if given.pages:
-                hanging(url, stuck.key, given.pages)
+                hanging(url, stuck.url[7:], given.pages)
             for readers in given.readers:
-                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think, questions, given.ask)
+                mixed(url, process.pid, stuck.url[7:], readers, given.seconds, given.think, questions, given.ask)
 
 
 if __name__ == "__main__":
