@@ -43,7 +43,6 @@ FIGURES: Mapping[str, Figure] = {
     "of it triples": _phase("triples", "cpu"),
     "of it names": _phase("names", "cpu"),
     "of it values and texts": _phase("values", "cpu"),
-    "build, wall s on a busy machine": _total("seconds"),
     "peak memory, MiB: triples": _phase("triples", "mib"),
     "names": _phase("names", "mib"),
     "values and texts": _phase("values", "mib"),

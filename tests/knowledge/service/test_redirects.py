@@ -259,12 +259,10 @@ def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path):
 
 def test_an_address_with_a_password_is_refused_before_it_is_kept_and_not_shown():
     wrong = {"sparql": "https://me:hidden@host/sparql"}
-    with pytest.raises(UsageError, match="name and password") as caught:
-        load_settings(endpoints=wrong)
-    assert "hidden" not in str(caught.value)
-    with pytest.raises(ValueError, match="name and password") as raised:
-        Settings(endpoints=wrong)
-    assert "hidden" not in str(raised.value)
+    for read in (load_settings, Settings):
+        with pytest.raises(UsageError, match="name and password") as caught:
+            read(endpoints=wrong)  # type: ignore[operator]
+        assert "hidden" not in str(caught.value)
     assert Settings(endpoints=endpoints_of("https://host/a@b")).endpoints.sparql == "https://host/a@b/sparql"
 
 
