@@ -180,7 +180,7 @@ class _Probe:
             if there < all_of_it:
                 text = f"This copy has {there} of the {all_of_it} statements on {name}: live Wikidata may have it."
                 return Absence("partial copy", text, found.part)
-            told.append(f"all {all_of_it} statements on {name} are in this copy, and none says that")
+            told.append(f"this copy has {all_of_it} statements on {name}, and none says that")
         text = "; ".join(told)
         return Absence("not stated", f"{text[:1].upper()}{text[1:]}.", found.part)
 
