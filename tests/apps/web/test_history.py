@@ -89,7 +89,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     open_query(page)
     page.click(".typed .cm-content")
     page.keyboard.press("Control+Home")
-    page.keyboard.type("# fewer\n")
+    page.keyboard.type("# x\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".typed >> text=Changed from the query of: Countries and cities")
     page.wait_for_selector(".typed .rows tbody tr", state="attached")

@@ -282,8 +282,8 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
 function statedOf(columns, entities, labelled) {
   const names = new Map([...labelled.matchAll(/^# (P\d+): (.*)$/gm)].map(([, id, name]) => [id, name]));
   const called = (path) => path.replace(/wdt:(P\d+)/g, (_, id) => names.get(id) ?? id).replace(/[|]/g, " / ");
-  const found = labelled.split(/[{}]|\.\s/).flatMap((part) => [...part.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?(\w+)/g)].map(([, path, object]) =>
-    ({ from: columns.indexOf(/^\s*\?(\w+)/.exec(part)?.[1]), to: columns.indexOf(object), text: called(path) }))).filter(({ from, to }) => entities.includes(from) && entities.includes(to));
+  const found = labelled.split(/[{}]|\.\s/).flatMap((part) => [...part.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?([\p{L}\p{N}_]+)/gu)].map(([, path, object]) =>
+    ({ from: columns.indexOf(/^\s*\?([\p{L}\p{N}_]+)/u.exec(part)?.[1]), to: columns.indexOf(object), text: called(path) }))).filter(({ from, to }) => entities.includes(from) && entities.includes(to));
   const rest = entities.slice(1).filter((place) => !found.some(({ from, to }) => [from, to].includes(place)));
   return [...found, ...rest.map((place) => ({ from: entities[0], to: place, text: columns[place] }))];
 }
