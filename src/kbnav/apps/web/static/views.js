@@ -48,7 +48,7 @@ export function viewsOf(kinds, { rows: total, columns, ranking }, rows) {
   const { entities } = thingsOf(columns, rows);
   const linked = entities.length > 1 || (entities.length === 1 && total > 1 && (ranking || columns.length === 1));
   return ["table", has("point") && "map", total > 1 && has("date") && has("name") && "timeline",
-    total > 1 && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
+    total > 1 && !ranking && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
 }
 
 /** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
@@ -205,7 +205,10 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const stated = relation === undefined ? statedOf(columns, entities, labelled) : [{ from: entities[0], to: entities[1] }];
   const found = listed ? await evidenced(base, numbers.slice(0, STATED)) : rows.flatMap((row) => stated.flatMap((one) => between(row, one)));
   const links = [...new Map(found.map((one, place) => [one.from.id && one.to.id ? `${one.from.id} ${one.to.id} ${one.text}` : place, one])).values()];
-  if (!links.length) return t("graph.none");
+  if (!links.length) {
+    box.remove();
+    return t("graph.none");
+  }
   const nodes = new Map();
   const key = (cell) => {
     const unknown = cell.kind === "unknown"; // each another one
