@@ -283,10 +283,8 @@ class SkbAgenda(Agenda):
         if not kind or self.question.kind != "values" or not (total or compares):
             return
         quantity, order = self.question.measure or ("", "DESC")
-        asked = (
-            f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field ?value "
-        )
-        asked += f"{_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
+        asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
+        asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = yield from self._rows(asked, "What do these have that can be compared?")
         words = [known.adjectives.get(word, word) for word in free]
         text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *words))
@@ -320,11 +318,10 @@ class SkbAgenda(Agenda):
         value = found[0][1]
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
         said = " ".join([name, *known.hints.values()])
-        names = tuple(name_words(name))
         read = [
             one
             for one, word in zip(free, words, strict=True)
-            if relevance(QUANTITIES.get(word, word), [said])[0] or any(one.startswith(singular(word)) for one in names)
+            if relevance(QUANTITIES.get(word, word), [said])[0] or any(part.startswith(singular(word)) for part in name_words(name))
         ]
         told = self._told | {*_SUMMED, *known.measures, *read}
         if not told.issuperset(self._telling(paths)):
@@ -416,8 +413,8 @@ class SkbAgenda(Agenda):
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
         reading, known = self._reading, lexicon(self.language)
-        taken = {at for one in (*reading.mentions, *reading.types) for at in range(one.first, one.end)}
-        taken = taken.union(*(path.used for path in paths))
+        places = [(one.first, one.end) for one in reading.mentions] + [(one.first, one.end) for one in reading.types]
+        taken = {at for place in places for at in range(*place)}.union(*(path.used for path in paths))
         free = [token.low for at, token in enumerate(reading.tokens) if at not in taken]
         said = {word.lower() for word in read.unused}
         grammar = set(free) - {reading.tokens[at].low for at in reading.words}
