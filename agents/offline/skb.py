@@ -321,7 +321,8 @@ class SkbAgenda(Agenda):
         read = [
             one
             for one, word in zip(free, words, strict=True)
-            if relevance(QUANTITIES.get(word, word), [said])[0] or any(part.startswith(singular(word)) for part in name_words(name))
+            if relevance(QUANTITIES.get(word, word), [said])[0]
+            or any(part.startswith(singular(word)) for part in name_words(name))
         ]
         told = self._told | {*_SUMMED, *known.measures, *read}
         if not told.issuperset(self._telling(paths)):
