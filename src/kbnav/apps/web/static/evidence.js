@@ -69,10 +69,10 @@ function said(pair) {
   return h("span", {}, pair.property.text, ": ", cell(pair.value));
 }
 
-/** A value with its page; the first of a year stands for the year, and of a long address the beginning is shown. */
+/** A value with its page; of a long address the beginning is shown. */
 function cell(value) {
   if (value.kind === "unknown") return h("em", {}, t("cell.unknown"));
-  if (value.kind === "date") return h("span", { title: value.text }, dated(value.text, value.text.endsWith("-01-01")));
+  if (value.kind === "date") return h("span", { title: value.text }, dated(value.text, false, value.precision));
   const address = value.href === value.text && value.text.replace(/^https?:\/\/(www\.)?/, "");
   if (address) return link(address.length > ADDRESS ? `${address.slice(0, ADDRESS)}…` : address, value.href, { title: value.text });
   return value.href ? link(value.text, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, value.text);

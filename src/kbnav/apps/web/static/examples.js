@@ -33,6 +33,16 @@ export function shownExamples(found, chosen, most = MOST) {
   return first.map((one) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => chosen(one) }, one.kind && h("small", {}, KINDS[one.kind]), h("span", { dir: "auto" }, one.text))));
 }
 
+const WORD = 5; // letters by which words are compared
+
+/** The examples, those with the most words of a question first; a word of many examples counts less. */
+export function akin(found, question) {
+  const words = (text) => new Set((text.toLocaleLowerCase(language).match(/[\p{L}\p{N}]{3,}/gu) ?? []).map((word) => word.slice(0, WORD)));
+  const [asked, own] = [words(question), found.map((one) => words(one.text))];
+  const worth = (some) => [...some].filter((word) => asked.has(word)).reduce((sum, word) => sum + 1 / own.filter((other) => other.has(word)).length, 0);
+  return found.map((one, place) => [worth(own[place]), one]).sort(([one], [other]) => other - one).map(([, one]) => one);
+}
+
 /** The browser of all examples, which a button opens; they are searched by their words. */
 export function listenToExamples(base, chosen) {
   const dialog = document.getElementById("examples");
