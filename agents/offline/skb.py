@@ -223,7 +223,12 @@ class SkbAgenda(Agenda):
                 if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
                     fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
                     return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
-                found.append((Path(node, (Step("", "both", asked),), 0.0),))
+                links, telling = [one for one in steps if one.target == asked], self._telling()
+                begins = {part[0] for one in links for part in name_words(one.relation)}
+                sole = len(links) == 1 and (
+                    not telling or any(word[0] in begins for word in telling)
+                )  # "written": wrote
+                found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
                 paths
@@ -446,13 +451,17 @@ class SkbAgenda(Agenda):
         """
         reading, started = self._reading, {path.node for path in paths}
         used = {place for path in paths for place in path.used}
-        light = self._told | (lexicon(self.language).light - lexicon(self.language).adjectives.keys())
-        document = fold(self._kb.get_entry(first).document) if first else ""
-        places = {one.first: one.text for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)}
+        known, document = lexicon(self.language), fold(self._kb.get_entry(first).document) if first else ""
+        light = self._told | (known.light - known.adjectives.keys())
+
+        def says(text: str) -> bool:
+            return fold(text) in document or relevance(text, [document])[0] > 0
+
+        begun = [one for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)]
+        places = {one.first: one.text for one in begun if paths or not says(one.text)}
         for place in reading.words:
             token = reading.tokens[place]
-            says = fold(token.low) in document or relevance(token.low, [document])[0] > 0
-            if place not in used and token.low not in light and not says:
+            if place not in used and token.low not in light and not says(token.low):
                 places[place] = token.text
         return Understood(
             self._worded(paths) or reading.asked.replace("_", " "),
