@@ -9,7 +9,7 @@ const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
 const FEW = 60; // places that need no clusters but where they lie on each other
-const SIDES = { right: [9, 0], left: [-9, 0], top: [0, -9], bottom: [0, 9] }; // of a place, where its name may stand, and how far from it
+const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9], ["right", 7, -10], ["right", 7, 10], ["left", -7, -10], ["left", -7, 10]]; // of a place, where its name may stand, and how far from it
 const LETTERS = 12; // pixels of a graph's letters
 const NEAR = 1.3; // how far a small graph is enlarged
 const LINES = 6; // that colours tell apart
@@ -109,7 +109,7 @@ const meet = (one, other) => one.left < other.right && other.left < one.right &&
 function uncrowd(box, marks) {
   const taken = [...box.querySelectorAll(".pin, .cluster")].map((one) => one.getBoundingClientRect());
   for (const name of marks.getLayers().map((mark) => mark.getTooltip()).filter((one) => one.getElement()?.isConnected)) {
-    const room = Object.entries(SIDES).some(([direction, offset]) => {
+    const room = SIDES.some(([direction, ...offset]) => {
       Object.assign(name.options, { direction, offset });
       name.update();
       const place = name.getElement().getBoundingClientRect();
