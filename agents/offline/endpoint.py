@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
+from kbnav.agents.offline.policy import FITS, QUANTITIES, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import Phrase, Question, beyond
@@ -31,8 +31,6 @@ _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(
     ["named", "called", "titled", "heißt", "heissen", "heißen", "namens", "nommé", "nommée", "appelle", "llama"]
 )
-_QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
-"""Words that names of numbers have, for words of a question that they do not share."""
 _TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
@@ -103,7 +101,7 @@ class Reading:
         labels = [self.label, *(" ".join(link.names) for _, link in self.links)]
         if self.number and self.question.measure:
             name = self.question.measure[0]
-            labels += [*self.number.names, name, _QUANTITIES.get(name, "")]
+            labels += [*self.number.names, name, QUANTITIES.get(name, "")]
         named = {fold(word) for anchor, _ in self.links for word in anchor.text.split()}
         known = [fold(label) for label in labels if label]
         return unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
@@ -261,7 +259,7 @@ class EndpointAgenda(Agenda):
         number = "FILTER(isNumeric(?v)) BIND"
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION {{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
+        named = [QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
         return _best(links, " ".join(named), sure=len(links) == 1)
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
