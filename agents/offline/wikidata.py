@@ -7,7 +7,7 @@ would see there; it knows no facts. Which queries it can write says ``Reading.hy
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby, pairwise
@@ -355,7 +355,10 @@ class Reading:
         if self.kind and not self.question.measure and not self.question.years and not unlinked:
             linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
             thought = f"Members of the class {self.kind} that have to do with what the question names."
-            members, links = self._values(f"{self._of_kind} .{linked}", thought), " ".join(re.findall(r"\?link\d", linked))
+            members, links = (
+                self._values(f"{self._of_kind} .{linked}", thought),
+                " ".join(re.findall(r"\?link\d", linked)),
+            )
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
             whole = _whole(alike, f"{self._of_kind} .") if focus else ""
             yield members._replace(narrows="class" if focus else None, whole=whole)
@@ -409,9 +412,10 @@ class Reading:
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(relation for relation in sure if relation.edges))[:1]:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            best, stated = relation.triple(value), relation.triple("?statement").replace("wdt:", "p:")
-            if linking and relation.direction == "out":  # a preferred statement may hide it
-                best = f"{{ {best} }} UNION {{ {stated} ?statement ps:{relation.property_id} {value} }}"
+            best = relation.triple(value)
+            if linking:  # a preferred statement may hide it
+                stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
+                best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
             yield Hypothesis(f"ASK {{ {best} }}", thought)
             return
         ways = (*filter(None, [self._path(INSTANCE_OF, SUBCLASS_OF)]), "?link")
@@ -470,6 +474,10 @@ class Reading:
         years = [str(year) for _, year in self.question.years]
         more = (word for word in (*self.question.strict, *years) if not known(word))
         return tuple(dict.fromkeys([*unused_words(self.question, known), *more]))
+
+
+def _told(facts: Iterable[Claim]) -> str:
+    return "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
 
 
 def _linking(reading: Reading, query: str) -> list[SeenEdge]:
@@ -548,11 +556,15 @@ class WikidataAgenda(Agenda):
         for search in found:
             if fuzz.ratio(search.query, search.suggestion) >= _MISSPELLED:
                 text = text.replace(search.query, search.suggestion)
-        instead = (text,) * (text != whole and " " in whole)  # one misspelled word alone is a greeting as often as a name
+        instead = (text,) * (
+            text != whole and " " in whole
+        )  # one misspelled word alone is a greeting as often as a name
         unused = left_out or (() if lost else self.question.strict)
         self.understood = Understood(unused=unused or tuple(lost), instead=instead)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
+        elif none := self._valueless():
+            self.note = f"{none}."
         elif told and reads(self.language):
             self.note = told["unused" if unused else "unnamed" if lost else "nothing"].format(
                 words=", ".join(told["word"].format(word=word) for word in unused or lost)
@@ -619,18 +631,25 @@ class WikidataAgenda(Agenda):
         most = 1 if one.narrows == "compared" else 2
         return (Doubt(one.narrows, f"{kept:,} / {every:,}"),) if one.narrows and kept * most < every else ()
 
+    def _valueless(self) -> str:
+        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
+        tried, none = " ".join(self.seen.rows), lexicon(self.language).told.get("none", "no value")
+        facts = [(one, edge.fact) for one, edges in self.seen.edges.items() for edge in edges]
+        without = [(f"wd:{one} wdt:{fact.property_id} ", fact) for one, fact in facts if fact.text == "no value"]
+        return next((f"{fact.label}: {none}" for pattern, fact in without if pattern in tried), "")
+
     def _sentence(self, reading: Reading, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
         if query.startswith("ASK"):
-            linked = _linking(reading, query)
-            stated = "; ".join(f"{fact.label}: {fact.text}" for edge in linked for fact in (edge.fact, *edge.qualifiers))
-            no = lexicon(self.language).told.get("no", "")
-            return (f"✓ ({stated})" if stated else "✓") if self.seen.cells[query] else f"✗ ({no})" if no else "✗"
+            linked, true = _linking(reading, query), self.seen.cells[query]
+            why = _told(chain.from_iterable((edge.fact, *edge.qualifiers) for edge in linked)) if true else ""
+            why = why or ("" if true else self._valueless() or lexicon(self.language).told.get("no", ""))
+            return ("✓" if true else "✗") + (f" ({why})" if why else "")
         born, died = self.words.of(BIRTH), self.words.of(DEATH)
         if f"wdt:{born} ?answer" not in query or self.question.asks == "time":
             return ""
         facts = [edge.fact for one in entity_ids(query) for edge in self.seen.edges.get(one, ())]
-        return "; ".join(f"{fact.label}: {fact.text}" for fact in facts if fact.property_id in (born, died) and fact.text)
+        return _told(fact for fact in facts if fact.property_id in (born, died) and fact.text)
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
@@ -638,7 +657,7 @@ class WikidataAgenda(Agenda):
         of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
         beside = {word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))}
         # "Where" says of what kind of thing, and two names say what links them.
-        unsaid = len(things) < 2 and self.question.asks != "place" and bool(beside)
+        unsaid = (len(things) < 2 or "?link" in query) and self.question.asks != "place" and bool(beside)
         unsaid = unsaid and telling(list(beside), self.language) <= set(map(fold, unused))
         false, link = self.seen.cells.get(query) == [], query.startswith("SELECT") and "?link" in query
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)

@@ -37,6 +37,7 @@ MADE = [
     ("SELECT (COUNT(?x) AS ?n) { wd:Q979 wdt:P61 ?x FILTER(?x = wd:Q937) }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q979 wdt:P61 ?y . ?y wdt:P25 wd:Q937 }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q979 wdt:P26 ?x }", "asks wrongly", "asks wrongly"),
+    ("SELECT ?x { wd:Q131733 wdt:P26 ?x }", "stated none", "stated none"),
     ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
     ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),
     ("SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER(?d > 5) }", "asks wrongly", "asks wrongly"),

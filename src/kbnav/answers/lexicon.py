@@ -54,7 +54,7 @@ class Lexicon:
     unread: str = ""
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """What to tell where nothing answers: ``unnamed`` and ``unused`` with ``{words}``, ``nothing``; a ``word``; ``no``."""
+    """Where nothing answers: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``. And ``no``."""
 
 
 def why_unread(question: str, language: str) -> str:

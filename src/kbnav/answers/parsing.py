@@ -33,8 +33,9 @@ NEGATIONS = frozenset(
 """Words that turn a question into its opposite: what leaves one out answers another question."""
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _BOUND = re.compile(
-    r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|mehr als|"
-    r"weniger als|mindestens|höchstens|über|unter|plus de|moins de|más de|menos de) (?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*",
+    r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|"
+    r"(?:mehr|weniger) als|mindestens|höchstens|über|unter|plus de|moins de|más de|menos de) "
+    r"(?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*",
     re.IGNORECASE,
 )
 """A number that is not to be equalled but passed, or not reached."""
