@@ -28,6 +28,10 @@ def test_a_session_is_shown_whole_with_its_time_and_called_something_else(page: 
     assert link.inner_text().startswith(LONG)
     assert link.evaluate("one => one.scrollWidth <= one.clientWidth + 1")
     menu(page, LONG)
+    last = "document.querySelector('#sessions .menu[open] .delete')"
+    page.wait_for_function(
+        f"((box) => document.elementFromPoint(box.x + 9, box.bottom - 2))({last}.getBoundingClientRect()) === {last}"
+    )
     page.click("text=Rename")
     page.keyboard.type("Curies")
     page.keyboard.press("Enter")
@@ -89,7 +93,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     open_query(page)
     page.click(".typed .cm-content")
     page.keyboard.press("Control+Home")
-    page.keyboard.type("# fewer\n")
+    page.keyboard.type("# x\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".typed >> text=Changed from the query of: Countries and cities")
     page.wait_for_selector(".typed .rows tbody tr", state="attached")
