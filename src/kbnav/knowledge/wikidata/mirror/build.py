@@ -24,7 +24,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, Store, parse
 
@@ -181,7 +181,8 @@ class _Build:
         if base != (self._base or WIKIDATA):  # what was picked is of another
             (self._work / "again").mkdir()
             self._picked = Picked(self._work / "again", here)
-            self._picked.take(line for quad in store for line in written([quad]))
+            for quad in store:
+                self._picked.take(written([quad]))
         self._picked.write()
         with ThreadPoolExecutor(1) as beside:
             triples = beside.submit(_optimized, store)
@@ -213,16 +214,11 @@ class _Build:
 
     def _load(self, store: Store, source: Path) -> None:
         """Read one source into the store, or the rest of it."""
-        begin, first = time.monotonic(), self._at
+        begin = time.monotonic()
         names = v.Namespaces.of(self._base or _base_of(store) or WIKIDATA)
         with closing(Lines(source, self._say)) as lines:
             try:
-                parts = pieces(lines, min(PART, self._piece), names, skip=first)
-                while (part := next(parts, None)) is not None:
-                    self._add(store, chain([part], parts))
-                    self._save(store)
-                if self._filter:
-                    self._add(store, [Piece(self._at, self._at, self._filter.rest())], taken=True)
+                self._add(store, self._chosen(pieces(lines, min(PART, self._piece), names, skip=self._at)), keep=True)
             except SyntaxError as error:
                 line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
                 raise DataError(f"{source}{line}: {error.msg}") from error
@@ -240,33 +236,40 @@ class _Build:
         self._at = self._taken = 0
         self._save(store)
 
-    def _add(self, store: Store, parts: Iterable[Piece], taken: bool = False) -> None:
-        """Load a piece. A blank node of a source is the same in all its pieces.
+    def _chosen(self, parts: Iterator[Piece]) -> Iterator[Piece]:
+        """What is taken of the parts; what is not decided yet is put aside."""
+        for part in parts:
+            if self._filter:
+                self._filter.external |= part.external
+                part.lines = self._filter.take(part.lines)
+                self._put_aside(self._filter)
+            yield part
+        if self._filter:
+            yield Piece(self._at, self._at, self._filter.rest())
 
-        ``taken``: the lines need no filter. Raises SyntaxError with the line's number.
+    def _add(self, store: Store, parts: Iterator[Piece], *, keep: bool) -> None:
+        """Load all parts; ``keep``: the store is kept after each piece. Raises SyntaxError with the line's number."""
+        for part in parts:
+            try:
+                feed = Feed(self._lines(chain([part], parts), part.first))
+                store.bulk_load(cast(IO[bytes], feed), RdfFormat.N_TRIPLES, lenient=True)
+            except SyntaxError as error:
+                error.lineno = part.first + (error.lineno or 1)
+                raise
+            if len(self._blank) >= MOST_WAITING:
+                store.bulk_extend(self._blank)
+                self._blank.clear()
+            if keep:
+                self._save(store)
+
+    def _lines(self, parts: Iterable[Piece], first: int) -> Iterator[bytes]:
+        """A piece of the parts but for lines with blank nodes; a blank node of a source is the same in all its pieces.
+
+        Raises SyntaxError with the line's number, counted from behind line ``first``.
         """
-        first = self._at
-        try:
-            store.bulk_load(Feed(self._stream(parts, taken)), RdfFormat.N_TRIPLES, lenient=True)  # type: ignore
-        except SyntaxError as error:
-            error.lineno = first + (error.lineno or 1)
-            raise
-        if len(self._blank) >= MOST_WAITING:
-            store.bulk_extend(self._blank)
-            self._blank.clear()
-
-    def _stream(self, parts: Iterable[Piece], taken: bool) -> Iterator[bytes]:
-        """What of the parts is loaded, up to a piece, but for the lines with blank nodes.
-
-        Raises SyntaxError with the line's number from the beginning on.
-        """
-        first, end = self._at, self._unsaved + self._piece
+        end = self._unsaved + self._piece
         for part in parts:
             lines = part.lines
-            if self._filter and not taken:
-                self._filter.external |= part.external
-                lines = self._filter.take(lines)
-                self._put_aside(self._filter)
             self._picked.take(lines)
             blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
             try:
@@ -310,11 +313,15 @@ class _Build:
             return
         chosen.finish()
         every = {ITEMS: chosen.take, IDENTIFIERS: chosen.take_identifiers, NODES: chosen.take_nodes}
-        for kind, take in every.items():
-            for path in self._files(kind):
-                with gzip.open(path) as file:
-                    self._add(store, [Piece(0, 0, take(file.readlines()))], taken=True)
-            self._add(store, [Piece(0, 0, chosen.rest())], taken=True)
+
+        def decided() -> Iterator[Piece]:
+            for kind, take in every.items():
+                for path in self._files(kind):
+                    with gzip.open(path) as file:
+                        yield Piece(0, 0, take(file.readlines()))
+                yield Piece(0, 0, chosen.rest())
+
+        self._add(store, decided(), keep=False)
 
     def _save(self, store: Store) -> None:
         """Keep the store as it is now, unless little came in since it was kept last."""

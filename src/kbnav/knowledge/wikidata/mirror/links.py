@@ -13,7 +13,7 @@ import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -46,9 +46,8 @@ class Picked:
 
     def __init__(self, folder: Path, here: v.Namespaces) -> None:
         self._folder, self._wdt = folder, f"<{here.wdt}P".encode()
-        self._entity = re.compile(
-            rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % re.escape(here.wd.encode())
-        )
+        wd = re.escape(here.wd.encode())
+        self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % wd)
         texts = {v.RDFS_LABEL: LABELS, v.ALT_LABEL: LABELS, v.DESCRIPTION: DESCRIPTIONS}
         self._lines: dict[str, list[bytes]] = {LABELS: [], DESCRIPTIONS: []}
         self._texts = {str(one).encode(): self._lines[kind] for one, kind in texts.items()}
@@ -58,14 +57,15 @@ class Picked:
         """Pick from lines of N-Triples."""
         before, start, wdt, truthy = b"", 0, self._wdt, self._truthy
         for line in lines:
-            if len(parts := line.split(None, 2)) == 3:  # no comment
-                subject, predicate, value = parts
-                if predicate.startswith(wdt) and (prop := predicate[len(wdt) : -1]).isdigit():
-                    if subject != before:
-                        before, start = subject, self._number(subject)
-                    truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
-                elif predicate in self._texts:
-                    self._texts[predicate].append(line)
+            if len(parts := line.split(None, 2)) < 3:  # a comment
+                continue
+            subject, predicate, value = parts
+            if predicate.startswith(wdt) and (prop := predicate[len(wdt) : -1]).isdigit():
+                if subject != before:
+                    before, start = subject, self._number(subject)
+                truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
+            elif predicate in self._texts:
+                self._texts[predicate].append(line)
         if len(truthy) + sum(map(len, self._lines.values())) > _WAITING:
             self.write()
 
@@ -76,11 +76,13 @@ class Picked:
 
     def write(self) -> None:
         """Write what waits."""
-        for kind, some in (*self._lines.items(), (TRUTHY, self._truthy)):
-            if some:
-                with (self._folder / f"{kind}.{len(self.files(kind)):06}").open("wb") as file:
-                    file.writelines(some) if isinstance(some, list) else some.tofile(file)
-                del some[:]
+        waiting = {kind: b"".join(some) for kind, some in self._lines.items()} | {TRUTHY: self._truthy.tobytes()}
+        for kind, data in waiting.items():
+            if data:
+                (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
+        for some in self._lines.values():
+            some.clear()
+        del self._truthy[:]
 
     def files(self, *kinds: str) -> list[Path]:
         """What is written, of some kinds or all."""
@@ -108,17 +110,16 @@ def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:
     """Write what has an entity as value, of the properties that only entities have. Raises sqlite3.Error."""
     others = np.unique(truthy[truthy[:, 0] < 0, 1])
     truthy = truthy[~np.isin(truthy[:, 1], others)]
-    held = ((f"P{prop}", "", "") for prop in np.unique(truthy[:, 1]).tolist())
-    index.executemany("INSERT INTO link VALUES (?, ?, ?)", held)
+    held = np.unique(truthy[:, 1]).tolist()
     truthy = truthy[truthy[:, 2] >= 0]
-    begins = np.flatnonzero(np.diff(truthy[:, 1:], axis=0, prepend=0).any(axis=1))
-    index.executemany(
-        "INSERT INTO link VALUES (?, ?, ?)",
-        (
-            (f"P{truthy[begin, 1]}", _id(int(truthy[begin, 2])), " ".join(map(_id, truthy[begin:end, 0].tolist())))
-            for begin, end in pairwise([*begins.tolist(), len(truthy)])
-        ),
+    begins = np.flatnonzero(np.diff(truthy[:, 1:], axis=0, prepend=0).any(axis=1)).tolist()
+    rows = (
+        (f"P{prop}", _id(value), " ".join(map(_id, truthy[begin:end, 0].tolist())))
+        for (begin, end), (prop, value) in zip(
+            pairwise([*begins, len(truthy)]), truthy[begins, 1:].tolist(), strict=True
+        )
     )
+    index.executemany("INSERT INTO link VALUES (?, ?, ?)", chain(((f"P{prop}", "", "") for prop in held), rows))
 
 
 def _id(number: int) -> str:

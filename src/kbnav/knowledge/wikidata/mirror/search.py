@@ -16,6 +16,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -160,11 +161,7 @@ class BadKeyword(ValueError):
 
 
 def build_index(
-    store: Store,
-    picked: Picked,
-    path: Path,
-    here: v.Namespaces = v.OF_WIKIDATA,
-    say: Callable[[str], None] = lambda _: None,
+    store: Store, picked: Picked, path: Path, here: v.Namespaces, say: Callable[[str], None]
 ) -> tuple[int, int]:
     """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error.
 
@@ -183,11 +180,7 @@ def build_index(
         )
         index.executemany(
             "INSERT INTO description VALUES (?, ?)",
-            (
-                (numbers[entity], text)
-                for entity, text, _, _ in _texts(picked.texts(DESCRIPTIONS), here)
-                if entity in numbers
-            ),
+            ((numbers[one[0]], one[1]) for one in _texts(picked.texts(DESCRIPTIONS), here) if one[0] in numbers),
         )
         truthy = picked.truthy()
         add_links(index, truthy)
@@ -219,17 +212,14 @@ def _texts(quads: Iterable[Quad], here: v.Namespaces) -> Iterator[tuple[str, str
 
 def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
+    ends = np.sort(np.concatenate([truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]]))
     named = numbered(numbers)
-    order = np.argsort(named)
-    degrees = np.zeros(len(named) + 1, np.int64)  # the last is of all without a name
-    for ends in (truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]):
-        ends, counts = np.unique(ends, return_counts=True)
-        _, of_named, of_ends = np.intersect1d(named[order], ends, assume_unique=True, return_indices=True)
-        degrees[order[of_named]] += counts[of_ends]
+    degrees = np.searchsorted(ends, named, "right") - np.searchsorted(ends, named)
+    degrees = np.append(degrees, 0)  # of what has no name
     for row in _rows(store, f"SELECT ?s ?n {{ ?s {v.SITELINKS} ?n }}"):
         if isinstance(row[0], NamedNode) and isinstance(row[1], Literal) and row[1].value.isdecimal():
             degrees[numbers.get(here.local_id(row[0].value), -1)] += int(row[1].value)
-    return np.log2(1 + degrees[:-1]).tolist()
+    return [log2(1 + degree) for degree in degrees[:-1].tolist()]
 
 
 def _rows(store: Store, query: str) -> Iterator[QuerySolution]:
