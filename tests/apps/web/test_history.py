@@ -27,7 +27,7 @@ def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, 
         assert page.locator(part).bounding_box()["height"] < 180, part
         assert page.inner_text(part).startswith(LONG[:100])
     assert Axe().run(page).response["violations"] == []
-    assert page.locator("#sessions li a").evaluate("one => one.scrollWidth <= one.clientWidth + 1")
+    assert page.locator("#sessions li .title").evaluate("one => one.scrollWidth <= one.clientWidth + 1")
     menu(page, LONG[:60])
     last = "document.querySelector('#sessions .menu[open] .delete')"
     page.wait_for_function(
