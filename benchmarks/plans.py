@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
-from kbnav.evaluation.evaluate import find_dataset
+from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import Hop, Planner

@@ -1,11 +1,18 @@
-"""What a project shows to those who come to it: how to cite it, how it is checked, how a release is cut."""
+"""The project's own files: how it is cited, released and laid out, what imports what, and no network in tests."""
 
+import ast
 import re
 import runpy
 import shutil
+import socket
+import subprocess
+import sys
 import tomllib
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
 
@@ -52,3 +59,82 @@ def test_a_release_is_cut_into_a_section_of_its_own(copied):
         RELEASE["cut"](copied, "9.8.8", "2030-01-02")
     with pytest.raises(ValueError, match="already"):
         RELEASE["cut"](copied, "9.8.7", "2030-01-02")
+
+
+def wheel_mapping() -> dict[str, str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return project["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
+
+
+def test_every_link_in_the_package_is_mapped_in_the_wheel_and_the_reverse():
+    package = ROOT / "src" / "kbnav"
+    links = {path.name: path.resolve() for path in package.iterdir() if path.is_symlink()}
+    mapped = {target.removeprefix("kbnav/"): ROOT / source for source, target in wheel_mapping().items() if target}
+    assert links == mapped
+    assert set(links) == {"agents", "tools", "prompts"}
+
+
+PAGE = ROOT / "docs" / "architecture.md"
+PLACE = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
+
+
+@cache
+def defined(file: str) -> set[str]:
+    """The qualified names of the functions and classes of a file."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                found.add(prefix + child.name)
+                visit(child, f"{prefix}{child.name}.")
+
+    visit(ast.parse((ROOT / file).read_text(encoding="utf-8")), "")
+    return found
+
+
+def test_what_the_page_says_is_in_a_file_is_in_it():
+    named = PLACE.findall(PAGE.read_text(encoding="utf-8"))
+    assert [(file, name) for file, name in named if name not in defined(file)] == []
+
+
+def test_the_way_of_a_question_is_that_of_a_traced_run():
+    traced = subprocess.run(
+        [sys.executable, "-m", "tests.way_of_a_question"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    told = PAGE.read_text(encoding="utf-8").partition("```text\nsrc/kbnav/apps/cli/ask.py ask\n")[2].partition("```")[0]
+    lines = traced.splitlines()[1:]
+    assert sorted(told.splitlines()) == sorted(lines)  # calls of one turn run side by side, in no order
+    nested = [line for line in lines if not line.startswith(" " * 10)]
+    assert told.splitlines()[: len(nested)] == nested
+    between = [line for line in traced.splitlines() if line.startswith("  ")]
+    assert next(place for place, line in enumerate(between) if line.endswith("Machine.think")) <= 5
+
+
+def test_every_file_and_folder_of_the_package_has_its_room_on_the_page():
+    text = PAGE.read_text(encoding="utf-8")
+    inside = (ROOT / "src" / "kbnav").iterdir()
+    names = {path.name for path in inside if path.suffix in ("", ".py") and not path.name.startswith("_")}
+    assert sorted(name for name in names if name not in text) == []
+
+
+def files() -> dict[str, set[str]]:
+    """The files of the package and what each imports of it, also in functions and for type checkers alone."""
+    graph = grimp.build_graph("kbnav", "kbnav.agents", "kbnav.tools")
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def test_no_file_imports_one_that_imports_it():
+    found = files()
+    assert "kbnav.agents.common.policy" in found["kbnav.agents.spinach"], "imports are not seen"
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_only_the_loopback_address_can_be_reached():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.connect(server.getsockname())
+    with socket.socket() as client, pytest.raises(RuntimeError, match="Network is disabled"):
+        client.connect(("192.0.2.1", 80))  # an address reserved for documentation

@@ -1,14 +1,22 @@
-"""The baselines beside SPINACH: a model's own knowledge, and one query without a look."""
+"""The baselines beside SPINACH, and SPINACH without some of its tools and rules."""
+
+from pathlib import Path
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
+from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
+from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
+from kbnav.evaluation.evaluate import leave_out
+from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, Usage
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
+from tests.agents.parts import agent_of, finishes, looks, runs
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 
@@ -56,3 +64,64 @@ def test_one_query_without_rows_is_no_answer_and_nothing_more_is_asked(tmp_path,
 def test_baselines_need_a_model(tmp_path, mini_kb, name):
     with pytest.raises(UsageError):
         build_agent(mini_kb, Settings(home=tmp_path), name)
+
+
+def asked(replies: list[AIMessage], home: Path, without: str) -> Run:
+    budget = leave_out(Settings(), [without]).budget if without else Settings().budget
+    return ask(agent_of(replies, home, **budget.model_dump()), "How many?")
+
+
+def test_without_rollback_a_repeat_is_run_again_and_nothing_is_taken_back(tmp_path):
+    replies = [looks("a"), looks("b"), looks("a"), runs(1), finishes()]
+    assert [len(asked(replies, tmp_path, "").path), len(asked(replies, tmp_path, "rollback").path)] == [3, 5]
+    run = asked(replies, tmp_path, "rollback")
+    assert run.discarded == ()
+    assert [step.call.arguments.get("at") for step in run.path[:3]] == ["a", "b", "a"]
+
+
+def test_without_the_rule_on_premature_finishes_a_run_ends_without_an_answer(tmp_path):
+    replies = [looks("a"), runs(0), finishes(), runs(2), finishes()]
+    assert asked(replies, tmp_path, "").outcome.status == "answered"
+    run = asked(replies, tmp_path, "premature_finish")
+    assert (run.outcome.stop, run.outcome.status, len(run.steps)) == ("finish", "no answer", 3)
+
+
+def test_a_tool_left_out_is_neither_offered_nor_named_to_the_model(tmp_path, mini_kb):
+    settings = leave_out(Settings(home=tmp_path), ["get_entry", "search_neighbors"])
+    model = ScriptedModel(replies=[says(("get_entry", {"entity_id": "Q42"}))])
+    agent = spinach_with(model, None, mini_kb, settings)
+    run = ask(agent, "Who discovered polonium?")
+    assert agent.toolbox.names == ["search_entities", "get_property_examples", "execute_query", "show_rows", "finish"]
+    assert "There is no tool 'get_entry'" in run.steps[0].observation
+    system = str(model.seen[0][0].content)
+    assert "search_entities, and see how a property is used with get_property_examples." in system
+    assert "get_entry" not in system
+    assert "search_neighbors" not in system
+
+
+@pytest.mark.parametrize("tool", ["search_entities", "get_entry", "search_neighbors", "execute_query", "finish"])
+def test_the_offline_policy_does_without_any_tool(tool, tmp_path, mini_kb):
+    settings = leave_out(Settings(home=tmp_path, model="offline"), [tool])
+    run = ask(build_spinach(mini_kb, settings), "Who discovered polonium?")
+    assert tool not in {step.call.tool for step in run.steps}
+    assert run.outcome.status in ("answered", "best effort", "no answer")
+
+
+@pytest.mark.parametrize("tool", [function.__name__ for function in SKB_TOOLS])
+def test_the_skb_agent_neither_offers_nor_names_a_tool_left_out(tool, tmp_path, demo_kb):
+    model = ScriptedModel(replies=[])
+    agent = skb_with(model, None, demo_kb, leave_out(Settings(home=tmp_path, budget={"steps": 1}), [tool]))
+    ask(agent, "Which ship was painted yellow?")
+    assert agent.toolbox.names == [function.__name__ for function in SKB_TOOLS if function.__name__ != tool]
+    assert (tool in str(model.seen[0][0].content)) == (tool == "finish")  # a word of its own there
+
+
+@pytest.mark.parametrize("tool", [function.__name__ for function in SKB_TOOLS])
+def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_kb):
+    """The Keeper is the yellow ship of Marit Skarrow; whatever is left out, another way leads to it."""
+    settings = leave_out(Settings(home=tmp_path, model="offline", language="en"), [tool])
+    run = ask(build_skb(demo_kb, settings), "Which ship built by Marit Skarrow was painted yellow?")
+    assert tool not in {step.call.tool for step in run.steps}
+    assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
+    assert run.outcome.ranking is not None
+    assert "ship:keeper" in run.outcome.ranking.ids[:2]

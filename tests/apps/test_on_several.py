@@ -1,11 +1,18 @@
-"""The command line, chats, evaluations and the page on several knowledge bases that are asked together."""
+"""The command line, chats, evaluations, the page, the bot and MCP on an endpoint, and on several at once."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mcp.client.client import Client
 
+from kbnav.agents.common.agent import build_agent
+from kbnav.apps.mcp import LocalBackend, build_server
+from kbnav.apps.secrets import secrets_of
+from kbnav.knowledge.open import open_kb
+from kbnav.settings.model import Settings
 from tests.agents.test_several import PLACES
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
@@ -77,3 +84,64 @@ def test_the_page_has_an_entry_for_both_together(urls, tmp_path):
         assert "Berlin" in visit("GET", rows[0][0]["href"]).text
         again = visit("POST", "/api/queries", {"kb": "shop + places", "query": run["answer"]["query"]})
         assert again.json()["result"]["total"] == 1
+
+
+QUERY_PAGE = "https://query.wikidata.org"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(COMPANY) as served:
+        yield served.url
+
+
+def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(url, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kbnav.toml").write_text(f'kb = "shop"\n[sparql.shop]\nurl = "{url}"\n')
+    kbnav = Cli(monkeypatch, capsys)
+    out = kbnav.out("ask", QUESTION)
+    assert "data:s2" in out
+    assert "PREFIX shop: <http://shop.example/vocab/>" in out
+    assert QUERY_PAGE not in out
+    code, out, _ = kbnav("ask", "--json", QUESTION)
+    answer = json.loads(out)
+    assert (answer["link"], answer["labels"]["data:s2"]) == ("", 'Tools "R" Here')
+    assert "# shop:Supplier: Supplier\n" in answer["query_labelled"]
+    assert answer["table"]["results"]["bindings"] == [
+        {"answer": {"type": "uri", "value": "http://shop.example/data/s2"}}
+    ]
+    assert 'Tools "R" Here' in kbnav("show", "last")[1]
+    out = kbnav.out("chat", "--quiet", typed=f"{QUESTION}\n/sparql\n")
+    assert "data:s2" in out
+
+
+def test_the_page_answers_and_leads_to_pages_of_things(url, tmp_path):
+    settings = web_settings(tmp_path, "shop", sparql={"shop": {"url": url}})
+    with Server(settings) as server:
+        visit = Visit(server.url)
+        run = visit.answered(visit.session(kb="shop"), QUESTION)
+        assert run["answer"]["link"] == ""
+        rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]
+        assert rows == [[{"text": 'Tools "R" Here', "id": "data:s2", "href": "/entry/shop/data%3As2"}]]
+        page = visit("GET", rows[0][0]["href"]).text
+        assert "Germany" in page
+        assert "Floor Lamp" in page
+        query = visit("GET", "/", params={"dataset": "shop", "question": QUESTION}).json()["query"]
+        assert query.startswith("PREFIX shop: <http://shop.example/vocab/>")
+
+
+def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_path):
+    settings = Settings(kb=url, home=tmp_path, language="en")
+
+    async def talk() -> None:
+        with open_kb(settings) as kb:
+            server = build_server(LocalBackend(kb, settings, build_agent(kb, settings)), secrets_of(settings))
+            async with Client(server) as client:
+                tools = (await client.list_tools()).tools
+                assert "Wikidata" not in str([tool.description for tool in tools if tool.name != "ask"])
+                entry = await client.call_tool("get_entry", {"entity_id": "shop:Lamp"})
+                assert "Lamp (shop:Lamp) is a class with 2 direct members;" in entry.content[0].text
+                answer = await client.call_tool("ask", {"question": QUESTION})
+                assert answer.content[0].text == 'Tools "R" Here'
+
+    asyncio.run(talk())

@@ -1,20 +1,33 @@
-"""Answers to pass on: a page that fetches nothing, a citation."""
+"""Answers to pass on: a page that fetches nothing, a citation, which kind of nothing an answer is, no secret."""
 
+import io
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 from typer.testing import CliRunner
 
 import kbnav
-from kbnav.answers.tables import AnswerTable, Term
+from kbnav.answers.tables import Absence, AnswerTable, Term
+from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli import app
+from kbnav.apps.console import answer_record, print_answer
+from kbnav.apps.evidence import phrases
+from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.errors import ServiceError
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
-from kbnav.runs.trajectory import Call, Outcome, Run, Step
+from kbnav.library.asking import Answer
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run
 from kbnav.sessions.evidence import citation
+from tests.agents.parts import NumbersKB
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
 WD = "http://www.wikidata.org/entity/"
@@ -101,3 +114,84 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(saved, tmp_path):
     command("export", "last", "answer.csv")
     assert (tmp_path / "answer.csv").read_bytes() == saved.run.outcome.table.to_csv().encode()
     assert saved.citation == citation(saved.run, saved.query_page)
+
+
+NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"
+ZERO = "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q937 }"
+EMPTY = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
+
+
+def asked(home: Path, query: str, *ends: dict, kb: KnowledgeBase) -> Answer:
+    finishes = [says(("finish", one)) for one in (*ends, {"no_answer": True})]
+    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), *finishes])
+    return kbnav.ask("Did he?", kb=kb, model=model, settings=kbnav.Settings(home=home, language="en"))
+
+
+@pytest.mark.parametrize(
+    ("query", "ends", "kind"),
+    [(NO, [{}], "not stated"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
+)
+def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, ends, kind):
+    answer = asked(mini_home, query, *ends, kb=mini_kb)
+    run, absence = answer.run, answer.absence
+    assert absence is not None
+    assert absence.kind == kind
+    said = vars(phrases("absence", "en"))[kind]
+    assert answer_record(run, "")["absence"]["kind"] == kind
+    out = io.StringIO()
+    print_answer(Console(file=out, width=400), run, "")
+    assert said in out.getvalue()
+    assert said[:-1] in reply_text(run, Style(), marker="m").replace("&#44;", ",")
+    assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
+
+
+def test_an_answer_that_says_something_has_none(mini_home, mini_kb):
+    assert asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}, kb=mini_kb).absence is None
+
+
+def test_a_run_that_failed_says_that_a_service_did(mini_home, mini_kb):
+    class Down(NumbersKB):
+        def execute_query(self, query: str, *, language: str = "en") -> object:
+            raise ServiceError("the query service is down")
+
+    with pytest.raises(ServiceError):
+        asked(mini_home, NO, {}, kb=Down())
+    runs = sorted((mini_home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    assert load_run(runs[-1]).outcome.absence == Absence("service failed")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize("secret", ["question", "123456", "answer"])
+def test_a_key_that_equals_a_field_or_a_number_is_hidden_in_texts_alone(secret):
+    data = {"question": f"is it {secret}?", "answer": {"question": [1234567, True, None, ("a", secret)]}}
+    assert Secrets([secret]).hidden_in(data) == {
+        "question": "is it [hidden]?",
+        "answer": {"question": [1234567, True, None, ["a", "[hidden]"]]},
+    }
+
+
+def test_a_key_that_json_escapes_is_hidden_too():
+    secret = 'a"b\\c\né'
+    assert Secrets([secret]).hidden_in({"text": f"<{secret}>"}) == {"text": "<[hidden]>"}
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4), st.text(min_size=6))
+def test_what_holds_no_secret_stays_as_it_is(data, secret):
+    hidden = Secrets([secret]).hidden_in(data)
+    assert hidden.keys() == data.keys()
+    assert json.loads(json.dumps(hidden)) == hidden
+    assert hidden == data or any(secret in text for text in _texts(data))
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) else []

@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.evaluate import EvaluationPlan
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import MARIE
 

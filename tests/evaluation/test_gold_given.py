@@ -9,7 +9,8 @@ from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, scores_table

@@ -1,15 +1,32 @@
-"""Scores and comparisons of saved runs, on numbers worked out by hand and on the published recordings."""
+"""Metrics, intervals, tests, scores and comparisons, on numbers worked out by hand and published recordings."""
 
 import json
+import math
+from itertools import product
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
-from kbnav.answers.tables import Ranked, Ranking
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.errors import DataError, ServiceError, UsageError
+from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.metrics.ranking import AnswerRanks, ranking_scores, ranks_in_lists
+from kbnav.evaluation.metrics.statistics import (
+    bootstrap_interval,
+    mcnemar_power,
+    minimum_detectable_effect,
+    paired_test,
+)
+from kbnav.evaluation.metrics.tables import text2sparql_scores
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
 from tests.apps.parts import Cli
 from tests.evaluation.parts import saved_folder, table
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving
 
 
 def test_failures_and_missing_answers_count_as_zero_and_unknown_gold_not_at_all(tmp_path):
@@ -110,3 +127,176 @@ def test_a_run_that_cannot_be_scored_says_why(tmp_path):
         score_run(read_saved_run(saved_folder(tmp_path / "both", {"a": table("Q1"), "b": ("1",)}, {})))
     with pytest.raises(UsageError, match="no run in"):
         read_saved_run(tmp_path)
+
+
+QUESTIONS = """
+---
+dataset:
+  id: https://shop.example/
+  prefix: shop
+questions:
+  - id: 1
+    question:
+      en: Which suppliers are in France?
+      de: Welche Lieferanten sind in Frankreich?
+    features: [SELECT]
+    query:
+      sparql: |
+        PREFIX v: <http://shop.example/vocab/>
+        SELECT ?s { ?s a v:Supplier ; v:country "France" }
+  - id: b
+    question: {en: 'What do lamps weigh together?'}
+    features: [SELECT, SUM, RESULT_ORDER_MATTERS]
+    query:
+      sparql: "PREFIX v: <http://shop.example/vocab/> SELECT (SUM(?w) AS ?n) { ?l a v:Lamp ; v:weight_g ?w }"
+  - id: 3
+    question: {de: 'Was ist der Sinn?'}
+"""
+
+
+def rows(*values: str) -> AnswerTable:
+    return AnswerTable(("x",), tuple((Term("uri", value),) for value in values))
+
+
+def test_a_file_of_the_challenge_is_read_with_its_languages_and_features(tmp_path):
+    (tmp_path / "questions.yml").write_text(QUESTIONS)
+    dataset = load_file("text2sparql", tmp_path / "questions.yml")
+    assert [one.id for one in dataset.questions] == ["1", "b", "3"]
+    first, second, third = dataset.questions
+    assert first.text("de") == "Welche Lieferanten sind in Frankreich?"
+    assert first.query.startswith("PREFIX v: <http://shop.example/vocab/>\nSELECT ?s")
+    assert (first.meta["ordered"], second.meta["ordered"]) == (False, True)
+    assert (third.text("en"), third.query) == ("Was ist der Sinn?", "")
+
+
+def test_the_scores_are_those_of_trec_eval():
+    """The numbers are pytrec_eval's for set_P, set_recall, set_F and ndcg of such answers, all of the same weight."""
+    one = text2sparql_scores([(rows("a", "b", "z"), rows("a", "b", "c", "d"), True)])
+    assert one.precision == pytest.approx(2 / 3)
+    assert one.recall == 0.5
+    assert one.f1 == pytest.approx(0.5714285714)
+    assert one.ndcg == one.f1_ndcg == pytest.approx(0.4414924137)
+    two = text2sparql_scores([(rows("a", "zz"), rows("a", "b"), True), (rows("a"), rows("a"), False)])
+    assert two.ndcg == pytest.approx(0.3868528072)
+    assert two.f1 == 0.75
+    assert two.f1_ndcg == pytest.approx((0.3868528072 + 1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "f1"),
+    [(True, True, 1), (False, True, 1), (True, False, 0), (False, False, 0), (None, True, 0), (rows("a"), True, 0)],
+)
+def test_booleans_are_scored_as_the_challenge_does(predicted, gold, f1):
+    assert text2sparql_scores([(predicted, gold, False)]).f1 == f1
+
+
+def test_a_gold_answer_without_rows_does_not_count():
+    assert text2sparql_scores([(rows("a"), rows(), False), (rows("a"), rows("a"), False)]).f1 == 1
+    assert text2sparql_scores([]).f1 == 0
+
+
+def test_an_endpoint_is_evaluated_and_the_challenges_scores_stand_beside(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "questions.yml").write_text(QUESTIONS)
+    with serving(COMPANY) as served:
+        options = ["--kb", served.url, "--model", "offline", "--out", "runs/a"]
+        code, out, error = Cli(monkeypatch, capsys)("eval", "run", "text2sparql:questions.yml", *options)
+    assert code == 0, error
+    assert "f1         50.00   95 % interval" in out
+    assert "TEXT2SPARQL P 50.00, R 50.00, F1 50.00, F1 with nDCG where order counts 50.00" in out
+
+
+ALL = ("hit@1", "hit@3", "recall@3", "mrr")
+
+
+def score(ranks: AnswerRanks, metrics: tuple[str, ...] = ALL) -> dict[str, float]:
+    return ranking_scores(ranks, metrics).means()
+
+
+def test_a_hand_made_ranking():
+    found = score(ranks_in_lists([["x", "a", "b", "y", "c"]], [{"a", "b", "c", "missing"}]))
+    assert found == {"hit@1": 0, "hit@3": 1, "recall@3": 2 / 4, "mrr": 1 / 2}
+
+
+def test_candidates_that_are_not_listed_have_no_rank_but_come_last_in_compat_mode():
+    lists, candidates = [["n3", "n1"]], ["n0", "n1", "n2", "n3"]
+    assert ranks_in_lists(lists, [["n1", "n2"]], candidates).ranks == [[2]]
+    assert ranks_in_lists(lists, [["n1", "n2"]], candidates, mode="stark-compat").ranks == [[2, 4]]
+
+
+@pytest.mark.parametrize(("mode", "recall"), [("standard", 0.5), ("stark-compat", 1.0)])
+def test_answers_outside_the_candidates_are_counted_and_missed(mode, recall):
+    ranks = ranks_in_lists([["n0"]], [["n0", "n7"]], ["n0", "n1", "n2"], mode=mode)
+    scored = ranking_scores(ranks, ("recall@3",))
+    assert (scored.means()["recall@3"], scored.outside) == (recall, 1)
+
+
+@given(st.permutations(range(12)), st.integers(0, 12), st.sets(st.integers(0, 11), min_size=1))
+def test_ranks_are_those_of_a_plain_sort(order, listed, answers):
+    lists, wanted = [[str(one) for one in order[:listed]]], [[str(one) for one in answers]]
+    names = [str(one) for one in range(12)]
+    plain = [rank for rank, one in enumerate(order[:listed], 1) if one in answers]
+    assert ranks_in_lists(lists, wanted).ranks == [plain]
+    completed = [*order[:listed], *sorted(order[listed:])]
+    compat = [rank for rank, one in enumerate(completed, 1) if one in answers]
+    assert ranks_in_lists(lists, wanted, names, mode="stark-compat").ranks == [compat]
+
+
+def test_ndcg_and_map_of_a_hand_made_ranking():
+    ranks = ranks_in_lists([["x", "a", "b", "y", "c"]], [{"a", "b", "c", "missing"}])
+    found = score(ranks, ("ndcg@5", "ndcg@2", "map"))
+    assert found["ndcg@5"] == pytest.approx((0.63093 + 0.5 + 0.38685) / (1 + 0.63093 + 0.5 + 0.43068), abs=1e-5)
+    assert found["ndcg@2"] == pytest.approx(0.63093 / 1.63093, abs=1e-5)
+    assert found["map"] == pytest.approx((1 / 2 + 2 / 3 + 3 / 5) / 4)
+
+
+def test_the_interval_of_an_em_is_that_of_a_proportion():
+    values = [1.0] * 33 + [0.0] * 122  # 21.3 % of 155, as in SPINACH's Table 3
+    interval = bootstrap_interval(values)
+    spread = 1.96 * math.sqrt(33 / 155 * 122 / 155 / 155)
+    assert interval.mean == pytest.approx(33 / 155)
+    assert (interval.low, interval.high) == pytest.approx((33 / 155 - spread, 33 / 155 + spread), abs=0.007)
+    assert bootstrap_interval(values) == interval
+    assert bootstrap_interval(values, confidence=0.5).low > interval.low
+
+
+def test_equal_scores_have_an_interval_of_no_width_and_none_have_no_mean():
+    interval = bootstrap_interval([0.5] * 20)
+    assert (interval.low, interval.mean, interval.high) == (0.5, 0.5, 0.5)
+    with pytest.raises(UsageError, match="no scores"):
+        bootstrap_interval([])
+
+
+scores = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+
+
+@given(st.lists(st.tuples(scores, scores), min_size=1, max_size=9))
+def test_few_questions_get_the_exact_p_value(pairs):
+    a, b = zip(*pairs, strict=True)
+    differences = [y - x for x, y in pairs]
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in product((1, -1), repeat=len(a))
+    ]
+    test = paired_test(a, b, resamples=512)
+    assert test.p == pytest.approx(np.mean([value >= abs(sum(differences)) - 1e-12 for value in sums]))
+    assert test.difference.mean == pytest.approx(np.mean(differences))
+
+
+def test_many_questions_get_about_the_sign_test_where_every_difference_is_one():
+    a, b = [0.0] * 40 + [1.0] * 20 + [1.0] * 100, [1.0] * 40 + [0.0] * 20 + [1.0] * 100
+    assert paired_test(a, b).p == pytest.approx(stats.binomtest(40, 60).pvalue, abs=0.004)
+    assert paired_test(a, b).p == paired_test(b, a).p
+    assert paired_test(a, a).p == 1
+
+
+def test_the_papers_minimum_detectable_effect_comes_out_at_a_disagreement_of_15_percent():
+    effect = minimum_detectable_effect(155, 0.15)
+    assert effect is not None
+    assert 100 * effect == pytest.approx(9.0, abs=0.05)  # SPINACH, appendix C.2: 9.0 points, from 21.4 to 30.4
+    assert mcnemar_power(0.09, 0.15, 155) == pytest.approx(0.80, abs=0.01)
+
+
+def test_small_sets_may_detect_nothing():
+    assert minimum_detectable_effect(20, 0.1) is None
+    with pytest.raises(UsageError, match="effect <= disagreement"):
+        mcnemar_power(0.3, 0.2, 100)

@@ -10,7 +10,8 @@ import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.rescoring import stark_compat
 from kbnav.evaluation.runner import System

@@ -1,4 +1,4 @@
-"""Prompts to a model: side by side, kept on disk, cut to the window."""
+"""Prompts to a model: side by side, kept on disk, cut to the window; and what stands in for a model."""
 
 import json
 import threading
@@ -14,6 +14,9 @@ from pydantic import Field, PrivateAttr
 
 from kbnav.errors import CredentialsError, ServiceError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
+from kbnav.models.scripted import answer, names
+from kbnav.prompts import render
+from kbnav.retrieval.rerank import parse_score
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
@@ -160,3 +163,40 @@ def test_what_is_stored_first_stays_also_between_threads(tmp_path):
 def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
     fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
     return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
+
+
+QUERY = "Which guitar by Ann Reed has a letter in it?"
+STRUCTURES = {"guitar": ("name", "description"), "person": ("name",)}
+WITH_LINKS = [
+    "Found for the query itself: [1] name: Wren. type: guitar. description: Lost. It was never found.",
+    "  —made by→ Ann Reed (person) ←made by— [2] name: Lark. type: guitar. description: It hums. A letter is in it.",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (QUERY, ["Ann Reed"]),
+        ("Find papers of the Max Planck Institute for optics", ["Max Planck Institute"]),
+        ('What made "the storm at sea" is by Bob?', ["the storm at sea", "Bob"]),
+        ("Which drug binds TP53 and IL-6?", ["TP53", "IL-6"]),
+        ("which symptoms are there of kidney cancer and of asthma", ["symptoms kidney cancer asthma"]),
+        ("Who is it?", []),
+    ],
+)
+def test_names_are_in_quotes_or_capitals_or_else_all_words(query: str, expected: list[str]):
+    assert names(query) == expected
+
+
+def test_a_document_is_made_of_the_sentences_that_share_words():
+    prompt = render("kar/generate.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
+    assert answer(prompt) == ("type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it.")
+
+
+@pytest.mark.parametrize(
+    ("document", "score"),
+    [("Lark, a guitar with a letter", 0.5), ("Letters by Ann Reed on guitars", 1.0), ("A boat", 0.0), ("", 0.0)],
+)
+def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: float):
+    reply = answer(render("rerank/score.md", query=QUERY, document=document, directed=True))
+    assert parse_score(reply) == score

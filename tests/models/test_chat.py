@@ -1,6 +1,8 @@
 """Chat models over real HTTP: what a model is sent, how its replies are read, how its failures come out."""
 
 import asyncio
+import os
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import ask, open_chat_model
 from kbnav.runs.trajectory import Call, Step, Usage
 from kbnav.settings.model import Budget, Settings
@@ -191,3 +193,28 @@ def test_refusals_are_recognised(reply):
         said = policy_for(stub)(start("How many?", [], Budget()), context())
     assert said.refusal
     assert not said.calls
+
+
+def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():
+    cancellation, release, threads = Cancellation(), threading.Event(), set[int]()
+    with pytest.raises(OutOfTime):
+        cancellation.run(release.wait, seconds=0.01)
+    for _ in range(50):
+        threads.add(cancellation.run(threading.get_ident, seconds=5))
+    release.set()
+    assert len(threads) <= 2
+    with pytest.raises(ZeroDivisionError):
+        cancellation.run(lambda: 1 // 0, seconds=5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_makes_calls_though_its_parent_had_idle_threads():
+    cancellation = Cancellation()
+    cancellation.run(int, seconds=5)
+    if (child := os.fork()) == 0:
+        try:
+            os._exit(cancellation.run(lambda: 7, seconds=5))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

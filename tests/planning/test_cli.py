@@ -7,7 +7,7 @@ import pytest
 from benchmarks.plans import Judged, PlanScores, judge
 
 from kbnav.apps.cli.learned import path_questions
-from kbnav.evaluation.evaluate import find_dataset
+from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.matching import NodeMatcher

@@ -1,13 +1,21 @@
-"""What is a program and what is not, told with lines before anything runs."""
+"""What is a program and what is not, told with lines before anything runs; and what running one gives."""
 
+import ast
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from langchain_core.messages import AIMessage
 
+from kbnav.errors import CredentialsError
+from kbnav.models.calls import ModelCalls
+from kbnav.models.scripted import ScriptedModel
+from kbnav.programs.api import Api, ApiLimits
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Program
+from kbnav.programs.sandbox import Sandbox, SandboxLimits
 from kbnav.programs.steps import Comparison, Trial, compare
 
 SCORE = "def score(query, candidates, **parameters):\n    return {}\n"
@@ -91,3 +99,152 @@ def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new, best, accepted
 def test_what_a_comparison_counts():
     found = compared([0.6, 0.4, 0.5, 0.6], [0.5] * 4, failed=2)
     assert (found.mean, found.best, found.won, found.lost, found.failed) == (0.525, 0.5, 2, 1, 2)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+class Refusing(ScriptedModel):
+    def _generate(self, *args, **kwargs):
+        raise CredentialsError("the key is refused")
+
+
+PLACES = ["place:averhythe", "place:ropewalk-lane"]
+
+
+def test_a_program_ranks_its_candidates_by_what_the_api_says(sandbox, api):
+    program = Program.read(
+        """
+PARAMETERS = {"weight": 4.0}
+
+def score(query, candidates, weight):
+    texts = texts_of(candidates)
+    debug("texts", len(texts))
+    found = token_recall(query, [texts[node] for node in candidates])
+    return {node: weight * part for node, part in zip(candidates, found)}
+"""
+    )
+    outcome = sandbox.run(program, "a seaport known for its instrument makers", PLACES, api)
+    assert outcome.error is None
+    assert list(outcome.scores) == PLACES
+    assert outcome.scores[PLACES[0]] == 4.0
+    assert outcome.debug == "texts 2"
+    assert outcome.calls == {"texts_of": 1, "debug": 1, "token_recall": 1}
+
+
+RANKED = "    return {node: place for place, node in enumerate(candidates)}\n"
+
+
+def run(sandbox, api, body):
+    return sandbox.run(Program.read(f"def score(query, candidates):\n{body}{RANKED}"), "q", PLACES, api)
+
+
+def test_a_program_may_find_its_own_candidates(sandbox, api):
+    program = Program.read("def retrieve(query, limit=3):\n    return search(query, limit=limit)\n")
+    outcome = sandbox.run(program, "a seaport of instrument makers", [], api)
+    assert outcome.error is None
+    assert len(outcome.scores) == 3
+    assert list(outcome.scores.values()) == sorted(outcome.scores.values(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("None", "must give a dict"),
+        ("{}", "gave no scores"),
+        ("{'nowhere': 1, **{node: 2 for node in candidates}}", "no candidates: 'nowhere'"),
+        ("{node: float('nan') for node in candidates}", "not finite"),
+        ("{node: 10 ** 400 for node in candidates}", "not finite"),
+        ("{node: 'high' for node in candidates}", "a str for a score"),
+        ("{node: 0.5 for node in candidates}", "the same score"),
+    ],
+)
+def test_scores_are_ids_that_are_known_with_finite_numbers_not_all_equal(sandbox, api, returned, said):
+    program = Program.read(f"def score(query, candidates):\n    return {returned}\n")
+    outcome = sandbox.run(program, "q", PLACES, api)
+    assert (outcome.error.kind, outcome.scores) == ("scores", {})
+    assert said in outcome.error.message
+
+
+def test_equal_scores_keep_the_order_of_the_candidates(sandbox, api):
+    nodes = ["place:north-mole", "place:averhythe", "place:gullgate", "place:heron-yard"]
+    program = Program.read(
+        "def score(query, candidates):\n    return {n: int(n == candidates[2]) for n in candidates[::-1]}\n"
+    )
+    assert list(sandbox.run(program, "q", nodes, api).scores) == [nodes[2], nodes[0], nodes[1], nodes[3]]
+
+
+def test_equal_seeds_give_equal_runs(sandbox, api):
+    body = "    import random\n    debug(random.random(), hash('x'), {str(i) for i in range(5)})\n"
+    first, second = run(sandbox, api, body), run(sandbox, api, body)
+    assert first.error is None
+    assert first.debug == second.debug != ""
+
+
+def test_the_clock_stands_still(sandbox, api):
+    outcome = run(sandbox, api, "    import datetime, time\n    debug(datetime.datetime.now().year, time.time())\n")
+    assert outcome.debug.startswith("2024 1704067200")
+
+
+def test_a_query_with_half_a_character_is_no_trouble(sandbox, api):
+    program = Program.read("def score(query, candidates):\n    debug(len(query))\n" + RANKED)
+    assert sandbox.run(program, "caf\ud800", PLACES, api).ok
+
+
+def test_a_key_that_is_refused_ends_the_run_and_not_the_sandbox(sandbox, demo_kb, api):
+    refusing = Api(demo_kb, model=ModelCalls(Refusing(replies=[]), "scripted"))
+    body = "    try:\n        score_texts('q', ['a'])\n    except BaseException: pass\n"
+    with pytest.raises(CredentialsError):
+        run(sandbox, refusing, body)
+    assert run(sandbox, api, "").ok
+
+
+def test_what_a_model_cost_is_told(sandbox, demo_kb):
+    model = ScriptedModel(replies=[AIMessage("0.2"), AIMessage("0.7")])
+    api = Api(demo_kb, model=ModelCalls(model, "scripted", jobs=1), limits=ApiLimits(model_prompts=2))
+    outcome = run(sandbox, api, "    debug(score_texts('q', ['a', 'b']))\n    score_texts('q', ['c'])\n")
+    assert outcome.debug == "[0.2, 0.7]"
+    assert (outcome.error.kind, outcome.error.line) == ("raised", 3)
+    assert "2 prompts are allowed" in outcome.error.message
+    assert outcome.usage.calls == len(model.seen) == 2
+
+
+def test_limits_end_what_is_under_way(api):
+    limits = SandboxLimits(seconds=0.2, memory=32 << 20, output=500)
+    with Sandbox(limits) as sandbox:
+        assert run(sandbox, api, "    while True: pass\n").error.kind == "time"
+        assert run(sandbox, api, "    x = [0] * 10**8\n").error.kind == "memory"
+        assert run(sandbox, api, "    for i in range(100): print('y' * 20)\n").error.kind == "output"
+        assert run(sandbox, api, "    f = lambda: f()\n    f()\n").error.kind == "recursion"
+
+
+SHARED = "    x = []\n    for i in range({}): x = [x, x]\n"
+
+
+def test_values_that_share_their_parts_cost_what_is_read_of_them(sandbox, api):
+    outcome = run(sandbox, api, SHARED.format(60) + "    for i in range(50): debug(x)\n")
+    assert outcome.ok, outcome.error
+    assert outcome.debug.startswith("[[[[[…, …], […, …]], [[…, …], […, …]]], [[[")
+    outcome = run(sandbox, api, SHARED.format(60) + "    texts_of(x)\n")
+    assert str(outcome.error) == "line 4: ValueError: texts_of: values nested too deep in one call"
+    outcome = run(sandbox, api, SHARED.format(60) + "    return {candidates[0]: x}\n")
+    assert outcome.error.kind == "scores"
+
+
+def test_no_file_of_the_package_runs_code_in_its_own_process_and_none_calls_a_debugger():
+    for file in (ROOT / "src" / "kbnav" / "programs").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            assert not isinstance(node, ast.Name) or node.id not in ("breakpoint", "set_trace", "exec", "eval"), file
+
+
+def test_the_example_passes_the_check(sandbox, api):
+    source = (ROOT / "examples" / "hetionet-genes" / "program.py").read_text(encoding="utf-8")
+    assert source.startswith("# Written by hand")
+    assert sandbox.check(Program.read(source), api) == ()
+
+
+def test_a_check_names_what_is_wrong_with_its_line(sandbox, api):
+    program = Program.read("def score(query, candidates):\n    return {n: len(texts_off(n)) for n in candidates}\n")
+    problems = sandbox.check(program, api)
+    assert [problem.line for problem in problems] == [2]
+    assert "texts_off" in problems[0].message

@@ -1,9 +1,33 @@
-"""The checks of an answer by rule: what each kind of doubt is raised by, and what not."""
+"""The checks of an answer by rule, notes, units: what is raised by what, and reaches whoever reads it."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from benchmarks.answer_checks import judged
+from rich.console import Console
 
+from kbnav.agents.common.agent import build_agent, completed
 from kbnav.agents.common.checks import check_answer
+from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.console import answer_json, print_answer
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.sparql.remarks import units_query
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.library.asking import Answer
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.runs.trajectory import DOUBTS, Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
+from kbnav.tools.context import read_notes
+from tests.verification.parts import property_lines, statement
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
 NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"
@@ -77,3 +101,115 @@ def test_questions_in_other_languages_are_read_too(language, question, kind):
 
 def test_a_query_that_cannot_be_read_is_not_judged():
     assert check_answer("Who wrote Dune?", "en", "SELECT ?x {", rows(ONE)) == ()
+
+
+TEXT = "Discoverers stand on the thing, not on the person."
+
+
+def test_a_note_comes_once_with_the_first_result_that_shows_its_thing(mini_kb, tmp_path):
+    file = tmp_path / "notes.toml"
+    file.write_text(f"[[note]]\nabout = 'P61'\ntext = '{TEXT}'\n")
+    replies = [
+        says(("search_entities", {"query": "discoverer", "kind": "property"})),
+        says(("execute_query", {"query": "SELECT ?x { ?x wdt:P61 wd:Q7186 }"})),
+        says(("finish", {"answer": "Two."})),
+    ]
+    settings = Settings(home=tmp_path, model="scripted", language="en", notes=(file,))
+    agent = completed(spinach_with(ScriptedModel(replies=replies), None, mini_kb, settings), settings)
+    run = ask(agent, "Which elements did Marie Curie discover?")
+    first, second, _ = run.path
+    assert f"Note on P61: {TEXT}" in first.observation
+    assert "Note on" not in second.observation
+    assert "notes" in run.prompts
+
+
+@pytest.mark.parametrize("text", ["[[note]]\nabout = 'P1'", "[[remark]]\nx = 1", "nonsense"])
+def test_a_file_that_is_no_notes_is_refused(tmp_path, text):
+    (tmp_path / "odd.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"odd\.toml"):
+        read_notes([tmp_path / "odd.toml"])
+
+
+ASKED = "What year was Marie Curie born?"
+
+
+@pytest.fixture
+def run(mini_kb: KnowledgeBase, tmp_path: Path) -> Run:
+    """A whole date is the answer to a question for a year."""
+    return ask(build_agent(mini_kb, Settings(home=tmp_path)), ASKED)
+
+
+def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
+    out = io.StringIO()
+    print_answer(Console(file=out, width=120), run, "")
+    assert f"Doubt: {DOUBTS['year']}" in out.getvalue()
+    assert DOUBTS["year"] in reply_text(run, Style(), marker="m")
+    assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": DOUBTS["year"]}]
+    assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
+
+
+def test_checks_can_be_left_out(mini_kb, tmp_path):
+    settings = Settings(home=tmp_path, checks=False)
+    assert ask(build_agent(mini_kb, settings), ASKED).outcome.doubts == ()
+
+
+def test_of_the_published_runs_half_of_the_wrong_and_a_twentieth_of_the_right_answers_are_flagged(shared_data):
+    every = judged(shared_data)
+    right = [one.flagged for one in every if one.right]
+    wrong = [one.flagged for one in every if not one.right]
+    assert (len(right), len(wrong)) == (244, 143)
+    assert sum(wrong) / len(wrong) >= 0.5
+    assert sum(right) / len(right) < 0.05
+
+
+LONGEST = "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n } ORDER BY DESC(?n) LIMIT 1"
+SAME = "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n > 1) FILTER(?n < 4) }"
+
+
+@pytest.fixture(scope="module")
+def lengths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    """Four metres and one foot."""
+    home = tmp_path_factory.mktemp("lengths")
+    lines = property_lines()
+    for number in range(1, 6):
+        lines += statement(number, "Q11573" if number < 5 else "Q3710", direct=True)
+    (home / "facts.nt").write_text("\n".join(lines) + "\n")
+    build_mirror([home / "facts.nt"], home / "kb")
+    with open_kb(Settings(home=home, kb=str(home / "kb"))) as kb:
+        yield kb
+
+
+def kinds(kb: KnowledgeBase, home: Path, query: str) -> list[tuple[str, str]]:
+    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), says(("finish", {"answer": "It."}))])
+    run = ask(spinach_with(model, None, kb, Settings(home=home, model="s", language="en")), "Which is it?")
+    return [(doubt.kind, doubt.about) for doubt in run.outcome.doubts]
+
+
+def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(lengths, tmp_path):
+    ((kind, about),) = kinds(lengths, tmp_path, LONGEST)
+    assert (kind, sorted(about.split(", "))) == ("units", ["Q11573", "Q3710"])
+    assert kinds(lengths, tmp_path, SAME) == []  # of two and three, both in metres
+
+
+def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_path):
+    lines = [*property_lines(), *(line for n in (1, 2, 3) for line in statement(n, "Q11573", direct=True))]
+    first = "<http://www.wikidata.org/entity/Q1001> <http://www.wikidata.org/prop/direct/P2043>"
+    lines += [f'{first} "{n}"^^<http://www.w3.org/2001/XMLSchema#decimal> .' for n in (7, 8)]  # with 1: three values
+    (tmp_path / "facts.nt").write_text("\n".join(lines) + "\n")
+    build_mirror([tmp_path / "facts.nt"], tmp_path / "kb")
+    with open_kb(Settings(home=tmp_path, kb=str(tmp_path / "kb"))) as kb:
+        assert kinds(kb, tmp_path, LONGEST) == [("several", "1 of 3, up to 3 each")]
+        assert kinds(kb, tmp_path, "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n = 3) }") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n }",
+        "SELECT ?x WHERE { ?x wdt:P2043 ?n ; wdt:P31 wd:Q1 } ORDER BY ?x",
+        "SELECT ?x WHERE { ?x p:P2043/psn:P2043/wikibase:quantityAmount ?n } ORDER BY ?n",
+        "SELECT ?x WHERE { ?x wdt:P2043 ?n FILTER(?x = wd:Q1) }",
+    ],
+)
+def test_nothing_is_asked_where_no_direct_amount_is_compared(query):
+    assert units_query(query, WIKIDATA_VOCABULARY) == ""

@@ -16,7 +16,7 @@ from typing import Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, Dataset, Question, load_dataset, load_file
+from kbnav.evaluation.datasets import NAMES, Dataset, Question, find_dataset
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.records import (
     GOLD,
@@ -50,7 +50,6 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-_OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _NOT_OF_RUNS = ("api_key", "database", "home", "web", "bot")
 """Settings of the machine and its servers, and secrets, of which only masks are saved."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -161,17 +160,6 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
-    """A dataset by its name, as ``FORMAT:FILE``, or from one's own file of questions. Raises UsageError, DataError."""
-    form, colon, file = name.partition(":")
-    if colon and form in FORMATS:
-        return load_file(form, Path(file))
-    for own in ("jsonl", "qrels"):
-        if name.endswith((f".{own}", f".{own}.gz")):
-            return load_file(own, Path(name))
-    return load_file("table", Path(name)) if name.endswith(_OWN_TABLES) else load_dataset(name, folder)
 
 
 def choose(dataset: Dataset, only: frozenset[str]) -> list[Question]:

@@ -27,12 +27,19 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
     wait_for_the_end(page)
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
-    assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".doubt .unused")
+    assert "Not understood of your question: “favourite” “former” “colleague”" in page.inner_text(".doubt .unused")
 
 
-@pytest.mark.parametrize("question", ["hello", "Who is the president of France?"])
-def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered(
-    page: Page, server: Server, question: str
+@pytest.mark.parametrize(
+    ("question", "nearest", "answer"),
+    [
+        ("hello", "What is the atomic number of tungsten?", "74"),
+        ("Who is the president of France?", "What is the capital of France?", "Paris"),
+        ("How tall is Marie Curie?", "When was Marie Curie born?", "1867"),
+    ],
+)
+def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest_that_are_answered(
+    page: Page, server: Server, question: str, nearest: str, answer: str
 ):
     page.goto(server.url)
     ask(page, question)
@@ -40,9 +47,8 @@ def test_a_question_that_leads_to_nothing_is_followed_by_three_that_are_answered
     page.wait_for_selector(".answer .example")
     assert "a copy of 199 entities, November 1, 2026" in page.inner_text(".answer .holds")
     assert page.locator(".answer .example").count() == 3
-    page.click(".answer .example >> nth=1")
-    page.wait_for_selector(".run:nth-of-type(2) .answer .rows")
-    assert page.inner_text(".run:nth-of-type(2) .answer .text") == "sodium, calcium, potassium"
+    page.click(f".answer .example >> nth=0 >> text={nearest}")
+    page.wait_for_selector(f".run:nth-of-type(2) .answer .rows td >> text={answer}")
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):
@@ -95,6 +101,17 @@ def test_no_is_said_once_and_of_which_copy_it_is(page: Page, server: Server):
     assert not page.is_visible(".answer .text")
     assert page.locator(".absent strong").count() == 0
     assert re.search(r"copy of 199 entities, \w+ 1, 2026", page.inner_text(".answer .copy-of"))
+
+
+def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, "ASK { wd:Q7186 wdt:P36 wd:Q979 }")
+    assert page.locator(".absent p >> visible=true").all_inner_texts() == ["The query does not ask for what is here."]
+    page.click(".absent summary")
+    assert "Marie Curie" in page.inner_text(".absent [lang=en]")
+    page.select_option("#languages select", "de")
+    page.wait_for_selector("html[lang=de] .absent")
+    assert not page.is_visible(".absent [lang=en]")
 
 
 @pytest.mark.parametrize(

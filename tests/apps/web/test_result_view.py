@@ -108,6 +108,9 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
         page.keyboard.press("Control+Enter")
         for shown in ("1900", "Jan 1, 1900", "1701–1800"):
             page.wait_for_selector(f".sparql .rows td.date >> text=/^{shown}$/")
+        page.goto(server.url)  # of what is computed nothing is stated: no day is made up
+        ask(page, "SELECT (MIN(?made) AS ?first) (NOW() AS ?now) { ?town wdt:P571 ?made }")
+        page.wait_for_selector(".typed .rows td.date >> nth=0 >> text=/^1800$/")
 
 
 def test_answer_query_and_link_are_copied(answered: Page):

@@ -95,6 +95,23 @@ def test_a_graph_names_its_property_tells_unknown_values_apart_and_is_moved_by_k
     assert page.evaluate("document.activeElement.classList.contains('graph-box')")
 
 
+PEOPLE = "?element wdt:P61 ?person . ?person wdt:P19 ?place"
+
+
+def test_a_graph_is_of_links_between_things_alone(page, server):
+    page.goto(server.url)
+    for query in ("?place ?at { ?place wdt:P625 ?at }", "?element ?when { ?element wdt:P575 ?when }"):
+        ask(page, f"#defaultView:Graph\nSELECT {query}")
+        page.wait_for_selector(".typed [data-view] >> nth=1")
+        assert page.locator(".typed [data-view=graph]").count() == 0, query
+    ask(page, f"#defaultView:Graph\nSELECT ?element ?person ?place {{ {PEOPLE} }}")
+    page.wait_for_selector(".graph .keys span >> nth=1")
+    assert page.locator(".graph .keys span").all_inner_texts() == ["discoverer or inventor", "place of birth"]
+    ask(page, "#defaultView:Graph\nSELECT ?place { ?person wdt:P19 ?place ; wdt:P569 ?day }")
+    page.wait_for_selector(".graph-box[aria-label*=Warsaw]")
+    assert "1867" not in page.get_attribute(".graph-box", "aria-label")
+
+
 def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page, server):
     page.goto(server.url)
     page.click(".welcome .example >> text=How many elements each")
@@ -131,7 +148,7 @@ ARABIC = [
     ("?who ?when", [f'"ماري كوري {n}"@ar "18{n}-05-03T00:00:00Z"^^xsd:dateTime' for n in (60, 75, 90)], "Timeline",
      ".timeline svg"),
     ("?name ?n", [f'"عنصر كيميائي طويل الاسم جدا {n}"@ar {n}' for n in (3, 5, 7)], "BarChart", ".chart svg"),
-    ("?of ?to", [f'wd:Q{n} "ماري كوري"@ar' for n in (979, 1128)], "Graph", ".graph-box"),
+    ("?of ?to", [f"wd:Q{n} wd:Q7186" for n in (979, 1128)], "Graph", ".graph-box"),
     ("?of ?to", [f'wd:Q{n} "ماري كوري"@ar' for n in (979, 1128)], "Table", ".rows td"),
 ]  # fmt: skip
 

@@ -68,7 +68,7 @@ def _query(head: str, grouped: str, subquery: str, group: str, service: str) -> 
 queries = st.builds(_query, heads, counted, subqueries, groups, services)
 
 
-def rows(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
+def bindings(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
     result: Any = store.query(text)
     names = [variable.value for variable in result.variables]
     return Counter(
@@ -81,7 +81,7 @@ def rows(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
 def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph, query):
     store = Store()
     store.extend(graph)
-    expected = rows(store, prepare(query, DIALECTS["oxigraph"]).text)
+    expected = bindings(store, prepare(query, DIALECTS["oxigraph"]).text)
     for name in ("qlever", "virtuoso", "sparql11"):
         there = prepare(query, DIALECTS[name])
-        assert rows(store, prepare(there.text, DIALECTS["oxigraph"]).text) == expected, (name, there.text)
+        assert bindings(store, prepare(there.text, DIALECTS["oxigraph"]).text) == expected, (name, there.text)

@@ -1,4 +1,4 @@
-"""Prefixes, ids, limits, labels as comments, links and tokens."""
+"""Prefixes, ids, limits, labels as comments, links, tokens, and what is read of a query."""
 
 from urllib.parse import unquote
 
@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.presentation import comment_labels, query_link
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
@@ -86,3 +88,19 @@ def test_a_link_gives_the_query_back(query):
     assert unquote(link.removeprefix(page)) == query
     assert link.isascii()
     assert not set(link.removeprefix(page)) & set(' "<>#&?\n')
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ASK { ?x wdt:P1 (1 2) }",
+        "DESCRIBE wd:Q1",
+        "DESCRIBE wd:Q1 LIMIT 5",
+        "INSERT DATA { wd:Q1 wdt:P1 1 }",
+        "ASK { ?x wdt:P1 } ",
+        "ASK { } ASK",
+    ],
+)
+def test_what_has_more_than_its_structure_tells_is_not_rewritten(query):
+    with pytest.raises(QuerySyntaxError):
+        read_query(query)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from kbnav.apps.cli.options import Json, Kb, argument, load
 from kbnav.apps.cli.terminal import print_json
+from kbnav.apps.console import printable
 from kbnav.errors import UsageError
-
-if TYPE_CHECKING:
-    from kbnav.settings.systems import SystemEntry
+from kbnav.settings import systems as registry
+from kbnav.settings.model import explained, kb_names
+from kbnav.settings.plugins import did_you_mean
+from kbnav.settings.systems import SystemEntry, kb_kind
 
 _KBS = {"wikibase": "Wikidata", "skb": "SKBs"}
 _NEEDS = {"model": "a language model", "vectors": "vectors in the SKB", "training": "training"}
@@ -29,8 +34,6 @@ def systems(
 
     For example: kbnav systems kar
     """
-    from kbnav.settings import systems as registry
-
     if as_json:
         print_json(registry.find(name).record() if name else [entry.brief() for entry in registry.systems()])
     elif name:
@@ -51,8 +54,6 @@ def _row(entry: SystemEntry) -> tuple[str, ...]:
 
 
 def _print_system(entry: SystemEntry) -> None:
-    from rich.console import Console
-
     console = Console(highlight=False)
     lines = {
         "answers questions of": _joined(entry.kbs, _KBS) or "any knowledge base",
@@ -94,12 +95,6 @@ def _joined(names: Sequence[str], words: Mapping[str, str]) -> str:
 
 def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table without lines; its first column is not broken."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from kbnav.apps.console import printable
-
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for place, head in enumerate(heads):
         table.add_column(head, no_wrap=not place, overflow="fold", header_style="dim")
@@ -118,11 +113,8 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
 
     For example: kbnav check --kb https://example.org/sparql
     """
-    from kbnav.apps.console import printable
     from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
-    from kbnav.settings.model import kb_names
-    from kbnav.settings.systems import kb_kind
 
     settings = load(kb=kb)
     if len(kb_names(settings.kb)) > 1:
@@ -175,8 +167,6 @@ def config(
 
     For example: kbnav config budget web.port
     """
-    from kbnav.settings.model import explained
-    from kbnav.settings.plugins import did_you_mean
 
     def chosen(setting: str) -> bool:
         return not names or any(setting == name or setting.startswith(f"{name}.") for name in names)

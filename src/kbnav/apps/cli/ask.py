@@ -7,17 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
+from kbnav.answers.question import checked_question
 from kbnav.apps.cli.options import Asking, Json, load
 from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
+from kbnav.apps.console import answer_csv, answer_json, print_answer, printable, spent_words
+from kbnav.errors import UsageError
+from kbnav.runs.trajectory import Run, load_runs, saved_runs
+from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
+from kbnav.settings.systems import kind_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kbnav.agents.common.agent import Agent
     from kbnav.knowledge.evidence import Provenance
-    from kbnav.runs.trajectory import Run
-    from kbnav.settings.model import Settings
 
 
 def ask(
@@ -39,10 +42,6 @@ def ask(
 
     For example: kbnav ask --kb demo --set budget.steps=9 "Who makes lutes?"
     """
-    from rich.console import Console
-
-    from kbnav.answers.question import checked_question
-
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
     question = checked_question(sys.stdin.read() if question == "-" else question)
@@ -51,7 +50,6 @@ def ask(
     settings = of.settings()
     settings.check_key()  # before the imports that take seconds
     from kbnav.agents.common.agent import build_agent
-    from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
 
@@ -75,8 +73,6 @@ def ask(
 
 def print_baseline(console: Console, agent: Agent, quiet: bool) -> None:
     """Print that the answer comes without a language model, where it does and is not to be ``quiet``."""
-    from kbnav.settings.model import OFFLINE
-
     if agent.model == OFFLINE and not quiet:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
 
@@ -85,7 +81,6 @@ def print_outcome(
     run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
 ) -> None:
     """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
-    from kbnav.apps.console import answer_csv, answer_json, print_answer, printable, spent_words
     from kbnav.apps.evidence import answer_table, evidence_lines
 
     page = settings.endpoints.query_page
@@ -111,10 +106,6 @@ def print_outcome(
 
 def _last_run() -> Run:
     """The last run of an agent; what ``kbnav retrieve`` ranked is no answer. Raises UsageError where there is none."""
-    from kbnav.errors import UsageError
-    from kbnav.runs.trajectory import load_runs, saved_runs
-    from kbnav.settings.systems import kind_of
-
     for run in load_runs(reversed(saved_runs(load().home / "runs")), print_error):
         # A builder that does not say what it builds, or is gone: the run shows it, as a ranking has no language.
         if (kind_of(run.system) or ("agent" if run.language else "retriever")) == "agent":
@@ -124,8 +115,6 @@ def _last_run() -> Run:
 
 def _as_before(of: Asking, earlier: Run) -> Asking:
     """The same knowledge base, model and system as before, where no other is named."""
-    from kbnav.settings.model import SEPARATOR
-
     before = earlier.settings
     same_kb = not of.kb or SEPARATOR.join(of.kb) == before.get("kb")
     return replace(

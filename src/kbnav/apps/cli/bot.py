@@ -13,14 +13,15 @@ import typer
 
 from kbnav.apps.cli.options import Asking, Json, flag, load
 from kbnav.apps.cli.terminal import stop_on_signals
+from kbnav.apps.console import printable
 from kbnav.errors import CredentialsError, UsageError
+from kbnav.runs.trajectory import Run, load_run
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.apps.bot.bot import Bot
     from kbnav.apps.bot.ledger import Ledger
     from kbnav.apps.bot.wiki import Wiki
-    from kbnav.runs.trajectory import Run
-    from kbnav.settings.model import Settings
 
 
 def run(
@@ -72,7 +73,6 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     from kbnav.apps.bot.bot import Bot
     from kbnav.apps.bot.wikitext import ROWS, Style
     from kbnav.knowledge.open import open_kb
-    from kbnav.runs.trajectory import load_run
     from kbnav.sessions.evidence import run_evidence
     from kbnav.sessions.session import ask
 
@@ -117,6 +117,4 @@ def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> closing[Le
 
 
 def _say(text: str) -> None:
-    from kbnav.apps.console import printable
-
     print(printable(text), flush=True)

@@ -6,20 +6,19 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from kbnav.apps.cli.ask import print_baseline, print_outcome
 from kbnav.apps.cli.options import Asking
 from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kbnav.models.cancellation import Cancellation
-    from kbnav.runs.trajectory import Run
-    from kbnav.settings.model import Settings
+from kbnav.apps.console import labelled_query, printable, query_lines
+from kbnav.errors import StopRun, UsageError
+from kbnav.models.cancellation import Cancellation
+from kbnav.runs.trajectory import Run, new_id
+from kbnav.settings.model import Settings
 
 _ENDS = ("", "/quit", "/exit")
 _HELP = """\
@@ -43,12 +42,8 @@ def chat(
 
     For example: kbnav chat --kb demo --session lutes
     """
-    from rich.console import Console
-
     from kbnav.agents.common.agent import build_agent
-    from kbnav.errors import StopRun, UsageError
     from kbnav.knowledge.open import open_kb
-    from kbnav.runs.trajectory import new_id
     from kbnav.sessions.session import Chat, sqlite_sessions
 
     settings, console = of.settings(), Console()
@@ -90,14 +85,10 @@ def chat(
 
 
 def _print(console: Console, text: str) -> None:
-    from kbnav.apps.console import printable
-
     console.print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _command(line: str, console: Console, runs: list[Run]) -> None:
-    from kbnav.apps.console import labelled_query, query_lines
-
     if line == "/help":
         _print(console, _HELP)
     elif line != "/sparql":

@@ -14,6 +14,11 @@ from kbnav.apps.cli.evaluate import ids_in
 from kbnav.apps.cli.options import Dataset, Datasets, Given, Jobs, Json, Kb, Only, Retry, argument, flag, load, option
 from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, SOURCES, find_dataset
+from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
+from kbnav.runs.trajectory import to_json
+from kbnav.settings.model import load_settings
+from kbnav.settings.plugins import origin, points
 
 
 def stats(
@@ -53,7 +58,6 @@ def stats(
 
 def _query_stats(names: Sequence[str], together: bool, histograms: Path | None, as_json: bool) -> None:
     from kbnav.evaluation.dataset_stats import dataset_statistics, statistics_markdown, write_histograms
-    from kbnav.evaluation.evaluate import find_dataset
 
     loaded = [find_dataset(name) for name in names]
     groups = [loaded] if together else [[one] for one in loaded]
@@ -67,7 +71,6 @@ def _query_stats(names: Sequence[str], together: bool, histograms: Path | None, 
 
 def _word_stats(names: Sequence[str], tokens: int | None, as_json: bool) -> None:
     from kbnav.evaluation.dataset_stats import word_statistics, words_markdown
-    from kbnav.evaluation.evaluate import find_dataset
 
     found = []
     for name in names:
@@ -81,13 +84,10 @@ def _word_stats(names: Sequence[str], tokens: int | None, as_json: bool) -> None
 
 
 def _print_each(found: Sequence[Any], markdown: Callable[[Any], str], as_json: bool) -> None:
-    from kbnav.runs.trajectory import to_json
-
     print("\n".join(map(to_json, found)) if as_json else markdown(found), end="\n" if as_json else "")
 
 
 def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
-    from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.human_evaluation import compare_questions, pairs_markdown
 
     if len(names) != 2:
@@ -116,10 +116,6 @@ def list_(as_json: Json = False) -> None:
 
     For example: kbnav eval dataset list --json
     """
-    from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, SOURCES
-    from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
-    from kbnav.settings.plugins import origin, points
-
     known = {
         name: {
             "file": path,
@@ -149,7 +145,6 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
 
     For example: kbnav eval dataset fetch qald-10
     """
-    from kbnav.evaluation.datasets import BENCHMARKS, NAMES, SOURCES
     from kbnav.evaluation.datasets.fetch import fetch
 
     settings = load()
@@ -184,10 +179,9 @@ def freeze(
 
     For example: kbnav eval freeze qald-10 --kb wikidata --jobs 4 --out gold
     """
-    from kbnav.evaluation.evaluate import choose, find_dataset
+    from kbnav.evaluation.evaluate import choose
     from kbnav.evaluation.gold import collect_gold
     from kbnav.knowledge.open import open_kb
-    from kbnav.settings.model import load_settings
 
     settings = load(given, kb=kb)
     load_settings(**settings.options)  # no system asks here: what is no setting is refused

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from kbnav.apps.cli.options import Json, argument, load, option
 from kbnav.apps.cli.terminal import emit, print_json, stderr
+from kbnav.settings.model import SparqlSource
 
 
 def build_mirror(
@@ -127,7 +128,6 @@ def index(
     For example: kbnav sparql index https://example.org/sparql --out names
     """
     from kbnav.knowledge.open import open_endpoint
-    from kbnav.settings.model import SparqlSource
 
     console, settings = stderr(), load()
     source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)

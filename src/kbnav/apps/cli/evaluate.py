@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.answers.tables import markdown_table
 from kbnav.apps.cli.options import (
     Asking,
     Dataset,
@@ -31,12 +32,17 @@ from kbnav.apps.cli.options import (
 from kbnav.apps.cli.scores import print_scores, show_comparison
 from kbnav.apps.cli.terminal import Counter, print_json, read_text, stop_on_signals
 from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.records import SCORES, read_saved_run
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import to_json
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import EvaluationPlan
     from kbnav.evaluation.runner import Build, Ended, Progress
     from kbnav.evaluation.sweep import Variant
-    from kbnav.settings.model import Settings
 
 _WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
@@ -79,7 +85,7 @@ class Benchmark(Asking):
 
     def plan(self, dataset: str, settings: Settings) -> EvaluationPlan:
         """What is to be evaluated. Raises UsageError, DataError."""
-        from kbnav.evaluation.evaluate import EvaluationPlan, find_dataset
+        from kbnav.evaluation.evaluate import EvaluationPlan
 
         same = ("sample", "seed", "limit", "gold", "answerable", "jobs", "max_cost", "retry_failed")
         options = {name: getattr(self, name) for name in same}
@@ -88,7 +94,6 @@ class Benchmark(Asking):
     def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""
         from kbnav.evaluation.evaluate import evaluate, leave_out, score_folder
-        from kbnav.evaluation.records import read_saved_run
 
         names = [name.strip() for name in without.split(",") if name.strip()]
         plan = replace(plan, settings=leave_out(plan.settings, names))
@@ -119,8 +124,6 @@ def run(
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
-    from kbnav.evaluation.records import SCORES
-
     ended = of.run(of.plan(dataset, of.settings()), ",".join(without or ()), out, quiet=as_json)
     if as_json:
         scores = out / SCORES
@@ -144,10 +147,7 @@ def repeat(
     What differs from then is printed at the end, and both runs are compared. For example:
     kbnav eval repeat runs/first --dataset questions.jsonl --out runs/again
     """
-    from kbnav.answers.tables import markdown_table
     from kbnav.evaluation.evaluate import repeated, run_card
-    from kbnav.evaluation.records import read_saved_run
-    from kbnav.runs.trajectory import to_json
 
     card = dict(run_card(read_saved_run(folder).info))
     if out is None:
@@ -197,7 +197,6 @@ def sweep(
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation import sweep as sweeps
-    from kbnav.runs.journal import write_whole
 
     settings = of.settings()
     runs = list(_variants(of, settings, vary or (), without or ()))
@@ -222,7 +221,6 @@ def _variants(
 ) -> Iterator[tuple[Variant, str]]:
     """Each run's variant, with what is left out of it. Raises UsageError."""
     from kbnav.evaluation.sweep import Variant, variants
-    from kbnav.settings.systems import find
 
     if not vary and not without:
         raise UsageError("give --vary or --without: what the runs differ by")

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from kbnav.apps.cli.options import Host, Json, Port, Seed, argument, flag, load, option
 from kbnav.apps.cli.serve import at
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
-
-if TYPE_CHECKING:
-    from kbnav.settings.model import Settings
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import kb_kind
 
 
 def collect(
@@ -39,7 +39,6 @@ def collect(
     from kbnav.apps.web.server import small_app
     from kbnav.apps.web.service import open_service
     from kbnav.evaluation.human_evaluation import open_collection
-    from kbnav.settings.systems import kb_kind
 
     settings = at(load(kb=kb, model="offline"), host, port, kbs=(kb,), models=())
     with open_service(settings) as service:
@@ -71,7 +70,6 @@ def judge(
     """
     from kbnav.apps.web.routes.evaluation import judge_router
     from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.human_evaluation import open_judging, rating_rates, ratings_markdown, read_ratings
 
     if not only_rates:

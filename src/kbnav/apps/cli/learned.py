@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from kbnav.apps.cli.options import Json, argument, flag, option
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import Dataset as DatasetOf
+from kbnav.evaluation.datasets import find_dataset
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.datasets import Dataset as DatasetOf
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.training import LabelledQuestion
     from kbnav.programs.first_stage import TrainingQuery
@@ -77,7 +78,6 @@ def print_frozen(folder: Path) -> None:
 
 def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
     """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
-    from kbnav.evaluation.evaluate import find_dataset
     from kbnav.programs.first_stage import TrainingQuery
 
     found = [TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name).questions if one.nodes]

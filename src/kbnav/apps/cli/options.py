@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from kbnav.settings.model import Settings, load_settings
+from kbnav.settings.systems import find, parse_set
+
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.settings.model import Settings
 
 
 def option(flag: str, metavar: str, text: str, **limits: float) -> Any:
@@ -96,13 +98,9 @@ class Asking:
 
 def load(given: list[str] | None = None, system: str | None = None, **named: Any) -> Settings:
     """The settings under ``--set`` pairs and named values, of which None is left out. Raises UsageError."""
-    from kbnav.settings.model import load_settings
-
     named = {name: value for name, value in named.items() if value is not None}
     if not given:
         return load_settings(**named)
-    from kbnav.settings.systems import find, parse_set
-
     options, settings = parse_set(given, find(system).options_type().model_fields if system else ())
     return load_settings(**settings | ({"options": options} if options else {}) | named)
 

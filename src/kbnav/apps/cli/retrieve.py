@@ -6,13 +6,17 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
+from kbnav.answers.tables import Ranking
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import print_json
+from kbnav.apps.console import printable
+from kbnav.runs.trajectory import Run
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.runs.trajectory import Run
 
 _WIDTH = 160
 """Characters of a document that are printed."""
@@ -56,12 +60,6 @@ def retrieve(
 
 
 def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from kbnav.answers.tables import Ranking
-    from kbnav.apps.console import printable
-
     ranking = run.outcome.ranking or Ranking()
     if as_csv:
         sys.stdout.write(ranking.to_csv())

@@ -5,6 +5,7 @@ Exit codes: 0 answered, 1 no answer found, 2 wrong use, 3 a service or credentia
 
 from __future__ import annotations
 
+import ast
 import errno
 import re
 import sys
@@ -42,10 +43,9 @@ class Group(TyperGroup):
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ARG002
         """Write the commands."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
-            title = getattr(command, "rich_help_panel", None)
-            row = (name.ljust(max(map(len, self.commands))), command.short_help or "")
-            sections.setdefault(title if isinstance(title, str) else "Commands", []).append(row)
+        for name, (place, title) in self.commands.places.items():  # type: ignore[attr-defined]
+            row = (name.ljust(max(map(len, self.commands))), _first_sentence(place))
+            sections.setdefault(title or "Commands", []).append(row)
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -63,37 +63,38 @@ class _Lazy(UserDict[str, Any]):
 
     def __init__(self, places: Mapping[str, tuple[Any, str | None]]) -> None:
         super().__init__(dict.fromkeys(places))
-        self._places = places
+        self.places = places
 
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
-            self.data[name] = _built(name, *self._places[name])
+            self.data[name] = _built(name, self.places[name][0])
         return self.data[name]
 
 
-def _built(name: str, place: Any, section: str | None) -> Any:
+def _built(name: str, place: Any) -> Any:
     """A command or a group, as ``commands.toml`` has it."""
     if not isinstance(place, str):
-        about = place["help"]
         commands: Any = _Lazy({one: (where, None) for one, where in place.items() if one != "help"})
         return Group(
-            name=name, help=about, short_help=about, commands=commands, no_args_is_help=True, rich_help_panel=section,
-            rich_markup_mode=None, context_settings=_CONTEXT,
+            name=name, help=place["help"], commands=commands, no_args_is_help=True, rich_markup_mode=None,
+            context_settings=_CONTEXT,
         )  # fmt: skip
     from kbnav.apps.cli.options import flattened
 
     module, _, function = place.partition(":")
     callback = getattr(import_module(f"kbnav.apps.cli.{module}"), function)
-    info = CommandInfo(
-        name=name, callback=flattened(callback), short_help=first_sentence(callback.__doc__ or ""),
-        rich_help_panel=section, context_settings=_CONTEXT,
-    )  # fmt: skip
+    info = CommandInfo(name=name, callback=flattened(callback), context_settings=_CONTEXT)
     return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
 
-def first_sentence(text: str) -> str:
-    """The first sentence of a help text, on one line."""
-    line = " ".join(text.split("\n\n")[0].split())
+def _first_sentence(place: Any) -> str:
+    """That of a command's or group's help, on one line; a command's module is read for it and not imported."""
+    if not isinstance(place, str):
+        return str(place["help"])
+    module, _, function = place.partition(":")
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    line = " ".join((ast.get_docstring(found) or "").split("\n\n")[0].split())
     return re.split(r"(?<=[.!?]) (?=[A-Z])", line, maxsplit=1)[0]
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+from rich.console import Console
 
 from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
+from kbnav.apps.console import answer_csv, answer_json, print_run, print_runs, run_line
 from kbnav.errors import UsageError
-
-if TYPE_CHECKING:
-    from kbnav.runs.trajectory import Run
-    from kbnav.settings.model import Settings
+from kbnav.runs.trajectory import Run, find_run, load_run, load_runs, saved_runs, to_json
+from kbnav.settings.model import Settings
 
 
 def show(
@@ -20,11 +21,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print a saved run: every step, those taken back too, and the answer. For example: kbnav show last."""
-    from rich.console import Console
-
-    from kbnav.apps.console import print_run
-    from kbnav.runs.trajectory import to_json
-
     settings = load()
     saved, page = _find(run, settings), settings.endpoints.query_page
     if as_json:
@@ -41,11 +37,6 @@ def runs(
 
     For example: kbnav runs --limit 5
     """
-    from rich.console import Console
-
-    from kbnav.apps.console import print_runs, run_line
-    from kbnav.runs.trajectory import load_runs, saved_runs
-
     found = load_runs(saved_runs(load().home / "runs")[-limit:], print_error)
     if as_json:
         print_json([*map(run_line, found)])
@@ -62,7 +53,6 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
-    from kbnav.apps.console import answer_csv, answer_json
     from kbnav.apps.sharing import SharedAnswer, shared_page
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
@@ -89,8 +79,6 @@ def export(
 
 def _find(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
-    from kbnav.runs.trajectory import find_run, load_run
-
     try:
         return load_run(find_run(name, settings.home / "runs"))
     except UsageError:

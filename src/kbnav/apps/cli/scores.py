@@ -14,9 +14,12 @@ import typer
 from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.records import SavedRun, read_saved_run
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import Usage, to_json
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.records import SavedRun
     from kbnav.evaluation.scoring import Comparison, Scores
 
 _DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
@@ -59,8 +62,6 @@ def score(
     """
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.scoring import trec as trec_files
-    from kbnav.runs.journal import write_whole
-    from kbnav.runs.trajectory import to_json
 
     run = _read(folder, by, compat, kb)
     scores = score_folder(folder, run, metrics or ())
@@ -75,7 +76,6 @@ def score(
 
 def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = None) -> SavedRun:
     """A run as it is to be scored. Raises UsageError."""
-    from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.rescoring import by_labels, stark_compat
 
     run = read_saved_run(folder)
@@ -110,7 +110,6 @@ def compare(
     For example: kbnav eval compare runs/first runs/second
     """
     from kbnav.evaluation.scoring import compare_runs, score_run
-    from kbnav.runs.trajectory import to_json
 
     if a is None and not questions:
         raise UsageError("name two runs to compare, or --questions to say which difference they can show")
@@ -168,7 +167,6 @@ def report(
     kbnav eval report runs/a runs/b --html report.html
     """
     from kbnav.evaluation import report as reports
-    from kbnav.runs.journal import write_whole
 
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
@@ -181,7 +179,6 @@ def report(
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
-    from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
 
     path = run / SHEET
@@ -217,7 +214,6 @@ def import_(
 
     For example: kbnav eval import answers.jsonl qald-10 --out runs/other
     """
-    from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.importing import import_spinach, import_table, is_table
     from kbnav.knowledge.open import open_kb
 
@@ -270,8 +266,6 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
 
 
 def _print_spent(run: SavedRun) -> None:
-    from kbnav.runs.trajectory import Usage
-
     runs = [record.run for record in run.records.values()]
     usage = sum((one.usage for one in runs), Usage())
     costs = [one.cost for one in runs if one.cost is not None]

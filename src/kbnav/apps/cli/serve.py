@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, flag, load, option
 from kbnav.errors import UsageError
-
-if TYPE_CHECKING:
-    from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings
 
 
 def serve(

@@ -10,15 +10,17 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
+from rich.filesize import decimal
 
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
+from kbnav.apps.console import printable
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
+from kbnav.settings.model import load_settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
@@ -71,7 +73,6 @@ class Builders:
         from functools import partial
 
         from kbnav.knowledge.skb.on_ray import on_ray, one_thread
-        from kbnav.settings.model import load_settings
 
         settings = load_settings(base_url=base_url)
         load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
@@ -266,7 +267,6 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.apps.console import printable
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB, open_store
     from kbnav.tools.context import Shown
@@ -349,15 +349,12 @@ def _place(skb: str) -> str:
 
 
 def _home() -> Path:
-    from kbnav.settings.model import load_settings
-
     return load_settings().home
 
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
     """The encoder of a name; None for lsa, which is fitted on the texts, and for none."""
     from kbnav import encoders
-    from kbnav.settings.model import load_settings
 
     if not name:
         return encoders.default(lambda line: console.print(line, style="dim", highlight=False, markup=False))
@@ -368,8 +365,6 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
 
 
 def _print_left_out(console: Console, meta: Meta) -> None:
-    from kbnav.apps.console import printable
-
     for line in _counted(meta.dropped):
         console.print(printable(line), style="yellow", highlight=False, markup=False)
 
@@ -393,10 +388,6 @@ def _size(nodes: int, edges: int) -> str:
 
 
 def _print_info(found: Info) -> None:
-    from rich.filesize import decimal
-
-    from kbnav.apps.console import printable
-
     meta = found.meta
     fields = {
         kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]

@@ -13,6 +13,8 @@ import typer
 from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb, option
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
+from kbnav.models.prices import known_prices
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.models import StepModels
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.settings.model import Settings
 
 _EVERY = 50
 
@@ -58,7 +59,6 @@ class Models:
         """
         from kbnav.evaluation.synthesis.models import model_price, open_models
         from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
-        from kbnav.models.prices import known_prices
 
         steps, limit, prices = self.steps, self.max_cost, known_prices(settings)
         for model in steps.models:

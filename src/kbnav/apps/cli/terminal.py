@@ -14,15 +14,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.console import Console
+from rich.text import Text
+
+from kbnav.apps.console import call_lines, drop_line, observation_lines, printable, short_arguments
 from kbnav.errors import UsageError
+from kbnav.models.cancellation import Cancellation
+from kbnav.runs.trajectory import Call
+from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import TaskID
 
     from kbnav.agents.machine import Event
-    from kbnav.models.cancellation import Cancellation
-    from kbnav.runs.trajectory import Call
 
 _SOON = 1.0
 """Seconds after which the waiting line shows how long it has been."""
@@ -32,8 +36,6 @@ _EVERY = 10.0
 
 def print_error(error: object) -> None:
     """One line, or a few, on standard error."""
-    from kbnav.apps.console import printable
-
     print(f"kbnav: {printable(str(error))}", file=sys.stderr)
 
 
@@ -60,16 +62,12 @@ def read_text(path: Path) -> str:
 
 def stderr() -> Console:
     """A console on standard error."""
-    from rich.console import Console
-
     return Console(stderr=True)
 
 
 @contextmanager
 def stopped_by_ctrl_c() -> Iterator[Cancellation]:
     """Ctrl-C cancels the run, so that it ends in good order and is saved; a second one ends the program."""
-    from kbnav.models.cancellation import Cancellation
-
     cancellation = Cancellation()
 
     def end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
@@ -112,8 +110,6 @@ class RunProgress:
     """Prints the steps of a run as they happen, and on a terminal a line with what is awaited and for how long."""
 
     def __init__(self, console: Console, model: str, *, steps: bool = True) -> None:
-        from kbnav.settings.model import OFFLINE
-
         self._console, self._steps = console, steps
         self._thinking = "looking for the next step" if model == OFFLINE else f"waiting for {model}"
         self._awaited, self._since = "", time.monotonic()
@@ -138,10 +134,6 @@ class RunProgress:
 
     def __call__(self, event: Event) -> None:
         """Show an event. Where calls run side by side, each observation is headed by its call."""
-        from rich.text import Text
-
-        from kbnav.apps.console import call_lines, drop_line, observation_lines, printable, short_arguments
-
         if event.call:
             self._running.append(event.call)
             self._together = len(self._running) > 1
@@ -168,8 +160,6 @@ class RunProgress:
             self._live.refresh()
 
     def __rich__(self) -> Any:
-        from rich.text import Text
-
         seconds = time.monotonic() - self._since
         return Text(f"{self._awaited} … {seconds:.0f} s" if seconds >= _SOON else f"{self._awaited} …", style="dim")
 

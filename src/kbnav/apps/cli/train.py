@@ -12,22 +12,26 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from rich.console import Console
+
 from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.learned import LEFT_OUT, ended, path_questions, print_frozen, queries
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import Dataset, find_dataset
+from kbnav.models.cancellation import cancelled_by
+from kbnav.models.prices import known_prices
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import load as load_reference
 from kbnav.settings.systems import describe_options, parse_set, read_options
 
 if TYPE_CHECKING:
     from kbnav.encoders.trained import Card
-    from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
-    from kbnav.settings.model import Settings
     from kbnav.training.data import Example
     from kbnav.training.task import Point
 
@@ -61,8 +65,6 @@ class Job:
 
     def datasets(self, names: Sequence[str]) -> list[Dataset]:
         """Raises UsageError, DataError."""
-        from kbnav.evaluation.evaluate import find_dataset
-
         return [find_dataset(name) for name in names]
 
 
@@ -168,8 +170,6 @@ def _embed(folder: Path, kb: SkbKB, progress: StageProgress) -> int:
 @contextmanager
 def _progress() -> Iterator[StageProgress]:
     """What is seen meanwhile; of several processes only the first one shows it."""
-    from rich.console import Console
-
     with StageProgress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")) as progress:
         yield progress
 
@@ -261,10 +261,7 @@ def _train_planner(job: Job) -> None:
 
 def _train_programs(job: Job) -> None:
     from kbnav.evaluation.runner import check_limit
-    from kbnav.models.cancellation import cancelled_by
-    from kbnav.models.prices import known_prices
     from kbnav.programs.train import STOPPED, train_programs
-    from kbnav.settings.model import OFFLINE
 
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")

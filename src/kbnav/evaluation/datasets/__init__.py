@@ -1,6 +1,14 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
-from kbnav.evaluation.datasets.catalogue import BENCHMARKS, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.catalogue import (
+    BENCHMARKS,
+    NAMES,
+    SOURCES,
+    find_dataset,
+    load_dataset,
+    load_file,
+    load_stark,
+)
 from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import Attribution, Dataset, Question
 
@@ -12,6 +20,7 @@ __all__ = [
     "Attribution",
     "Dataset",
     "Question",
+    "find_dataset",
     "load_dataset",
     "load_file",
     "load_stark",

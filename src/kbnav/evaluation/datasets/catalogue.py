@@ -21,6 +21,7 @@ from kbnav.settings.plugins import did_you_mean, named, points
 _log = logging.getLogger(__name__)
 BENCHMARKS = Path("benchmarks")
 """The folder of benchmarks' files, as they are published, in the working directory."""
+_OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 GROUP = "kbnav.datasets"
 """The group of entry points by which other packages add datasets."""
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
@@ -94,6 +95,17 @@ def how_to_get(name: str) -> str:
     if name in ORIGINS:
         return f"kbnav eval dataset fetch {name} downloads it"
     return "get it from its publisher, and put it there"
+
+
+def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
+    """A dataset by its name, as ``FORMAT:FILE``, or from one's own file of questions. Raises UsageError, DataError."""
+    form, colon, file = name.partition(":")
+    if colon and form in FORMATS:
+        return load_file(form, Path(file))
+    for own in ("jsonl", "qrels"):
+        if name.endswith((f".{own}", f".{own}.gz")):
+            return load_file(own, Path(name))
+    return load_file("table", Path(name)) if name.endswith(_OWN_TABLES) else load_dataset(name, folder)
 
 
 def load_dataset(name: str, folder: Path) -> Dataset:

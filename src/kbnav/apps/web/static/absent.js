@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { icon } from "./menu.js";
-import { t } from "./text.js";
+import { language, t } from "./text.js";
 
 const KINDS = {
   "not stated": t("absent.not_stated"),
@@ -12,12 +12,13 @@ const KINDS = {
   "partial copy": t("absent.partial_copy"),
 };
 
-/** The kind in words, why that is, and what has matches instead; nothing where the answer says something; after a plain no, `brief`, why alone. */
+/** The kind in words; why that is, and what has matches instead, closed where it is of a query's parts or not in the reader's language; nothing where the answer says something; after a plain no, `brief`, why alone. */
 export function absent(absence, brief = false) {
   if (!absence) return "";
-  if (brief && absence.kind === "not stated" && absence.text) return h("p", { class: "note absent", dir: "auto" }, absence.text);
+  const plain = language === "en" && !absence.text.includes("`");
+  if (brief && plain && absence.kind === "not stated" && absence.text) return h("p", { class: "note absent", dir: "auto" }, absence.text);
   const head = h("p", {}, h("strong", {}, KINDS[absence.kind]));
+  const why = [absence.text && h("p", { lang: "en" }, absence.text), absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))];
   return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, head,
-    absence.text && h("p", { dir: "auto" }, absence.text),
-    absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))));
+    (plain && !absence.instead) || !why.some(Boolean) ? why : h("details", {}, h("summary", {}, t("absent.details")), why)));
 }

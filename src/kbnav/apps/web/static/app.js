@@ -2,8 +2,8 @@
 
 import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
-import { h } from "./dom.js";
-import { examplesOf, fromCopy, listenToExamples, shownExamples } from "./examples.js";
+import { h, heading } from "./dom.js";
+import { akin, examplesOf, fromCopy, listenToExamples, shapeOf, shownExamples } from "./examples.js";
 import { History } from "./history.js";
 import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
@@ -168,16 +168,18 @@ class Chat {
     this.question.focus({ preventScroll: true });
   }
 
-  /** What a knowledge base holds, and questions that it can answer, one of each kind; `most` of them. */
-  holds(key, most = undefined) {
+  /** What a knowledge base holds, and questions that it can answer, one of each kind; beside a question that it cannot answer, the three nearest. */
+  holds(key, question = "") {
     const base = offered.kbs.find((one) => one.key === key);
     const examples = h("ul", { class: "kinds" });
     const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
     if (base) examplesOf(base).then((found) => {
-      examples.replaceChildren(...shownExamples(found, (one) => this.try(one), most));
+      examples.replaceChildren(...shownExamples(akin(found, question), (one) => this.try(one), question ? 3 : undefined));
       head.hidden = !found.length;
     });
-    return h("div", { class: "holds" }, fromCopy(base), head, examples);
+    const copy = fromCopy(base);
+    if (key === "mini") copy?.append(`. ${t("copy.mini")}`);
+    return h("div", { class: "holds" }, copy, head, examples);
   }
 
   /** Ask an example, or run it where it is a query. */
@@ -208,7 +210,7 @@ class Chat {
         view.ask();
       })));
     });
-    const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, h("h2", { class: "question", dir: "auto" }, title ?? t("query.label")), hint, view.element);
+    const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, heading(title ?? t("query.label")), hint, view.element);
     document.title = title ?? of ?? t("query.label");
     this.question.placeholder = t("ask.placeholder");
     runs.append(element);
@@ -234,7 +236,7 @@ class Chat {
 
   /** Show a run, and listen where it goes on. */
   show(run) {
-    const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, 3));
+    const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, run.question));
     runs.append(view.element);
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;
@@ -358,7 +360,7 @@ class Chat {
     const kb = kept("kb");
     if (offered.kbs.some((one) => one.key === kb)) this.fillChoice({ kb });
     const turn = this.opened;
-    const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => one.query === query)];
+    const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => shapeOf(one.query) === shapeOf(query))];
     if (turn === this.opened) this.showQuery(query, { now: true, title: known[0]?.title ?? known[1]?.text, of: known[0]?.of });
   }
 

@@ -18,3 +18,10 @@ export function link(text, href, attributes = {}) {
   if (!own && !/^https?:\/\//i.test(href || "")) return h("span", { dir: "auto", ...attributes }, text);
   return h("a", { href, dir: "auto", target: "_blank", rel: "noopener noreferrer", ...attributes }, text);
 }
+
+const LONG = 200; // letters of a heading that may scroll
+
+/** What is asked, as a heading; a long one scrolls. */
+export function heading(text) {
+  return h("h2", { class: "question", dir: "auto", tabindex: text.length > LONG && 0 }, text);
+}

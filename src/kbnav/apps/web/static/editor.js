@@ -97,7 +97,7 @@ function colours({ HighlightStyle, tags }) {
 function theme({ EditorView }) {
   const panel = { backgroundColor: "var(--ground)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px" };
   return EditorView.theme({
-    "&": { backgroundColor: "var(--panel)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", fontSize: ".85rem", minHeight: "inherit", maxHeight: "28rem" },
+    "&": { backgroundColor: "var(--panel)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", fontSize: ".85rem", minHeight: "inherit", maxHeight: "min(28rem, 45vh)" },
     "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
     ".cm-scroller": { fontFamily: "ui-monospace, monospace", lineHeight: "1.45", overflow: "auto" },
     ".cm-content": { caretColor: "var(--ink)", padding: ".5rem .3rem" },
@@ -114,6 +114,7 @@ function theme({ EditorView }) {
 
 /** Completions: prefixes and words of SPARQL, and behind the prefix of an entity or property, ids by their labels. */
 async function complete(kb, context) {
+  if (context.matchBefore(/(?:^|\s)#.*/)) return null; // in a comment
   const name = context.matchBefore(/[A-Za-z][\w-]*:[\p{L}\p{N}_'’-]*(?: [\p{L}\p{N}_'’-]+)*/u);
   const [prefix, text] = name ? name.text.split(/:(.*)/s) : [];
   if (name && !/^[QPL]\d+/.test(text)) {

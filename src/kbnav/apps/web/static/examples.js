@@ -13,13 +13,16 @@ const KINDS = {
 /** Of a knowledge base its examples, each with `text` and `question` or `query`, and with a `kind` where it is known. */
 export async function examplesOf(base) {
   if (base.name === "Wikidata" && (base.key === "mini" || !base.entities)) {
-    const { questions, queries } = await fetch("/static/examples.json").then((response) => response.json());
+    const { questions, queries, columns } = await fetch("/static/examples.json").then((response) => response.json());
     return [...questions[language].map(([kind, question]) => ({ kind, question, text: question })),
-      ...queries.map(({ kind, title, query }) => ({ kind, query, text: title[language] }))];
+      ...queries.map(({ kind, title, query }) => ({ kind, query: query.replace(/\?(\w+)/g, (all, name) => `?${columns[name]?.[language] ?? name}`), text: title[language] }))];
   }
   const questions = await call(`/api/examples/${encodeURIComponent(base.key)}`).catch(() => []);
   return questions.map((question) => ({ question, text: question }));
 }
+
+/** A query whatever its variables are called, which they are in the reader's language. */
+export const shapeOf = (query) => query?.replace(/\?[\p{L}\p{N}_]+/gu, "?");
 
 /** Of which copy, of how many entities and from when, something is told; nothing where that is not known. */
 export function fromCopy(base) {
@@ -31,6 +34,16 @@ export function fromCopy(base) {
 export function shownExamples(found, chosen, most = MOST) {
   const first = found.filter(({ kind }, place) => !kind || found.findIndex((one) => one.kind === kind) === place).slice(0, most);
   return first.map((one) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => chosen(one) }, one.kind && h("small", {}, KINDS[one.kind]), h("span", { dir: "auto" }, one.text))));
+}
+
+const WORD = 5; // letters by which words are compared
+
+/** The examples, those with the most words of a question first; a word of many examples counts less. */
+export function akin(found, question) {
+  const words = (text) => new Set((text.toLocaleLowerCase(language).match(/[\p{L}\p{N}]{3,}/gu) ?? []).map((word) => word.slice(0, WORD)));
+  const [asked, own] = [words(question), found.map((one) => words(one.text))];
+  const worth = (some) => [...some].filter((word) => asked.has(word)).reduce((sum, word) => sum + 1 / own.filter((other) => other.has(word)).length, 0);
+  return found.map((one, place) => [worth(own[place]), one]).sort(([one], [other]) => other - one).map(([, one]) => one);
 }
 
 /** The browser of all examples, which a button opens; they are searched by their words. */

@@ -60,7 +60,7 @@ export class History {
 
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
-    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? one.of ?? one.name ?? brief(one.query) }));
+    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? (one.of && t("session.changed", { title: one.of })) ?? one.name ?? brief(one.query) }));
     const all = [...this.found, ...queries].sort((one, other) => other.made - one.made);
     this.place.closest("aside").hidden = !all.length;
     this.find.hidden = all.length < SEARCHED;
@@ -71,12 +71,12 @@ export class History {
   item(one) {
     const here = one.query ? !this.current && one.query === kept("query") : one.id === this.current;
     const href = one.query ? `/#${new URLSearchParams({ query: one.query, kb: one.kb })}` : `/s/${encodeURIComponent(one.id)}`;
-    const title = h("a", { href, dir: "auto", "aria-current": here ? "page" : false }, one.title,
+    const title = h("a", { href, dir: "auto", "aria-current": here ? "page" : false }, h("span", { class: "title", title: one.query || one.title }, one.title),
       h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), one.query && ` · ${t("query.write")}`, this.called(one.kb) && ` · ${this.called(one.kb)}`));
     const files = !one.query && Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
-    const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: one.title }), title: t("session.menu_short") }, icon("more")),
+    const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: brief(one.title) }), title: t("session.menu_short") }, icon("more")),
       h("div", { class: "choices" }, h("button", { type: "button", onclick: () => this.rename(item, one) }, t("session.rename")), files,
-        h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => this.drop(one) }, t("session.delete_short"))));
+        h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: brief(one.title) }), onclick: () => this.drop(one) }, t("session.delete_short"))));
     const item = h("li", {}, title, menu);
     return item;
   }

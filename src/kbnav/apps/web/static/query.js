@@ -81,6 +81,7 @@ export class QueryView {
   /** What a query found; the page's address and the list of sessions keep it. */
   show(query, found) {
     const { result } = found;
+    this.ran = query;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
     document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, name: this.name } }));
@@ -100,7 +101,7 @@ export class QueryView {
     if (error.line) this.editor.mark(error.line, error.column);
   }
 
-  /** Run it: what was changed of an answer's query is a result of its own, on a page of its own. */
+  /** Run it: what was changed of an answer's query, or of one with a title, is a result of its own, on a page of its own. */
   async ask() {
     if (this.button.disabled || this.offered.share) return;
     this.button.disabled = true;
@@ -112,10 +113,10 @@ export class QueryView {
     const query = this.editor.value;
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
-      if (this.typed) {
+      if (this.typed && (!this.title || [undefined, query].includes(this.ran))) {
         this.show(query, found);
       } else {
-        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, of: this.run.question } }));
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, of: this.run.question || this.title } }));
       }
     } catch (error) {
       if (this.typed) this.shown.replaceChildren();

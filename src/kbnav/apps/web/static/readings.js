@@ -25,11 +25,11 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
 };
 
-/** What speaks against an answer, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
-export function doubts(found, read) {
+/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
+export function doubts(found, read, note = undefined) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
-  const words = [...new Set(unused)].map((word) => t("read.word", { word })).join(" ");
-  const lines = [words && h("p", { class: "unused", dir: "auto" }, t("read.unused", { words })),
+  const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).join(" ");
+  const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
     ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
   return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
 }

@@ -36,13 +36,13 @@ class ResultView {
     this.asked = 0; // pages
     this.body = h("tbody");
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
-      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name))));
+      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking))));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
-    this.element = h("div", { class: "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pager());
+    this.element = h("div", { class: "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
     this.load();
   }
 
@@ -85,7 +85,7 @@ class ResultView {
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
-    const views = viewsOf(this.kinds, this.result.rows, rows.some((row) => row.some((cell) => cell?.id)));
+    const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
     return this.choose(views.includes(wanted) ? wanted : "table", true);
@@ -95,7 +95,8 @@ class ResultView {
   choose(view, first = false) {
     for (const tab of this.tabs.children) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
     this.table.hidden = view !== "table";
-    if (this.find) this.find.hidden = this.table.hidden;
+    for (const part of [this.find, this.pages]) if (part) part.hidden = this.table.hidden;
+    this.tell();
     this.drawn.hidden = view === "table";
     if (view !== "table") this.pictures.draw(view, this.drawn, this);
     if (!first && this.key) keep(this.key, view);
@@ -139,7 +140,7 @@ class ResultView {
     const found = await call(`${this.base}/dates?${query}`).catch(() => null);
     if (!found || turn !== this.asked) return;
     rows.forEach((row, at) => page.rows[page.numbers.indexOf(row)].forEach((value) => {
-      if (imprecise(value)) value.precision = found[at]?.[value.text];
+      if (imprecise(value)) value.precision = found[at]?.[value.text] ?? value.precision;
     }));
     if (!this.body.querySelector(".evidence")) this.show(page);
   }
@@ -161,7 +162,7 @@ class ResultView {
     const { result, state } = this;
     if (state.find) return t("rows.found", { n: state.total, all: result.rows });
     const total = result.total > result.rows ? t("rows.kept", { kept: result.rows, total: result.total }) : number(result.rows);
-    if (result.rows > PAGE) return t("rows.some", { first: state.start + 1, last: Math.min(state.start + PAGE, result.rows), total });
+    if (result.rows > PAGE && !this.table.hidden) return t("rows.some", { first: state.start + 1, last: Math.min(state.start + PAGE, result.rows), total });
     return result.total > result.rows ? total : t("rows.all", { n: result.rows });
   }
 

@@ -6,7 +6,7 @@ import { Awaited } from "./awaited.js";
 import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
-import { h } from "./dom.js";
+import { h, heading } from "./dom.js";
 import { fromCopy } from "./examples.js";
 import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
@@ -38,7 +38,7 @@ export class RunView {
     this.found = h("div", { onsingle: ({ detail }) => this.once(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
-      h("h2", { class: "question", dir: "auto" }, run.question),
+      heading(run.question),
       this.by(), this.awaited.element, this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
     for (const event of run.events) this.apply(event);
@@ -122,7 +122,7 @@ export class RunView {
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
-      ...doubts(answer.doubts ?? [], answer.understood),
+      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",

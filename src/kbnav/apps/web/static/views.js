@@ -9,9 +9,12 @@ const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
 const FEW = 60; // places that need no clusters but where they lie on each other
-const SIDES = { right: [9, 0], left: [-9, 0], top: [0, -9], bottom: [0, 9] }; // of a place, where its name may stand, and how far from it
-const LETTERS = 11; // pixels of a graph's letters
+const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9], ["right", 7, -10], ["right", 7, 10], ["left", -7, -10], ["left", -7, 10]]; // of a place, where its name may stand, and how far from it
+const LETTERS = 12; // pixels of a graph's letters
+const NEAR = 1.3; // how far a small graph is enlarged
 const LINES = 6; // that colours tell apart
+const KINDS = ["soft", "accent", "bad", "good", "code-word", "code-variable"]; // colours of a graph's links, by what they state
+const STROKES = ["solid", "dashed", "dotted"];
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
 const YEARS = /(year|jahr|ann[eé]e|a[nñ]i?o|年)$/i;
@@ -29,11 +32,23 @@ export function kindsOf(columns, rows) {
   });
 }
 
-/** The views that a result allows, the table first; `things`: some of its cells are entities. */
-export function viewsOf(kinds, rows, things) {
+/** Whether a cell is a thing, or one that is not known. */
+const linkable = (cell) => Boolean(cell?.id || cell?.kind === "unknown");
+
+/** The places of the columns that have things, and of those whose things are properties. */
+function thingsOf(columns, rows) {
+  const all = columns.flatMap((_, place) => (rows.some((row) => linkable(row[place])) ? [place] : []));
+  const relations = all.filter((place) => columns[place] === "predicate" || rows.every((row) => !row[place] || /^P\d+$/.test(row[place].id)));
+  return { entities: all.filter((place) => !relations.includes(place)), relations };
+}
+
+/** The views that a `result` with these first rows allows, the table first; a graph where there are links between things, of a list of things alone those of their statements. */
+export function viewsOf(kinds, { rows: total, columns, ranking }, rows) {
   const has = (...some) => kinds.some((kind) => some.includes(kind));
-  return ["table", has("point") && "map", has("date") && has("name") && rows > 1 && "timeline",
-    has("number") && has("name", "date", "year") && rows > 1 && "chart", things && "graph", has("picture") && "images"].filter(Boolean);
+  const { entities } = thingsOf(columns, rows);
+  const linked = entities.length > 1 || (entities.length === 1 && total > 1 && (ranking || columns.length === 1));
+  return ["table", has("point") && "map", total > 1 && has("date") && has("name") && "timeline",
+    total > 1 && !ranking && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
 }
 
 /** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
@@ -94,7 +109,7 @@ const meet = (one, other) => one.left < other.right && other.left < one.right &&
 function uncrowd(box, marks) {
   const taken = [...box.querySelectorAll(".pin, .cluster")].map((one) => one.getBoundingClientRect());
   for (const name of marks.getLayers().map((mark) => mark.getTooltip()).filter((one) => one.getElement()?.isConnected)) {
-    const room = Object.entries(SIDES).some(([direction, offset]) => {
+    const room = SIDES.some(([direction, ...offset]) => {
       Object.assign(name.options, { direction, offset });
       name.update();
       const place = name.getElement().getBoundingClientRect();
@@ -152,7 +167,7 @@ function drawTimeline({ columns, rows, kinds }, box) {
   const dates = kinds.flatMap((kind, place) => (kind === "date" ? [place] : []));
   const values = rows.flatMap((row) => {
     const known = dates.map((place) => row[place]).filter((cell) => year(cell) !== undefined);
-    const told = [...new Set(known.map((cell) => dated(cell.text, cell.text.endsWith("-01-01"), cell.precision)))].join(" – ");
+    const told = [...new Set(known.map((cell) => dated(cell.text, false, cell.precision)))].join(" – ");
     return known.length ? [{ name: named(row, kinds).text, from: year(known[0]), to: year(known.at(-1)), told }] : [];
   }).sort((one, other) => one.from - other.from);
   const x = { field: "from", type: "quantitative", scale: { zero: false, nice: true }, axis: { ...timeAxis(null), orient: "top" } };
@@ -182,50 +197,65 @@ function drawChart({ columns, rows, kinds }, box) {
   [label, names.size < values.length && t("chart.means"), rows.some((row) => row[name]?.kind === "unknown") && t("chart.unknown")].filter(Boolean).join(" · "));
 }
 
-/** Links between the entities of two columns; of one column the statements behind its first rows. */
+/** Links between the entities of two columns; of one column those of the statements behind its first rows. What is no thing is left out. */
 async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
-  const entities = columns.flatMap((_, place) => (rows.some((row) => row[place]?.id) ? [place] : []));
-  const links = entities.length > 1
-    ? rows.flatMap((row) => entities.slice(1).flatMap((place) => row[entities[0]] && row[place] ? [{ from: row[entities[0]], to: row[place], text: stating(columns[place], labelled) }] : []))
-    : await stated(base, numbers.slice(0, STATED));
-  if (!links.length) return t("evidence.none");
+  const { entities, relations: [relation] } = thingsOf(columns, rows);
+  const listed = entities.length < 2;
+  const between = (row, { from, to, text }) => (linkable(row[from]) && linkable(row[to]) ? [{ from: row[from], to: row[to], text: row[relation]?.text ?? text }] : []);
+  const stated = relation === undefined ? statedOf(columns, entities, labelled) : [{ from: entities[0], to: entities[1] }];
+  const found = listed ? await evidenced(base, numbers.slice(0, STATED)) : rows.flatMap((row) => stated.flatMap((one) => between(row, one)));
+  const links = [...new Map(found.map((one, place) => [one.from.id && one.to.id ? `${one.from.id} ${one.to.id} ${one.text}` : place, one])).values()];
+  if (!links.length) {
+    box.remove();
+    return t("graph.none");
+  }
   const nodes = new Map();
   const key = (cell) => {
     const unknown = cell.kind === "unknown"; // each another one
-    const id = unknown ? `unknown ${nodes.size}` : cell.id || cell.href || cell.text;
-    nodes.set(id, { data: { id, text: unknown ? t("cell.unknown") : cell.text, href: cell.href ?? "", kind: cell.id ? "thing" : "value" } });
+    const id = unknown ? `unknown ${nodes.size}` : cell.id;
+    nodes.set(id, { data: { id, text: unknown ? t("cell.unknown") : cell.text, href: cell.href ?? "", kind: unknown ? "unknown" : "thing" } });
     return id;
   };
   const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
   if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
   const { default: cytoscape } = await import("./vendor/cytoscape.js");
   const [ink, soft, sea, accent] = ["ink", "soft", "sea", "accent"].map(colour);
-  const many = edges.length > 60;
-  const names = new Set(links.map((one) => one.text));
-  const said = !many && (names.size > 1 || edges.length < STATED); // else above the graph, once
+  const count = (name) => links.filter((one) => one.text === name).length;
+  const names = [...new Set(links.map((one) => one.text))].sort((one, other) => count(other) - count(one)); // one alone is said above the graph
+  const kinds = names.length > 1 ? names.slice(0, KINDS.length) : [];
   const text = { color: ink, "text-max-width": 150, "text-wrap": "wrap" };
   const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
     style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
-      { selector: "node[kind = 'value']", style: { shape: "round-rectangle", "background-color": soft } },
+      { selector: "node[kind = 'unknown']", style: { shape: "round-rectangle", "background-color": soft } },
       { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
-      { selector: "edge", style: { ...text, label: said ? "data(text)" : "", color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } }],
-    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: many ? 60 : 90, nodeDimensionsIncludeLabels: true } });
+      { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } },
+      ...kinds.map((name, place) => ({ selector: `edge[text = ${JSON.stringify(name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
+    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true } });
   const { w, h: high } = graph.elements().boundingBox();
   if (w > high === box.clientWidth < box.clientHeight) { // as high or wide as the place
     graph.nodes().positions((node) => ({ x: node.position("y"), y: node.position("x") }));
-    graph.fit(undefined, 12);
   }
-  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).update(); // as large on the screen however far away
+  const wider = box.clientWidth / box.clientHeight / (graph.elements().boundingBox().w / graph.elements().boundingBox().h);
+  graph.nodes().positions((node) => ({ x: node.position("x") * Math.min(2, Math.max(1, wider)), y: node.position("y") * Math.min(2, Math.max(1, 1 / wider)) })); // names need the room
+  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 1 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
+  graph.fit();
+  size();
+  graph.fit(undefined, 12);
+  if (graph.zoom() > NEAR) graph.zoom(NEAR).center();
   const ordered = graph.nodes().sort((one, other) => other.degree() - one.degree());
-  const uncrowded = () => { // the names that have room, those of many links first
-    const taken = [];
-    graph.batch(() => ordered.forEach((node) => {
-      const { x1: left, x2: right, y1: top, y2: bottom } = node.boundingBox({ includeNodes: false, includeEdges: false });
-      const hidden = taken.some((one) => meet(one, { left, right, top, bottom }));
-      if (!hidden) taken.push({ left, right, top, bottom });
-      node.toggleClass("crowded", hidden);
-    }));
+  const boxed = (one, options) => {
+    const { x1: left, x2: right, y1: top, y2: bottom } = one.boundingBox(options);
+    return { one, left, right, top, bottom };
   };
+  const uncrowded = () => graph.batch(() => { // the names that have room, those of many links first, then those of the links
+    const taken = graph.nodes().map((node) => boxed(node, { includeLabels: false }));
+    for (const one of names.length > 1 ? [...ordered, ...graph.edges()] : ordered) {
+      const own = boxed(one, { includeNodes: false, includeEdges: false });
+      const hidden = taken.some((other) => other.one !== one && meet(other, own));
+      if (!hidden) taken.push(own);
+      one.toggleClass("crowded", hidden);
+    }
+  });
   let waiting = 0;
   const sized = () => {
     size();
@@ -244,23 +274,27 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   });
   const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
+  box.before(h("p", { class: "keys" }, kinds.map((name, place) => h("span", { class: `${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name))));
   graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
-  const label = [t("graph.label", { n: edges.length }), !said && names.size === 1 && [...names][0], entities.length < 2 && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
+  const label = [t("graph.label", { n: edges.length }), names.length === 1 && names[0], listed && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
   Object.entries({ tabindex: 0, role: "group", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
 }
 
-/** The property whose values a column has in a query, by its name behind comments on its ids; else the column's name. */
-function stating(column, labelled) {
+/** What a query states between columns of things, by names behind comments on its ids; of a column of which it states nothing, that it is in the row of the first. */
+function statedOf(columns, entities, labelled) {
   const names = new Map([...labelled.matchAll(/^# (P\d+): (.*)$/gm)].map(([, id, name]) => [id, name]));
-  const paths = new Set([...labelled.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?(\w+)/g)].flatMap(([, path, variable]) => (variable === column ? [path] : [])));
-  return paths.size === 1 ? [...paths][0].replace(/wdt:(P\d+)/g, (_, id) => names.get(id) ?? id).replace(/[|]/g, " / ") : column;
+  const called = (path) => path.replace(/wdt:(P\d+)/g, (_, id) => names.get(id) ?? id).replace(/[|]/g, " / ");
+  const found = labelled.split(/[{}]|\.\s/).flatMap((part) => [...part.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?([\p{L}\p{N}_]+)/gu)].map(([, path, object]) =>
+    ({ from: columns.indexOf(/^\s*\?([\p{L}\p{N}_]+)/u.exec(part)?.[1]), to: columns.indexOf(object), text: called(path) }))).filter(({ from, to }) => entities.includes(from) && entities.includes(to));
+  const rest = entities.slice(1).filter((place) => !found.some(({ from, to }) => [from, to].includes(place)));
+  return [...found, ...rest.map((place) => ({ from: entities[0], to: place, text: columns[place] }))];
 }
 
-async function stated(base, rows) {
+async function evidenced(base, rows) {
   const found = await call(`${base}/evidence?${new URLSearchParams(rows.map((row) => ["row", row]))}`);
   if (found.failed) throw new Error(t("evidence.failed", { why: found.failed }));
-  return found.rows.flat().flatMap(({ subject, property, value }) => subject && value && property?.text ? [{ from: subject, to: value, text: property.text }] : []);
+  return found.rows.flat().flatMap(({ subject, property, value }) => linkable(subject) && linkable(value) && property?.text ? [{ from: subject, to: value, text: property.text }] : []);
 }
 
 /** The files by their names: the page fetches nothing from elsewhere. */
