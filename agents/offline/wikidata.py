@@ -149,6 +149,7 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
         return [Phrase(saying[-1], phrase.named, phrase.noun and saying[-1] == text[0])] * (len(text) > 1)
     matched = tuple(word for part in search.matched for word in fold(part).split())
     runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
+    runs = [run for run in runs if not {*map(fold, run.split())} <= known.light | known.function]
     return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
 
 
