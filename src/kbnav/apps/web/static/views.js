@@ -237,7 +237,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   }
   const wider = box.clientWidth / box.clientHeight / (graph.elements().boundingBox().w / graph.elements().boundingBox().h);
   graph.nodes().positions((node) => ({ x: node.position("x") * Math.min(2, Math.max(1, wider)), y: node.position("y") * Math.min(2, Math.max(1, 1 / wider)) })); // names need the room
-  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 1 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
+  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 0.7 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
   graph.fit();
   size();
   graph.fit(undefined, 12);
