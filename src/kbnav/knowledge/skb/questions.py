@@ -296,8 +296,8 @@ class Paths:
         self._fits = lru_cache(maxsize=1024)(self._word_fits)
 
     def steps(self, kind: str) -> Sequence[Step]:
-        """What a type is linked by."""
-        return self._steps[kind]
+        """What a type is linked by; nothing for none."""
+        return self._steps.get(kind, ())
 
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""
