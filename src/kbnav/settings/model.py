@@ -419,7 +419,7 @@ class Settings(BaseSettings):
             raise CredentialsError(
                 f"the model {self.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
                 "or name another endpoint with --base-url (base_url= in Python); "
-                'where the system can do without, there is --model offline (model="offline")'
+                'where the system needs no model, use --model offline (model="offline")'
             )
 
     def public(self) -> dict[str, Any]:
