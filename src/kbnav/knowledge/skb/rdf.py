@@ -180,11 +180,8 @@ def change(
         for edges in (gone, come)
     )
     for node, fields in about:
-        iri, number = _iri(skb.id(node.number)), node.number
-        before, now = (
-            set(_about(*pair, iri, kinds).splitlines())
-            for pair in (*skb.nodes.named(range(number, number + 1)), (node, fields))
-        )
+        iri, old_one = _iri(skb.id(node.number)), skb.nodes.named(range(node.number, node.number + 1))
+        before, now = (set(_about(*pair, iri, kinds).splitlines()) for pair in (*old_one, (node, fields)))
         deleted |= before - now
         inserted |= now - before
     store = Store(str(folder))

@@ -97,11 +97,6 @@ class Picked:
         return rows[np.diff(rows, axis=0, prepend=0).any(axis=1)]
 
 
-def numbered(entities: Iterable[str]) -> np.ndarray:
-    """The numbers that stand for items and properties [n]."""
-    return np.fromiter((int(one[1:]) << 3 | _KINDS.index(one[0]) for one in entities), np.int64)
-
-
 def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:
     """Write what has an entity as value, of the properties that only entities have. Raises sqlite3.Error."""
     others = np.unique(truthy[truthy[:, 0] < 0, 1])

@@ -25,7 +25,7 @@ from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, 
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.links import SCHEMA, Picked, add_links, numbered
+from kbnav.knowledge.wikidata.mirror.links import SCHEMA, Picked, add_links
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 _RUN = re.compile(
@@ -201,7 +201,7 @@ def build_index(
 def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
     ends = np.sort(np.concatenate([truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]]))
-    named = numbered(numbers)
+    named = np.fromiter((int(one[1:]) << 3 | (one[0] == "P") for one in numbers), np.int64)  # as ``Picked`` has them
     degrees = np.searchsorted(ends, named, "right") - np.searchsorted(ends, named)
     degrees = np.append(degrees, 0)  # of what has no name
     for row in _rows(store, f"SELECT ?s ?n {{ ?s {v.SITELINKS} ?n }}"):
