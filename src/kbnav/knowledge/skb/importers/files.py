@@ -263,7 +263,7 @@ class Grouped:
         self._groups, self._parts = groups, max(1, min(parts, groups))
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        self._files: dict[int, io.BufferedWriter] = {}
+        self._files: dict[int, IO[bytes]] = {}
 
     def __enter__(self) -> Grouped:
         return self
