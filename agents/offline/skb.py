@@ -50,7 +50,6 @@ _BOUNDS = frozenset(["under", "over", "above", "below", "fewer", "than"])
 _OPERATORS = NEGATIONS | _BOUNDS | _SUMMED.keys() | {"more", "less", "plus", "más"}
 _OPERATORS |= {"best", "worst", "beste", "besten", "meilleur", "mejor"}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
-_NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
 class PreparedSkb:
@@ -76,7 +75,7 @@ class SkbAgenda(Agenda):
         if compared and self._reading.types and not (self._reading.asked or self.question.asks):
             first, *others = self._reading.types  # as in "mean age of ships"
             self._reading = replace(self._reading, asked=first.name, types=tuple(others))
-        self._told = set(_NOT_TELLING)
+        self._told: set[str] = set()
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
