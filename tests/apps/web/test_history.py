@@ -97,7 +97,6 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     page.keyboard.type("# x\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".typed >> text=Changed from the query of: Countries and cities")
-    page.wait_for_selector(".typed .rows tbody tr", state="attached")
     titles = page.locator("#sessions .title").all_inner_texts()
     assert titles == ["Changed: Countries and cities", "Countries and cities"]
     page.click("#sessions a >> nth=1")
