@@ -13,7 +13,7 @@ from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.parsing import NEGATIONS, pronoun
-from kbnav.answers.relevance import relevance
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
@@ -42,6 +42,8 @@ _YEARS = frozenset(["date", "inception", "date of birth"])
 """Quantities that are a point in time: of several fields the only one that is a number is meant."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
+_COMPOUND = 4
+"""Letters of a word that a document may have within another, as ``sleep`` in sleepwalker."""
 _LINKS = 8
 """Relations that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
@@ -424,7 +426,8 @@ class SkbAgenda(Agenda):
         light = self._told | (known.light - known.adjectives.keys())
 
         def says(text: str) -> bool:
-            return fold(text) in document or relevance(text, [document])[0] > 0
+            words = [word for word in content_words(fold(text)) if len(word) < _COMPOUND or word not in document]
+            return not any(relevance(word, [document])[0] == 0 for word in words)
 
         begun = [one for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)]
         places = {one.first: one.text for one in begun if paths or not says(one.text)}
