@@ -303,7 +303,8 @@ class Reading:
             score += found
             if score > 0 or dated:
                 if wanted:
-                    score += 0.4 if wanted in relation.kinds else -0.4
+                    named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
+                    score += 0.4 if named and wanted in relation.kinds else -0.4
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
                 answers = fitting or question.kind == "yes-no" or not edges

@@ -69,6 +69,7 @@ def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> 
     [
         ("Who discovered radium in 1898?", "And polonium?", ["Q37463", "Q7186"]),
         ("Who discovered polonium?", "and when?", ["1898-01-01T00:00:00Z"]),
+        ("Who discovered radium?", "and where?", ["Q90"]),
         ("Where was Marie Curie born?", "And who was her husband?", ["Q37463"]),
         ("Who was the husband of Marie Curie?", "Where was he born?", ["Q90"]),
         ("Who was the husband of Marie Curie?", "When was she born?", ["1867-11-07T00:00:00Z"]),
@@ -215,6 +216,7 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
     [
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
+        ("Where was radium discovered?", "Paris"),
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
         ("Was Henry Cavendish ever married?", "✗ (spouse: no value)"),
