@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, pairwise, product
+from itertools import chain, combinations, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
-from kbnav.answers.parsing import NEGATIONS, pronoun
+from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
@@ -48,9 +48,7 @@ _LINKS = 8
 """Relations that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
-_BOUNDS = frozenset(["under", "over", "above", "below", "fewer", "than"])
-_OPERATORS = NEGATIONS | _BOUNDS | _SUMMED.keys() | {"more", "less", "plus", "más"}
-_OPERATORS |= {"best", "worst", "beste", "besten", "meilleur", "mejor"}
+_OPERATORS = _SUMMED.keys() | {"more", "less", "plus", "más", "best", "worst", "beste", "besten", "meilleur", "mejor"}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
 
 
@@ -394,12 +392,15 @@ class SkbAgenda(Agenda):
         self.understood = read = self._understood(mentions, paths, found[0])
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
-        reading, known = self._reading, lexicon(self.language)
+        reading = self._reading
         free, telling = self._free(paths), self._telling(paths)
         said = {word.lower() for word in read.unused}
         grammar = set(free) - {reading.tokens[at].low for at in reading.words}
-        bounds = {word for word, behind in pairwise(free) if word in _BOUNDS and behind[:1].isdigit()}
-        changing = (_OPERATORS | known.measures.keys()) & (said | grammar | bounds | set(free) & _SUMMED.keys())
+        strict = [one.casefold().split() for one in self.question.strict]
+        passed = {
+            word for one in strict if len(one) > 1 for word in one
+        } | _SUMMED.keys()  # of a bound, whatever texts say
+        changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free))
         guessed = telling and any(not step.relation for path in paths for step in path.steps)
         guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
         if guessed or self.question.kind == "count" or changing:

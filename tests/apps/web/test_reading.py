@@ -94,13 +94,22 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
     assert said["Which person was born in Little Mew?"] == "Odd Skarrow, Marit Skarrow"
 
 
-def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(page: Page, server: Server):
+@pytest.mark.parametrize(
+    ("question", "cell", "why"),
+    [
+        ("Is Paris the capital of Germany?", "Not stated here", "This copy is a part only, and may lack it."),
+        ("Was Henry Cavendish ever married?", "No", "It is stated that there is none."),
+    ],
+)
+def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(
+    page: Page, server: Server, question: str, cell: str, why: str
+):
     page.goto(server.url)
-    ask(page, "Is Paris the capital of Germany?")
+    ask(page, question)
     wait_for_the_end(page)
-    assert page.inner_text(".rows tbody td >> nth=0") == "Not stated here"
+    assert page.inner_text(".rows tbody td >> nth=0") == cell
     assert not page.is_visible(".answer .text")
-    assert page.inner_text(".absent strong") == "This copy is a part only, and may lack it."
+    assert page.locator(".absent strong").all_inner_texts() == [why]
     assert re.search(r"copy of 199 entities, \w+ 1, 2026", page.inner_text(".answer .copy-of"))
 
 
