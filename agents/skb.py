@@ -11,6 +11,7 @@ from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.models.chat import open_models
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import pruner
@@ -56,8 +57,6 @@ def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
     skb = as_skb(kb, "the system skb")
     if settings.model == OFFLINE:
         return skb_offline(skb, settings)
-    from kbnav.models.chat import open_models
-
     return skb_with(*open_models(settings), skb, settings)
 
 

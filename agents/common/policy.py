@@ -9,7 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import (
@@ -31,10 +34,6 @@ from kbnav.settings.model import Budget
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage
 
 _PROMPTS = 32
 """Questions whose system prompts are kept."""
@@ -153,8 +152,6 @@ class ChatPolicy:
 
     def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
         """What a model sees: earlier questions, this one, the path (cut to ``width``), and what was dropped."""
-        from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
-
         messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]
         offered = self._toolbox.names
         for turn in state["history"]:
@@ -316,8 +313,6 @@ def path_messages(
     What the agent's program did with a tool that is not among those ``offered`` is told as text: strict endpoints
     refuse a call of a tool that was not declared.
     """
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-
     turns: dict[int, list[Step]] = {}
     for step in path:
         turns.setdefault(step.call.turn, []).append(step)
@@ -354,8 +349,6 @@ def _thought(step: Step, first: Step) -> dict[str, str]:
 
 def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Messages with those of the user that follow each other put together: some chat templates refuse two in a row."""
-    from langchain_core.messages import HumanMessage
-
     joined: list[BaseMessage] = []
     for message in messages:
         if joined and isinstance(message, HumanMessage) and isinstance(joined[-1], HumanMessage):
@@ -366,8 +359,6 @@ def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessage]:
-    from langchain_core.messages import AIMessage, HumanMessage
-
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
     return [HumanMessage(turn.question), *path_messages(turn.steps, width=width, offered=offered), AIMessage(answer)]

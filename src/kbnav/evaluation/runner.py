@@ -10,23 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from kbnav.agents.common.agent import Agent
 from kbnav.errors import FATAL, ServiceError, UsageError
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.retrieval.attempt import KEPT, model_name
 from kbnav.retrieval.attempt import attempt as attempt_ranking
-from kbnav.retrieval.base import refuse_seen
+from kbnav.retrieval.base import Retriever, refuse_seen
 from kbnav.runs.journal import open_journal, write_whole
-from kbnav.runs.trajectory import Outcome, Run, to_json
+from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
-
-if TYPE_CHECKING:
-    from kbnav.agents.common.agent import Agent
-    from kbnav.retrieval.base import Retriever
-    from kbnav.runs.trajectory import Attempt
 
 T = TypeVar("T")
 R = TypeVar("R")

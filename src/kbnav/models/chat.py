@@ -8,8 +8,13 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
@@ -18,12 +23,6 @@ from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_liste
 from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel, LanguageModelInput
-    from langchain_core.messages import AIMessage
-    from langchain_core.runnables import Runnable
-
 
 _LOG = logging.getLogger("kbnav.models")
 LARGEST = 4 * MIB
@@ -177,10 +176,6 @@ async def _streamed(
     model: Runnable[LanguageModelInput, AIMessage], prompt: Any, tell: Callable[[str, str, str], None], options: Any
 ) -> AIMessage:
     """A streamed reply. Raises EOFError where none comes, ValueError where it breaks off, and as reading it does."""
-    from langchain_core.messages import AIMessage
-    from langchain_core.messages.ai import add_ai_message_chunks
-    from langchain_core.messages.tool import invalid_tool_call, tool_call
-
     pieces: list[Any] = []
     text, tool, arguments = "", "", ""
     try:

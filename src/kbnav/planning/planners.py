@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import NEAREST, Variant
@@ -38,8 +39,6 @@ NAMES: tuple[str, ...] = get_args(Name)
 
 def encoder_of(skb: SKB) -> Encoder:
     """The encoder of the SKB's vectors, else minilm. Raises UsageError where there is neither."""
-    from kbnav import encoders
-
     if skb.vectors is not None:
         return skb.vectors.encoder
     found = encoders.default(lambda _: None)

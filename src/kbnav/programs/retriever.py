@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import ModelCalls
 from kbnav.programs.first_stage import Parts, bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Program
@@ -32,10 +33,6 @@ from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
-
-if TYPE_CHECKING:
-    from kbnav.models.calls import ModelCalls
-
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"

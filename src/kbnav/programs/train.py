@@ -28,6 +28,7 @@ from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import read
+from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
@@ -486,8 +487,6 @@ def train_programs(
     stopped: Callable[[], object] = lambda: False,
 ) -> Trained:
     """Train programs, the settings' model writing; work is kept. Raises UsageError, CredentialsError, as its calls."""
-    from kbnav.models.calls import open_calls
-
     if settings.model == OFFLINE:
         raise UsageError("kbnav train programs needs a model, which writes them: --model NAME")
     calls, parts = open_calls(settings), open_parts(kb, settings, api_model=options.api_model)

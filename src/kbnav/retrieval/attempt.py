@@ -6,19 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kbnav.answers.question import checked_question
 from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.models.prices import cost_of, price_of
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trace import Trace, span
-from kbnav.runs.trajectory import Outcome, Run, Step, Usage
+from kbnav.runs.trajectory import Attempt, Outcome, Run, Step, Usage, new_id, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
-
-if TYPE_CHECKING:
-    from kbnav.runs.trajectory import Attempt
 
 KEPT = 100
 """Nodes of a ranking that a run keeps."""
@@ -64,10 +63,6 @@ def attempt(
 
     Raises UsageError for no query, and CancelledError where the cancellation abandons the run.
     """
-    from kbnav.answers.question import checked_question
-    from kbnav.models.prices import cost_of, price_of
-    from kbnav.runs.trajectory import Attempt, new_id, versions
-
     query = checked_question(query)
     over = threading.Event()
 

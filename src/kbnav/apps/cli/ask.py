@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.question import checked_question
 from kbnav.apps.cli.options import Asking, Json, load
 from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
 from kbnav.apps.console import answer_csv, answer_json, print_answer, printable, spent_words
+from kbnav.apps.evidence import answer_table, evidence_lines
 from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Run, load_runs, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kind_of
 
 if TYPE_CHECKING:
-    from kbnav.agents.common.agent import Agent
     from kbnav.knowledge.evidence import Provenance
 
 
@@ -49,7 +50,6 @@ def ask(
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
     settings.check_key()  # before the imports that take seconds
-    from kbnav.agents.common.agent import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
 
@@ -81,8 +81,6 @@ def print_outcome(
     run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
 ) -> None:
     """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
-    from kbnav.apps.evidence import answer_table, evidence_lines
-
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
     if as_json:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from pydantic import SecretStr
+
 from kbnav.errors import CredentialsError, StopRun, UsageError
 from kbnav.models.calls import ModelCalls, Replies, open_calls
 from kbnav.models.prices import cost_of, known_prices
@@ -156,8 +158,6 @@ def _at_endpoint(settings: Settings, model: str) -> Settings:
     One with an endpoint of its own is sent that endpoint's key, and none where it has none: the key of the settings
     belongs to theirs. Raises CredentialsError where the variable of a key is not set.
     """
-    from pydantic import SecretStr
-
     name, _, where = model.rpartition("@")
     by_url = {one.url.rstrip("/"): one for one in settings.model_endpoints.values()}
     found = settings.model_endpoints.get(where) or by_url.get(where.rstrip("/"))
