@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
@@ -28,9 +29,6 @@ from kbnav.tools.context import Context
 from kbnav.tools.skb import find_relations, finish, read_document, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "gog"
 GENERATE = "generate"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
@@ -23,9 +24,6 @@ from kbnav.settings.systems import read_options
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "pasemiqa"
 _PATHS = 5

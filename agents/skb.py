@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
@@ -28,9 +29,6 @@ from kbnav.tools.skb import (
     vector_query,
 )
 from kbnav.tools.toolbox import Toolbox
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "skb"
 ROWS = 10

@@ -7,7 +7,7 @@ import pytest
 
 import kbnav
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
+from kbnav.apps.console import answer_table, evidence_data, evidence_lines
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Provenance

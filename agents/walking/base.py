@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
@@ -25,10 +27,6 @@ from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
 
 PROMPTS = "walking"
 """Folder of the prompts that several of these agents use."""

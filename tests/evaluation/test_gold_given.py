@@ -14,9 +14,8 @@ from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, scores_table
-from kbnav.evaluation.rescoring import normalised
 from kbnav.evaluation.runner import System, agent_system
-from kbnav.evaluation.scoring import score_run
+from kbnav.evaluation.scoring import normalised, score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.agents.walkers import Script

@@ -13,9 +13,8 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
-from kbnav.evaluation.rescoring import stark_compat
 from kbnav.evaluation.runner import System
-from kbnav.evaluation.scoring import score_run
+from kbnav.evaluation.scoring import score_run, stark_compat
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.base import RetrievalOptions, candidate_ranges

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.apps.cli.learned import queries
+from kbnav.apps.cli.train import queries
 from kbnav.errors import Stopped, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase

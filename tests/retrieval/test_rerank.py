@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import CredentialsError, ServiceError
-from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
+from kbnav.retrieval.base import attempt, build_retriever
+from kbnav.retrieval.expansion import Rerank, RerankOptions, parse_score
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure

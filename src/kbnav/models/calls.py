@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from langchain_core.language_models import BaseChatModel
 from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
@@ -23,10 +24,6 @@ from kbnav.runs.journal import unpacked
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
 
 _TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)
 _AT_ONCE = 500  # keys of one query, below what SQLite allows

@@ -34,7 +34,7 @@ from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
 from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
-from kbnav.programs.sandbox import Sandbox
+from kbnav.programs.sandbox import Sandbox, Where, open_bench
 from kbnav.programs.steps import (
     RULE,
     SIDE_BY_SIDE,
@@ -47,7 +47,6 @@ from kbnav.programs.steps import (
     means,
     scores_of,
 )
-from kbnav.programs.workers import Where, open_bench
 from kbnav.programs.writer import (
     Brief,
     ContrastText,

@@ -12,8 +12,7 @@ import pytest
 from kbnav.apps.secrets import secrets_of
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.models import StepModels, model_price, open_models
-from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
+from kbnav.evaluation.synthesis.pipeline import StepModels, model_price, open_models, synthesize_with_models
 from kbnav.evaluation.synthesis.sampling import Dropped, Sampler, SplitSizes
 from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.wording import Wording

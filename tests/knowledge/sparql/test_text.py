@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.check import parse_error
-from kbnav.knowledge.sparql.presentation import comment_labels, query_link
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.knowledge.sparql.verbalization import comment_labels, query_link
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
 
 

@@ -78,7 +78,7 @@ class Benchmark(Asking):
 
             yield build_system
             return
-        from kbnav.evaluation.distributed import on_ray
+        from kbnav.evaluation.runner import on_ray
 
         with on_ray(self.jobs, self.workers) as build:
             yield build

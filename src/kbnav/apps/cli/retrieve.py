@@ -38,7 +38,7 @@ def retrieve(
     For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
     """
     from kbnav.models.scripted import NAME as STANDIN
-    from kbnav.retrieval.attempt import retrieved
+    from kbnav.retrieval.base import retrieved
     from kbnav.sessions.session import saved
 
     if as_json and as_csv:

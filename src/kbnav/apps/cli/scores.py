@@ -76,7 +76,7 @@ def score(
 
 def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = None) -> SavedRun:
     """A run as it is to be scored. Raises UsageError."""
-    from kbnav.evaluation.rescoring import by_labels, stark_compat
+    from kbnav.evaluation.scoring import by_labels, stark_compat
 
     run = read_saved_run(folder)
     if by == "labels" and compat:

@@ -22,6 +22,7 @@ from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.schema import Dropped, Meta, read_meta
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
     from kbnav.knowledge.skb.maintenance import Info
-    from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
 _LONGEST_LIST, _EXAMPLE = 40, 60
@@ -296,7 +296,6 @@ def update(
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
     records = None
