@@ -13,8 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
-from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State, all_steps
 from kbnav.agents.walking.base import PROMPTS, WalkEnding, call_for, describer, open_walking_models

@@ -8,8 +8,7 @@ from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
-from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
 from kbnav.agents.walking.base import PROMPTS, WalkEnding, open_walking_models

@@ -14,8 +14,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.chat import open_models
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.tools.context import Shown
-from kbnav.tools.prune import pruner
+from kbnav.tools.context import Shown, pruner
 from kbnav.tools.skb import (
     execute_query,
     find_relations,

@@ -21,7 +21,7 @@ from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, write_plainly
-from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
+from kbnav.agents.common.policy import Demonstrations, read_demonstrations
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import (
     FREE,

@@ -37,7 +37,7 @@ from kbnav.settings.systems import SystemEntry
 from kbnav.tools.wikidata import execute_query
 from kbnav.tools.wikidata import finish
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.runs.trajectory import Call
 

@@ -21,8 +21,7 @@ from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.models.chat import open_chat_model, open_models
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
+from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Trace, Turn, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox

@@ -15,8 +15,7 @@ from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Vari
 from kbnav.models.calls import open_calls
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions, open_planner
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Step
+from kbnav.runs.trajectory import Step, Trace
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox

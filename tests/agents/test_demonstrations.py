@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbnav.agents.common.demonstrations import read_demonstrations
+from kbnav.agents.common.policy import read_demonstrations
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.tog import tog_with

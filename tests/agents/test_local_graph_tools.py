@@ -14,8 +14,7 @@ from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.prompts import render
-from kbnav.tools.context import Context, Observation, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Observation, Shown, prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from tests.knowledge.skb.sources import small_skb
 

@@ -17,7 +17,7 @@ from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open
 from kbnav.models.scripted import answer, names
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import parse_score
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
 

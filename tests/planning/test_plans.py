@@ -21,7 +21,7 @@ from kbnav.planning.paths import (
     reached,
 )
 from kbnav.planning.planners import InContext
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 
 def hops(text: str) -> tuple[Hop, ...]:

@@ -5,7 +5,7 @@ import pytest
 from kbnav.programs.first_stage import SIZE, TrainingQuery, open_parts, oracle_recall
 from kbnav.programs.groups import Centroids, Group, groups_by_model, merged
 from kbnav.retrieval.base import build_retriever
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 
 KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")

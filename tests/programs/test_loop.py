@@ -11,8 +11,7 @@ from kbnav.programs.program import Outcome, Program
 from kbnav.programs.steps import History, Step, TrialRunner, curve, means
 from kbnav.programs.train import ProgramsOptions, Task, train_group
 from kbnav.programs.writer import Brief, next_action
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Price
 from tests.programs.parts import NODES, Runner, ScriptedWriter, plan, program, queries, workshop
 

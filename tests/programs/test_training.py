@@ -15,8 +15,7 @@ from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
 from kbnav.programs.train import GroupsFound, Order, read_steps, train
 from kbnav.programs.writer import Brief
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
 BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbnav.errors import CredentialsError, ServiceError
 from kbnav.retrieval.base import attempt, build_retriever
 from kbnav.retrieval.expansion import Rerank, RerankOptions, parse_score
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
 from tests.retrieval.expand.conftest import QUERY, Listening, Script

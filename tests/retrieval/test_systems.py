@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.maintenance import check, update
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import published_chunks
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder
 

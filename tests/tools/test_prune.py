@@ -5,8 +5,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
-from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_ranking, prune_whole
+from kbnav.tools.context import Shown, prune_by_ranking, prune_whole
 
 LABELS = {
     "P31": "instance of",

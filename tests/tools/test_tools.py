@@ -23,8 +23,7 @@ from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Shown, prune_by_ranking
 from kbnav.tools.show import (
     entry_text,
     incoming_text,

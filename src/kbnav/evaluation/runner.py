@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.agent import Agent, completed
 from kbnav.errors import FATAL, ServiceError, UsageError
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
@@ -96,8 +96,6 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     """A system of the registry (``kbnav.settings.systems``). Raises UsageError and CredentialsError."""
     built = systems.build(name, kb, settings)
     if systems.built_kind(name, built) == "agent":
-        from kbnav.agents.common.agent import completed
-
         return agent_system(completed(built, settings))
     return retrieval_system(built, kb, settings)
 

@@ -21,8 +21,7 @@ from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import invoke, open_chat_model, usage_of
 from kbnav.runs.database import best_effort, open_tables
 from kbnav.runs.journal import unpacked
-from kbnav.runs.trace import Observed, Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Observed, Trace, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
 
 _TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)

@@ -20,8 +20,7 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
-from kbnav.runs.trace import span, tokens
-from kbnav.runs.trajectory import Usage, load_run
+from kbnav.runs.trajectory import Usage, load_run, span, tokens
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
 
 _LOG = logging.getLogger("kbnav.models")
@@ -136,9 +135,6 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except ValidationError as error:
         if any(item["loc"][:1] != ("tool_calls",) for item in error.errors()):
             raise BadResponse(f"the model's endpoint answered with an odd message: {_line(error)}") from error
-        from langchain_core.messages import AIMessage
-        from langchain_core.messages.tool import invalid_tool_call
-
         # Tool calls whose arguments are JSON but no object become calls that could not be read.
         odd_calls = [invalid_tool_call(args=json.dumps(item["input"])) for item in error.errors()]
         return AIMessage("", invalid_tool_calls=odd_calls)

@@ -16,7 +16,7 @@ from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 Way = Literal["out", "in"]
 

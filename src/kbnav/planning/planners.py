@@ -19,7 +19,7 @@ from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
 from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.systems import Options
 
 

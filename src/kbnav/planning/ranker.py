@@ -24,7 +24,7 @@ from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
 from kbnav.planning.training import Example, fits, read_description, write_description
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 Floats = npt.NDArray[np.floating]
 Mask = npt.NDArray[np.bool_]

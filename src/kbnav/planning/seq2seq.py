@@ -40,7 +40,7 @@ from kbnav.planning.paths import (
 )
 from kbnav.planning.training import Example, PlannerOptions, fits, read_description, write_description
 from kbnav.prompts import render
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.plugins import missing
 
 MODEL = "model"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.prompts import render
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 READ = 200
 """Training queries that the model reads."""

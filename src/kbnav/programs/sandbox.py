@@ -36,7 +36,7 @@ from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.first_stage import open_parts
 from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
 from kbnav.programs.steps import SIDE_BY_SIDE
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import needs
 

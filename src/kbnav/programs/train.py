@@ -65,8 +65,7 @@ from kbnav.programs.writer import (
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.expansion import document_line
 from kbnav.runs.journal import open_journal, read_journal, write_whole
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import OFFLINE, Price, Settings
 from kbnav.settings.systems import Options
 

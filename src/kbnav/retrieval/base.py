@@ -20,8 +20,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
-from kbnav.runs.trace import Trace, span
-from kbnav.runs.trajectory import Attempt, Outcome, Run, Step, Usage, new_id, versions
+from kbnav.runs.trajectory import Attempt, Outcome, Run, Step, Trace, Usage, new_id, span, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options

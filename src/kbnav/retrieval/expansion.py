@@ -39,7 +39,7 @@ from kbnav.retrieval.base import (
     numbers,
     without_thought,
 )
-from kbnav.runs.trace import Observed, Trace
+from kbnav.runs.trajectory import Observed, Trace
 from kbnav.settings.model import Settings
 
 Count = Annotated[int, Field(ge=1)]

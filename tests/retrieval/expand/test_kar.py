@@ -14,7 +14,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Words, similarity_for
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.knowledge.skb.sources import small_skb
 from tests.retrieval.expand.conftest import QUERY, Listening, Script

@@ -40,9 +40,8 @@ from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import EvaluationPlan
+    from kbnav.evaluation.evaluate import EvaluationPlan, Variant
     from kbnav.evaluation.runner import Build, Ended, Progress
-    from kbnav.evaluation.sweep import Variant
 
 _WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
@@ -196,16 +195,16 @@ def sweep(
     The table is also written to sweep.json. --max-cost is that of each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
-    from kbnav.evaluation import sweep as sweeps
+    from kbnav.evaluation.evaluate import run_folders, sweep_row, sweep_table
 
     settings = of.settings()
     runs = list(_variants(of, settings, vary or (), without or ()))
     for one, left_out in runs:
         plan = of.plan(dataset, settings.model_copy(update={"options": dict(one.options)}))
-        for folder in sweeps.folders(out, one.name, repeat):
+        for folder in run_folders(out, one.name, repeat):
             if of.run(plan, left_out, folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
-    rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
+    rows = [sweep_row(one, run_folders(out, one.name, repeat)) for one, _ in runs]
     write_whole(out / "sweep.json", json.dumps(rows, indent=1) + "\n")
     if as_json:
         print_json(rows)
@@ -213,14 +212,14 @@ def sweep(
     for one, left_out in runs:
         if left_out:
             show_comparison(out / "full", out / one.name)
-    print(sweeps.markdown(rows), end="")
+    print(sweep_table(rows), end="")
 
 
 def _variants(
     of: Benchmark, settings: Settings, vary: Sequence[str], without: Sequence[str]
 ) -> Iterator[tuple[Variant, str]]:
     """Each run's variant, with what is left out of it. Raises UsageError."""
-    from kbnav.evaluation.sweep import Variant, variants
+    from kbnav.evaluation.evaluate import Variant, variants
 
     if not vary and not without:
         raise UsageError("give --vary or --without: what the runs differ by")

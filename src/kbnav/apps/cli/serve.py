@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -61,8 +62,6 @@ def mcp(
 
     For example: kbnav mcp --kb mini
     """
-    import asyncio
-
     from kbnav.apps.mcp import LocalBackend, build_server, http_app, offered_at, open_shared, run_stdio
     from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb

@@ -29,8 +29,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, Replies, open_calls
 from kbnav.models.prices import cost_of, known_prices
 from kbnav.prompts import prompt_hashes, render
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import OFFLINE, Price, Settings
 
 MOST = 50

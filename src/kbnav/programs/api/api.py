@@ -27,7 +27,7 @@ from kbnav.programs.api.functions import (
     short_text,
 )
 from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 API_VERSION = 1
 """Goes up where a frozen program could rank otherwise because a function changed."""
